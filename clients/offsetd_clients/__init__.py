@@ -4,10 +4,10 @@ with OffsetClient("127.0.0.1:7171") as client:
     client.commit("billing", {TopicPartition("orders", 0): 42})
     client.fetch("billing")
 
-`AsyncOffsetClient` is the same for asyncio.
+`AsyncOffsetClient` is the same client for asyncio.
 
-What is here is imported when it is first asked for: the command line, which is in this package too,
-need not wait for the clients.
+Each public name is imported when it is first used. So the command line, which is also in this
+package, starts without loading the clients.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-# gRPC's core writes lines of its own to stderr: one for each try to connect and, in a server, which
-# the command line here starts, what peers say, with their line breaks. What failed is in the error
-# that a call raises. gRPC reads this when it is first imported; what is set already wins.
+# gRPC's core writes its own lines to stderr: one for each attempt to connect and, in a server
+# (which the command line here can start), messages from peers with their line breaks. The error
+# that a call raises already says what failed. gRPC reads this variable when it is first imported; a
+# value that is already set wins.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ __all__ = [
     "UpdatedConfig",
 ]
 
-# The module of each public name. The imports above are the same for those who read types.
+# The module of each public name. Type checkers read the imports above, which name the same modules.
 _MODULE_OF = {
     "AsyncConsumer": "aio.consumer",
     "AsyncOffsetClient": "aio.client",
@@ -373,19 +374,19 @@ _MODULE_OF = {
 
 
 def imported_when_asked_for(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of a package, by the module in it that has each public name."""
+    """Returns the `__getattr__` of a package, given the module that holds each public name."""
 
     def imported(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
-        vars(sys.modules[package])[name] = value  # The next time it is found without this.
+        vars(sys.modules[package])[name] = value  # Later accesses no longer reach __getattr__.
         return value
 
     return imported
 
 
-if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
+if not TYPE_CHECKING:  # Type checkers would accept any name otherwise.
     __getattr__ = imported_when_asked_for(__name__, _MODULE_OF)
 
 

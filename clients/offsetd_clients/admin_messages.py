@@ -1,4 +1,4 @@
-"""Values to messages and back, without IO: the administrative calls."""
+"""Conversions between values and messages, without IO: the administrative calls."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,13 +27,13 @@ from offsetd_clients.admin_values import (
 from offsetd_clients.messages import building, revision_of, several
 from offsetd_clients.values import Revision, whole
 
-_SERVICE_BYTES_MAX = 127  # A length of one byte.
+_SERVICE_BYTES_MAX = 127  # Its length fits into one byte.
 
 
 def describe_log_request(
     topic: str, partitions: Iterable[SupportsIndex]
 ) -> admin_service_pb2.DescribeLogRequest:
-    """No partitions are all."""
+    """A DescribeLogRequest. No `partitions`: all."""
     with building("describe log"):
         return admin_service_pb2.DescribeLogRequest(
             topic=topic, partitions=[whole(each) for each in several("partitions", partitions)]
@@ -49,7 +49,7 @@ def compact_log_request(
     validate_only: bool,
     reason: str,
 ) -> admin_service_pb2.CompactLogRequest:
-    """No partitions are all."""
+    """A CompactLogRequest. No `partitions`: all."""
     with building("compact log"):
         return admin_service_pb2.CompactLogRequest(
             topic=topic,
@@ -64,7 +64,7 @@ def compact_log_request(
 def retry_partition_request(
     topic: str, partition: SupportsIndex, *, request_id: str, validate_only: bool, reason: str
 ) -> admin_service_pb2.RetryPartitionRequest:
-    """One partition."""
+    """A RetryPartitionRequest."""
     with building("retry partition"):
         return admin_service_pb2.RetryPartitionRequest(
             topic=topic,
@@ -84,7 +84,7 @@ def delete_records_request(
     validate_only: bool,
     reason: str,
 ) -> admin_service_pb2.DeleteRecordsRequest:
-    """None: to the end."""
+    """A DeleteRecordsRequest. `offset` None: up to the log's end."""
     with building("delete records"):
         request = admin_service_pb2.DeleteRecordsRequest(
             topic=topic,
@@ -103,7 +103,7 @@ def delete_records_request(
 def describe_config_request(
     topic: str, names: Iterable[str]
 ) -> admin_service_pb2.DescribeConfigRequest:
-    """No names are all."""
+    """A DescribeConfigRequest. No `names`: all."""
     with building("describe config"):
         return admin_service_pb2.DescribeConfigRequest(topic=topic, names=several("names", names))
 
@@ -117,7 +117,7 @@ def update_config_request(
     validate_only: bool,
     reason: str,
 ) -> admin_service_pb2.UpdateConfigRequest:
-    """Settings by name."""
+    """An UpdateConfigRequest. `changes` has the values by setting."""
     if not isinstance(changes, Mapping):
         raise TypeError("changes: a mapping from a setting's name to its value is expected")
     with building("update config"):
@@ -132,7 +132,7 @@ def update_config_request(
 
 
 def health_request(service: str) -> bytes:
-    """gRPC's `HealthCheckRequest`; its generated code is the server's."""
+    """gRPC's `HealthCheckRequest`, encoded by hand: only the server has its generated code."""
     with building("health"):
         encoded = service.encode()
         if len(encoded) > _SERVICE_BYTES_MAX:
@@ -146,7 +146,7 @@ def says_serving(response: bytes) -> bool:
 
 
 def log_partitions(response: admin_service_pb2.DescribeLogResponse) -> tuple[LogPartition, ...]:
-    """The partitions in the order asked for."""
+    """The described partitions, in the order of the request."""
     return tuple(
         LogPartition(
             partition=message.partition,
@@ -175,7 +175,7 @@ def log_partitions(response: admin_service_pb2.DescribeLogResponse) -> tuple[Log
 
 
 def compacted_log(response: admin_service_pb2.CompactLogResponse) -> CompactedLog:
-    """What became of each partition."""
+    """The outcome for each partition."""
     return CompactedLog(
         partitions=tuple(
             CompactedPartition(
@@ -190,7 +190,7 @@ def compacted_log(response: admin_service_pb2.CompactLogResponse) -> CompactedLo
 
 
 def retried_partition(response: admin_service_pb2.RetryPartitionResponse) -> RetriedPartition:
-    """What was wrong."""
+    """The partition, with the problem that it had."""
     return RetriedPartition(
         uncleanable=(
             _uncleanable(response.uncleanable) if response.HasField("uncleanable") else None
@@ -200,7 +200,7 @@ def retried_partition(response: admin_service_pb2.RetryPartitionResponse) -> Ret
 
 
 def deleted_records(response: admin_service_pb2.DeleteRecordsResponse) -> DeletedRecords:
-    """Where the log starts."""
+    """Where the log starts now."""
     return DeletedRecords(
         log_start_offset=response.log_start_offset,
         deleted_bytes=response.deleted_bytes,
@@ -211,7 +211,7 @@ def deleted_records(response: admin_service_pb2.DeleteRecordsResponse) -> Delete
 def config_settings(
     messages: Iterable[admin_service_pb2.ConfigSetting],
 ) -> tuple[ConfigSetting, ...]:
-    """Settings in the order of the answer."""
+    """The settings, in the order of the answer."""
     return tuple(
         ConfigSetting(
             name=message.name,
@@ -229,7 +229,7 @@ def config_settings(
 
 
 def updated_config(response: admin_service_pb2.UpdateConfigResponse) -> UpdatedConfig:
-    """What was named."""
+    """The settings that the request named, as they are now."""
     return UpdatedConfig(
         settings=config_settings(response.settings), revision=_revision_in(response)
     )

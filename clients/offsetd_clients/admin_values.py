@@ -1,4 +1,4 @@
-"""What the administrative calls answer: plain values, no protobuf."""
+"""The results of the administrative calls: plain values, no protobuf."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,10 +9,10 @@ from offsetd_clients.values import Revision
 
 
 class ConfigSource(StrEnum):
-    """Where a setting's value is from; what is named first goes before the others."""
+    """The source of a setting's value. The sources listed first take precedence."""
 
     UNKNOWN = "unknown"
-    FLOOR = "floor"  # It was set to less than what the server needs.
+    FLOOR = "floor"  # The value that was set is below what the server needs.
     DYNAMIC_TOPIC = "dynamic-topic"
     STATIC_TOPIC = "static-topic"
     TOPIC_DEFAULT = "topic-default"
@@ -25,8 +25,8 @@ class ConfigSource(StrEnum):
 class ConfigSetting:
     """A setting of the server or of a topic.
 
-    `is_dynamic`: it can be changed while the server runs. `problem`: a value is kept that is not
-    used, and why; empty: none is.
+    `is_dynamic`: it can be changed while the server runs.
+    `problem`: why a stored value is not used; empty if there is no such value.
     """
 
     name: str
@@ -42,14 +42,17 @@ class ConfigSetting:
 
 @attrs.frozen(kw_only=True)
 class UpdatedConfig:
-    """What was named, as it is now; `revision`, in `__offsetd_config`, None: nothing changed."""
+    """The settings that the call named, as they are now.
+
+    `revision` is a position in `__offsetd_config`; None: nothing changed.
+    """
 
     settings: tuple[ConfigSetting, ...]
     revision: Revision | None
 
 
 class CleaningState(StrEnum):
-    """ABORTED: told to stop, and not there yet."""
+    """ABORTED: the cleaner was told to stop, and has not stopped yet."""
 
     UNKNOWN = "unknown"
     IDLE = "idle"
@@ -60,7 +63,7 @@ class CleaningState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class CleaningRound:
-    """Figures of one round; `is_partial`: another one is needed from `end_offset` on."""
+    """Figures of one cleaning round. `is_partial`: another round must go on from `end_offset`."""
 
     start_time: datetime
     duration: timedelta
@@ -78,7 +81,7 @@ class CleaningRound:
 
 @attrs.frozen(kw_only=True)
 class UncleanablePartition:
-    """Why a partition could not be cleaned; one that is damaged deletes nothing either."""
+    """Why a partition could not be cleaned. A damaged partition deletes nothing either."""
 
     reason: str
     is_damaged: bool
@@ -90,9 +93,9 @@ class UncleanablePartition:
 
 @attrs.frozen(kw_only=True)
 class LogCleaning:
-    """How far the cleaner is with a partition.
+    """The cleaner's progress in a partition.
 
-    `dirty_ratio`: what may be cleaned, as a share of all that is clean or may be; 0 to 1.
+    `dirty_ratio`: the cleanable part of the clean and cleanable parts together, from 0 to 1.
     """
 
     state: CleaningState
@@ -111,7 +114,7 @@ class LogCleaning:
 
 @attrs.frozen(kw_only=True)
 class BlockedRetention:
-    """A timestamp in the future holds back segments that are due by the clock."""
+    """A timestamp in the future holds back segments that are due for deletion by the clock."""
 
     base_offset: int
     timestamp: datetime
@@ -122,7 +125,7 @@ class BlockedRetention:
 
 @attrs.frozen(kw_only=True)
 class LogSegment:
-    """A segment; `largest_time` None: no record has a time."""
+    """A segment; `largest_time` None: none of its records has a timestamp."""
 
     base_offset: int
     size_bytes: int
@@ -131,9 +134,9 @@ class LogSegment:
 
 @attrs.frozen(kw_only=True)
 class LogPartition:
-    """A partition of a topic's log. `quarantine_reason`: it is damaged, and nothing else is known.
+    """A partition of a topic's log. `cleaning` None: its topic is not compacted.
 
-    `cleaning` None: its topic is not compacted.
+    With a `quarantine_reason` the partition is damaged, and nothing else is known of it.
     """
 
     partition: int
@@ -149,7 +152,7 @@ class LogPartition:
 
 @attrs.frozen(kw_only=True)
 class CompactedPartition:
-    """What became of a partition; without a round and a failure, nothing may be cleaned."""
+    """The outcome for one partition. Without a round and a failure there was nothing to clean."""
 
     partition: int
     round: CleaningRound | None
@@ -158,7 +161,7 @@ class CompactedPartition:
 
 @attrs.frozen(kw_only=True)
 class CompactedLog:
-    """`revision` is in `__offsetd_audit`; None: it was only looked at."""
+    """The compacted partitions. `revision` is in `__offsetd_audit`; None: only validated."""
 
     partitions: tuple[CompactedPartition, ...]
     revision: Revision | None
@@ -166,7 +169,7 @@ class CompactedLog:
 
 @attrs.frozen(kw_only=True)
 class RetriedPartition:
-    """`uncleanable` None: nothing was wrong, and nothing was done."""
+    """A partition that the cleaner will retry. `uncleanable` None: it had no problem to clear."""
 
     uncleanable: UncleanablePartition | None
     revision: Revision | None
@@ -174,7 +177,7 @@ class RetriedPartition:
 
 @attrs.frozen(kw_only=True)
 class DeletedRecords:
-    """Where the log starts then; `revision`, in `__offsetd_audit`, None: nothing was done."""
+    """Where the log starts now. `revision` is in `__offsetd_audit`; None: nothing was deleted."""
 
     log_start_offset: int
     deleted_bytes: int

@@ -1,9 +1,9 @@
-"""Who reads what: Kafka's assignors range, round robin and sticky, retold. Pure.
+"""Kafka's assignors range, round robin and sticky, as pure functions.
 
-All take the members' subscriptions and the number of partitions of each topic, and give every
-partition of a topic that somebody reads to exactly one member that reads it. The same input gives
-the same assignment, in whatever order it comes. A topic without a known number of partitions, or
-with none, is passed over.
+Each takes the members' subscriptions and the number of partitions of each topic. Each partition of
+a subscribed topic goes to exactly one member that subscribes to the topic. The same input gives the
+same assignment, in whatever order it comes. A topic with no partitions, or with an unknown number,
+is skipped.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,16 +14,16 @@ import attrs
 from offsetd_clients.values import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
-"""By member id; each has an entry, be it empty, sorted by topic and partition."""
+"""By member id. Each member has an entry, sorted by topic and partition; it may be empty."""
 
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """A member's part of what an assignor goes by.
+    """What an assignor needs to know of a member.
 
-    `owned` are the partitions that it had in generation `generation_id`, for `sticky`; where two
-    members claim one, the later generation has it. `instance_id` is a static member's, by which it
-    keeps its place in the order of members whatever its member id is.
+    `owned` are the partitions that the member had in generation `generation_id`, for `sticky`. If
+    two members claim the same partition, the later generation has it. `instance_id` is that of a
+    static member. It keeps the member's place in the order, whatever its member id is.
     """
 
     topics: Collection[str]
@@ -35,9 +35,10 @@ class Subscription:
 def range_assignor(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """Topic by topic, each reader gets a run of partitions; the first ones get one more.
+    """Splits each topic into runs of partitions, one for each subscriber.
 
-    Topics with the same readers and the same number of partitions are so split alike.
+    The first runs have one partition more, if the topic cannot be split evenly. Topics with the
+    same subscribers and the same number of partitions are thus split alike.
     """
     assignment: Assignment = {member_id: [] for member_id in subscriptions}
     for topic, readers in _readers(subscriptions, partition_counts).items():
@@ -55,7 +56,7 @@ def range_assignor(
 def round_robin_assignor(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """All partitions in order are dealt out in turn, to whoever is next and reads the topic."""
+    """Deals out all partitions in order, each to the next member that subscribes to its topic."""
     assignment: Assignment = {member_id: [] for member_id in subscriptions}
     readers = _readers(subscriptions, partition_counts)
     turns = cycle(_in_order(subscriptions))
@@ -69,11 +70,11 @@ def round_robin_assignor(
 def sticky_assignor(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """As balanced as the subscriptions allow, and of all such close to what members own now.
+    """As balanced as the subscriptions allow; among such assignments, close to the present owners.
 
-    Balanced: no member could take a partition from one that has two more than itself. Where
-    members read the same topics, they differ by one partition at most, and no more partitions
-    move than that takes.
+    Balanced: no member could take a partition from a member that has two more than itself. Where
+    members subscribe to the same topics, they differ by at most one partition, and no more
+    partitions move than balance requires.
     """
     assignment: Assignment = {member_id: [] for member_id in subscriptions}
     readers = _readers(subscriptions, partition_counts)
@@ -86,7 +87,7 @@ def sticky_assignor(
         for topic in sorted(readers)
         for partition in range(partition_counts[topic])
     ]
-    # Those that few can take go first.
+    # Assign the partitions that few members can take first.
     for partition in sorted(unowned, key=lambda each: len(readers[each.topic])):
         if partition not in owned:
             taker = min(
@@ -106,7 +107,10 @@ def _kept(
     readers: Mapping[str, list[str]],
     partition_counts: Mapping[str, int],
 ) -> dict[TopicPartition, str]:
-    """What members own and may keep: it exists, they still read it, and nobody owned it later."""
+    """The partitions that members own and may keep.
+
+    Such a partition exists, its owner still subscribes to it, and no other member owned it later.
+    """
     owners: dict[TopicPartition, str] = {}
     disputed: set[TopicPartition] = set()
     for member_id in _in_order(subscriptions):
@@ -123,17 +127,18 @@ def _kept(
                 owners[partition] = member_id
                 disputed.discard(partition)
             elif other != member_id and generation == subscriptions[other].generation_id:
-                disputed.add(partition)  # Both cannot be right: it is given out anew.
+                disputed.add(partition)  # Only one claim can be right: assign the partition anew.
     return {partition: owner for partition, owner in owners.items() if partition not in disputed}
 
 
 def _balance(
     assignment: Assignment, readers: Mapping[str, list[str]], place: Mapping[str, int]
 ) -> None:
-    """Moves partitions from who has most to who has least, as long as that evens them out.
+    """Moves partitions from the fullest members to the emptiest, while that improves the balance.
 
-    One at a time: who gave all that is too much at once could give more than others need. A move
-    narrows two members' difference, so that the sum of squares falls and it ends.
+    It moves one partition at a time: a member that gave up all its surplus at once could give more
+    than others need. Each move narrows the difference of two members, so the sum of squares falls,
+    and the loop ends.
     """
 
     def load(member_id: str) -> tuple[int, int]:
@@ -166,14 +171,14 @@ def _topics(partitions: Collection[TopicPartition]) -> set[str]:
 
 
 def _reversed(partition: TopicPartition) -> tuple[str, int]:
-    """Of one topic the last partition goes first."""
+    """Sort key: within a topic, the last partition comes first."""
     return (partition.topic, -partition.partition)
 
 
 def _readers(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Who reads each topic that has partitions, in the order of members."""
+    """The subscribers of each topic that has partitions, in the order of members."""
     readers: dict[str, list[str]] = {}
     for member_id in _in_order(subscriptions):
         for topic in set(subscriptions[member_id].topics):

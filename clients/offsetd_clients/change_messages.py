@@ -1,4 +1,4 @@
-"""Values to messages and back, without IO: resets, clones, files and the audit log."""
+"""Conversions between values and messages, without IO: resets, clones, files, the audit log."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ def reset_offsets_request(
     validate_only: bool,
     reason: str,
 ) -> offset_service_pb2.ResetOffsetsRequest:
-    """A reset; a time without a zone is UTC."""
+    """A ResetOffsetsRequest. A time without a zone is UTC."""
     with building("reset offsets"):
         return offset_service_pb2.ResetOffsetsRequest(
             group_id=text_of("group_id", group_id),
@@ -72,7 +72,7 @@ def reset_offsets_request(
 
 
 def reset_offsets(response: offset_service_pb2.ResetOffsetsResponse) -> ResetOffsets:
-    """What was reset."""
+    """The changes of a reset."""
     return ResetOffsets(
         changes=_changes(response.changes),
         revision=revision_of(response.revision) if response.HasField("revision") else None,
@@ -84,7 +84,7 @@ def reset_offsets(response: offset_service_pb2.ResetOffsetsResponse) -> ResetOff
 def fetch_bounds_request(
     partitions: Iterable[TopicPartition], topics: Iterable[str]
 ) -> offset_service_pb2.FetchBoundsRequest:
-    """What partitions have, and all those of topics."""
+    """A FetchBoundsRequest for partitions, and for all partitions of topics."""
     with building("fetch bounds"):
         return offset_service_pb2.FetchBoundsRequest(
             partitions=partition_messages(several("partitions", partitions)),
@@ -95,7 +95,7 @@ def fetch_bounds_request(
 def fetched_bounds(
     response: offset_service_pb2.FetchBoundsResponse,
 ) -> dict[TopicPartition, Bounds]:
-    """By partition."""
+    """The bounds by partition."""
     return {
         TopicPartition(each.topic, each.partition): Bounds(
             each.earliest if each.HasField("earliest") else None,
@@ -115,7 +115,7 @@ def clone_group_request(
     validate_only: bool,
     reason: str,
 ) -> group_service_pb2.CloneGroupRequest:
-    """A copy; no topics are all."""
+    """A CloneGroupRequest. No `topics`: all."""
     with building("clone group"):
         return group_service_pb2.CloneGroupRequest(
             source_group_id=source_group_id,
@@ -129,7 +129,7 @@ def clone_group_request(
 
 
 def cloned_group(response: group_service_pb2.CloneGroupResponse) -> ClonedGroup:
-    """What was copied."""
+    """The changes of a clone."""
     return ClonedGroup(
         offset_count=response.offset_count,
         kept_offset_count=response.kept_offset_count,
@@ -145,7 +145,7 @@ def export_offsets_request(
     group_id_prefix: str,
     topics: Iterable[str],
 ) -> admin_service_pb2.ExportOffsetsRequest:
-    """No groups are all that begin with the prefix."""
+    """An ExportOffsetsRequest. No `group_ids`: all groups with the prefix."""
     with building("export offsets"):
         return admin_service_pb2.ExportOffsetsRequest(
             format=_format(file_format),
@@ -166,7 +166,7 @@ def import_offsets_requests(
     keep_commit_times: bool = False,
     is_unaudited: bool = False,
 ) -> list[admin_service_pb2.ImportOffsetsRequest]:
-    """The options, and the file in pieces."""
+    """ImportOffsetsRequests: first the options, then the file in pieces."""
     with building("import offsets"):
         first = admin_service_pb2.ImportOffsetsRequest(
             options=admin_service_pb2.ImportOffsetsOptions(
@@ -186,7 +186,7 @@ def import_offsets_requests(
 def imported_groups(
     response: admin_service_pb2.ImportOffsetsResponse,
 ) -> tuple[ImportedGroup, ...]:
-    """What became of each group, in the order of the file."""
+    """The outcome for each group, in the order of the file."""
     return tuple(
         ImportedGroup(
             group_id=group.group_id,
@@ -208,7 +208,7 @@ def list_audit_events_request(
     end_time: datetime | None,
     page_size: int,
 ) -> admin_service_pb2.ListAuditEventsRequest:
-    """The first page; no methods are any."""
+    """A ListAuditEventsRequest for the first page. No `methods`: any."""
     with building("list audit events"):
         return admin_service_pb2.ListAuditEventsRequest(
             page_size=page_size,

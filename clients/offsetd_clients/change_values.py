@@ -1,4 +1,4 @@
-"""What goes into, and comes out of, calls that move many offsets: plain values, no protobuf."""
+"""Arguments and results of calls that change many offsets: plain values, no protobuf."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +13,7 @@ from offsetd_clients.values import Revision, TopicPartition
 
 @attrs.frozen
 class Bounds:
-    """The offsets that a partition has: its first record's, and what lies behind its last."""
+    """The first offset of a partition, and the offset after its last record."""
 
     earliest: int | None = None
     latest: int | None = None
@@ -28,13 +28,13 @@ class ToOffset:
 
 @attrs.frozen
 class ShiftBy:
-    """Reset so much further than what is committed, or back."""
+    """Reset by `count` from the committed offset; a negative count goes back."""
 
     count: int
 
 
 class ResetTo(StrEnum):
-    """Reset to an end of each partition, or to what is committed, written again."""
+    """Reset to an end of each partition, or write the committed offset again (CURRENT)."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -43,9 +43,9 @@ class ResetTo(StrEnum):
 
 @attrs.frozen(order=True)
 class OffsetChange:
-    """An offset before (None: there was none) and after a change.
+    """An offset before and after a change. `before` None: none was stored.
 
-    `revision` is that of its record; None: it was only validated.
+    `revision` is that of its record; None: the call only validated.
     """
 
     topic_partition: TopicPartition
@@ -56,24 +56,26 @@ class OffsetChange:
 
 @attrs.frozen(kw_only=True)
 class ResetOffsets:
-    """What was written, by partition; `revision` None: it was only validated.
+    """The changes of a reset, by partition. `revision` None: the call only validated.
 
-    `reported_end_count`: of how many partitions the end is what a commit once reported, which may
-    be outdated. `unknown_end_count`: of how many it is not known, so that no offset was checked
+    `reported_end_count`: for so many partitions, the end is what a commit once reported, and may be
+    outdated.
+    `unknown_end_count`: for so many partitions the end is not known, so no offset was checked
     against it.
     """
 
     changes: tuple[OffsetChange, ...]
     revision: Revision | None
-    reported_end_count: int = attrs.field(default=0, eq=False)  # Not kept for a second answer.
+    # A repeated call does not return it.
+    reported_end_count: int = attrs.field(default=0, eq=False)
     unknown_end_count: int = attrs.field(default=0, eq=False)
 
 
 @attrs.frozen(kw_only=True)
 class ClonedGroup:
-    """How many offsets were written, and how many of the target's stay as they were.
+    """How many offsets were written, and how many of the target's offsets were left unchanged.
 
-    `changes` are the first 1,000; `revision` None: it was only validated.
+    `changes` has the first 1,000 of them. `revision` None: the call only validated.
     """
 
     offset_count: int
@@ -83,7 +85,7 @@ class ClonedGroup:
 
 
 class OffsetFormat(StrEnum):
-    """A file of offsets: Kafka's CSV, rpk's lines, kafka-utils' JSON, and ours."""
+    """The formats of offset files: Kafka's CSV, rpk's lines, kafka-utils' JSON, and our own."""
 
     KAFKA_CSV = "csv"
     RPK = "rpk"
@@ -93,10 +95,11 @@ class OffsetFormat(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ImportedGroup:
-    """What became of a group of a file; with an `error`, nothing of it was imported.
+    """The outcome for one group of a file. With an `error`, nothing of the group was imported.
 
-    `replaced_offset_count`: in how many partitions another offset was stored before. `changes`:
-    what would be written, if it was only validated; of all groups together the first 10,000.
+    `replaced_offset_count`: the partitions in which another offset was stored before.
+    `changes`: if the call only validated, what an import would write; the first 10,000 of all
+    groups together.
     """
 
     group_id: str
@@ -109,7 +112,10 @@ class ImportedGroup:
 
 @attrs.frozen(kw_only=True)
 class AuditEvent:
-    """A change that somebody made. `revision` is in `__offsetd_audit`; `what` is by method."""
+    """One administrative change.
+
+    `revision` is in `__offsetd_audit`. The entries of `what` depend on the method.
+    """
 
     revision: Revision
     time: datetime

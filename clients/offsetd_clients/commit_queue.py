@@ -1,7 +1,8 @@
-"""Commits without an outcome: what is sent next, whose a result is, what is sent again, and when.
+"""The commits without an outcome: which to send next, which to send again, and when.
 
-Pure: it waits for nothing and settles nothing. Both clients keep one for each server, and call it
-while they hold its lock; the outcomes that it returns are settled behind that.
+Pure: it waits for nothing and settles no future. Both clients keep one queue for each server, and
+call it while they hold its lock. They settle the outcomes that it returns after they release the
+lock.
 """
 
 from collections import deque
@@ -26,11 +27,11 @@ from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 COMMITS_MAX = 10_000
-"""Unanswered commits: whoever brings more has to wait."""
+"""Unanswered commits. A caller with another commit has to wait."""
 BYTES_MAX = 16 * 1024 * 1024
-"""Of unanswered commits, but for the last one."""
+"""Bytes of unanswered commits, without the last one."""
 COMMIT_BYTES_MAX = 256 * 1024
-"""A larger commit is better a call of its own: it would hold up the others."""
+"""A larger commit is sent as a call of its own: it would hold up the others."""
 _MESSAGE_COMMITS_MAX = 1000
 _BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
@@ -65,7 +66,7 @@ class HandedIn:
         future: Any,
     ) -> None:
         self.request = request
-        self.encoded = encoded  # The request; made once, however often it is sent.
+        self.encoded = encoded  # The serialised request. It is made once, for all attempts.
         self.size = len(encoded)
         self.timeout_s = timeout_s
         self.deadline_s = now_s + timeout_s
@@ -75,10 +76,13 @@ class HandedIn:
         self.tries = 0
         self.hops = 0
         self.failure: OffsetdError | None = None
-        self.outcome: Revision | OffsetdError | None = None  # What the future has been told.
+        self.outcome: Revision | OffsetdError | None = None  # The outcome that the future received.
 
     def failed(self, error: OffsetdError) -> OffsetdError:
-        """`error`, which knows now what tries before may have done. Of no other commit."""
+        """Returns `error`, with a note of whether earlier attempts may have been applied.
+
+        Each commit has its own copy of an error.
+        """
         if self.failure is not None and self.failure.outcome_unknown:
             error.earlier_outcome_unknown = True
         self.failure = error
@@ -100,10 +104,11 @@ class CommitQueue:
         self._last_sequence = 0
         self._waiting: deque[HandedIn] = deque()
         self._sent: dict[int, HandedIn] = {}
-        self._put_off: list[tuple[float, HandedIn]] = []  # Until when.
+        # Each with the time until which it is put off.
+        self._put_off: list[tuple[float, HandedIn]] = []
         self._alone: deque[HandedIn] = deque()
         self._message_bytes_max = _MESSAGE_BYTES_MAX
-        self.streams = True  # Whether the server knows them.
+        self.streams = True  # Whether the server supports streams.
 
     @property
     def has_room(self) -> bool:
@@ -122,25 +127,26 @@ class CommitQueue:
 
     @property
     def has_alone(self) -> bool:
-        """Whether what comes next is for no stream."""
+        """Whether the next commit needs a call of its own."""
         is_large = bool(self._waiting) and self._waiting[0].size > COMMIT_BYTES_MAX
         return bool(self._alone) or is_large or not self.streams
 
     @property
     def has_sent(self) -> bool:
-        """Whether answers of the stream are missing."""
+        """Whether the stream has not yet answered everything it was sent."""
         return bool(self._sent)
 
     def add(self, commit: HandedIn) -> None:
-        """Takes a commit in."""
+        """Adds a commit."""
         self._count += 1
         self._bytes += commit.size
         self._waiting.append(commit)
 
     def next_message(self) -> bytes | None:
-        """As many of the waiting commits as a message takes; None: nothing waits for the stream.
+        """The next message, with as many waiting commits as it can hold.
 
-        A StreamCommitsRequest as it is sent: fields of commits, one behind the other.
+        None: nothing waits for the stream. The message is a serialised StreamCommitsRequest: the
+        fields of the commits, one after the other.
         """
         if self.has_alone:
             return None
@@ -151,7 +157,7 @@ class CommitQueue:
             if waiting[0].size > COMMIT_BYTES_MAX:
                 break
             commit = waiting.popleft()
-            if commit.future.done():  # Cancelled: nobody wants it any more.
+            if commit.future.done():  # It was cancelled.
                 self._count_out(commit)
                 continue
             self._last_sequence += 1
@@ -162,7 +168,7 @@ class CommitQueue:
         return b"".join(fields) if fields else None
 
     def next_alone(self) -> HandedIn | None:
-        """The next commit that no stream is for; it is counted out."""
+        """Removes and returns the next commit that needs a call of its own."""
         while self.has_alone and (self._alone or self._waiting):
             commit = (self._alone or self._waiting).popleft()
             self._count_out(commit)
@@ -171,7 +177,7 @@ class CommitQueue:
         return None
 
     def take_waiting(self) -> list[HandedIn]:
-        """Those that wait to be sent; they are counted out."""
+        """Removes and returns the commits that wait to be sent."""
         taken = list(self._waiting)
         self._waiting.clear()
         for commit in taken:
@@ -179,7 +185,7 @@ class CommitQueue:
         return taken
 
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
-        """The outcomes that the stream tells; none of commits whose time was up before."""
+        """The outcomes in an answer of the stream, without commits whose deadline passed before."""
         outcomes: list[Outcome] = []
         pop, size = self._sent.pop, 0
         for result in response.results:
@@ -197,7 +203,7 @@ class CommitQueue:
         return outcomes
 
     def put_off(self, commit: HandedIn, error: OffsetdError) -> bool:
-        """Keeps a commit for another try, if that may help and its time allows it."""
+        """Keeps a commit for another attempt, if that may help and its deadline allows it."""
         due_s = self._policy.monotonic_s() + self._policy.wait_s(commit.tries, error)
         if not is_tried_again(error) or due_s >= commit.deadline_s:
             return False
@@ -208,16 +214,17 @@ class CommitQueue:
         return True
 
     def stream_ended(self, error: OffsetdError, wait_s: float) -> list[Outcome]:
-        """All that was sent is to be sent again, in its order, after `wait_s`.
+        """Arranges to send everything that was sent again, in order, after `wait_s` seconds.
 
-        Where a stream is no help, each by itself. Returns those who have not so much time.
+        If a stream cannot help, each commit is sent as a call of its own. Returns the outcomes of
+        the commits whose deadline is sooner.
         """
         sent = list(self._sent.values())
         self._sent.clear()
         if not is_tried_again(error):
             if error.code == "UNIMPLEMENTED":
                 self.streams = False
-            elif error.code == "RESOURCE_EXHAUSTED":  # It takes no message as large as that.
+            elif error.code == "RESOURCE_EXHAUSTED":  # The message was too large for the server.
                 size = sum(commit.size for commit in sent)
                 self._message_bytes_max = min(self._message_bytes_max, size) // 2
             if not sent:
@@ -225,7 +232,8 @@ class CommitQueue:
                 self._waiting.clear()
             self._alone.extend(sent)
             return []
-        # What still waits hears of it where that is no doubt about what was never sent.
+        # Commits that were not sent yet get this error too, unless it would leave their outcome in
+        # doubt.
         told = sent if error.outcome_unknown else [*sent, *self._waiting]
         for commit in told:
             commit.failed(another(error))
@@ -238,10 +246,10 @@ class CommitQueue:
         return outcomes
 
     def sweep(self) -> tuple[list[Outcome], bool, float | None]:
-        """What has to be done for the time: outcomes of commits whose deadline has passed.
+        """Applies the deadlines: returns the outcomes of commits whose deadline has passed.
 
-        Also whether the stream has not answered for as long as a try may take, and in how many
-        seconds to look again; None: nothing is unanswered.
+        Also returns whether the stream gave no answer for as long as an attempt may take, and in
+        how many seconds to sweep again; None: nothing is unanswered.
         """
         now_s = self._policy.monotonic_s()
         self._waiting.extend(commit for due_s, commit in self._put_off if due_s <= now_s)
@@ -251,7 +259,7 @@ class CommitQueue:
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
         next_s += [commit.deadline_s for commit in self._all()]
-        if next_s:  # What is sent from now on has an answer by then, or is late.
+        if next_s:  # A commit that is sent from now on is answered by then, or late.
             next_s.append(now_s + self._policy.try_time_s)
         if self._sent:
             oldest = next(iter(self._sent.values()))
@@ -260,11 +268,11 @@ class CommitQueue:
         return outcomes, is_stuck, max(min(next_s) - now_s, 0.0) if next_s else None
 
     def all(self) -> list[HandedIn]:
-        """Those that are sent, or wait for it."""
+        """All commits that are sent or wait."""
         return [*self._all()]
 
     def abandon(self) -> list[Outcome]:
-        """Gives all commits up, since the client is closed."""
+        """Gives up all commits, because the client is closed."""
         return [
             (
                 commit,
@@ -284,7 +292,7 @@ class CommitQueue:
         yield from self._alone
 
     def _drop(self, is_over: Callable[[HandedIn], bool]) -> list[HandedIn]:
-        """Takes commits out, wherever they are."""
+        """Removes commits, whether they wait or are sent."""
         over = [commit for commit in self._all() if is_over(commit)]
         if over:
             gone = {id(commit) for commit in over}
@@ -305,10 +313,11 @@ class CommitQueue:
 
 
 def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
-    """The same outcomes in their order, some at a time, by the bytes of their commits.
+    """Splits outcomes into portions, in order, by the bytes of their commits.
 
-    Who commits again and again makes the next one when it hears of the last: told all at once,
-    they would leave the server without work until the last of them is ready.
+    A caller that commits in a loop makes its next commit when it learns the last outcome. If all
+    callers learned theirs at once, the server would have no work until the last of them had a
+    commit.
     """
     begin = size = 0
     for end, (commit, _) in enumerate(outcomes, start=1):
@@ -319,9 +328,9 @@ def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
 
 
 def unanswered(commits: Iterable[HandedIn]) -> list[HandedIn]:
-    """Those that the server has not answered for: not yet, or not in time.
+    """The commits that the server has not answered: not yet, or not in time.
 
-    What it has refused is answered for: the future says so.
+    A refused commit is answered: its future has the error.
     """
     return [each for each in commits if not each.future.cancelled() and _is_unanswered(each)]
 
@@ -334,7 +343,10 @@ def _is_unanswered(commit: HandedIn) -> bool:
 
 
 def heard(commits: Iterable[HandedIn]) -> Iterator[str]:
-    """The group of each; of their errors somebody is told, and no future says them again."""
+    """Yields the group of each commit, and marks the errors of the futures as retrieved.
+
+    The caller raises an error for these commits, so the futures must not log theirs again.
+    """
     for each in commits:
         if each.future.done() and not each.future.cancelled():
             each.future.exception()
@@ -342,22 +354,22 @@ def heard(commits: Iterable[HandedIn]) -> Iterator[str]:
 
 
 def no_answer(timeout_s: float) -> OffsetdError:
-    """The error of what was sent, and may have been applied."""
+    """The error of a commit that was sent, and may have been applied."""
     message = f"no answer within {timeout_s:g} s"
     return DeadlineExceeded(Failure(code="DEADLINE_EXCEEDED", message=message))
 
 
 def not_sent(timeout_s: float) -> OffsetdError:
-    """The error of what never went out, since others were in its way."""
+    """The error of a commit that was never sent, because others were ahead of it."""
     message = f"it could not be sent within {timeout_s:g} s"
     failure = Failure(code="DEADLINE_EXCEEDED", message=message, reason="DEADLINE_SPENT")
     return DeadlineExceeded(failure)
 
 
 def is_broken(error: OffsetdError, failures: int) -> bool:
-    """Whether all that an error says is that the stream ended, after so many failures in a row.
+    """Whether the error only says that the stream ended. `failures` counts failures in a row.
 
-    gRPC has several codes for that; INTERNAL where a message could not be written any more.
+    gRPC has several codes for that: INTERNAL, for example, if a message could not be written.
     """
     of_transport = error.code in {"CANCELLED", "INTERNAL", "UNKNOWN"} and not error.reason
     return of_transport and failures < _BROKEN_IN_ROW_MAX

@@ -1,4 +1,4 @@
-"""Where a server is, and how a channel to it behaves: the same for both clients."""
+"""The server's address, and the options of a channel to it, for both clients."""
 
 import os
 import re
@@ -6,26 +6,26 @@ import re
 ADDRESS_VARIABLE = "OFFSETD_ADDRESS"
 ADDRESS_DEFAULT = "127.0.0.1:7171"
 
-# gRPC's names for addresses of other kinds.
+# gRPC's schemes for other kinds of addresses.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
 _HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65535
 
 CHANNEL_OPTIONS = (
-    # Retries are ours: they carry one deadline and heed the server's RetryInfo.
+    # The retries are our own: they share one deadline and follow the server's RetryInfo.
     ("grpc.enable_retries", 0),
-    # A group's offsets may be many; the server bounds what it takes, not what it answers.
+    # A group may have many offsets; the server limits the size of requests, not of answers.
     ("grpc.max_receive_message_length", -1),
-    # A server that was restarted is found again in about a second.
+    # Find a restarted server again in about a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # So long may it take to connect, whatever gRPC's name for it says: a lost SYN costs a second.
+    # The time to connect, in spite of gRPC's name for it. A lost SYN costs a second.
     ("grpc.min_reconnect_backoff_ms", 3000),
-    # A connection whose other end is gone without a word is given up after 20 seconds, with calls
-    # or without, so that half of a call's deadline is left. The server permits a ping in 10.
+    # Give up a dead connection after 20 seconds, with calls or without, so that half of a call's
+    # deadline is left. The server permits a ping every 10 seconds.
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 5000),
-    # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+    # Newer gRPC waits this long for a ping's answer; its default is a minute.
     ("grpc.http2.ping_timeout_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
@@ -39,7 +39,7 @@ _FLAGS = {
 
 
 def flag_of(name: str, text: str) -> bool:
-    """What a text says of what is true or false. Raises ValueError for what is no such word."""
+    """Reads a text as true or false. Raises ValueError for any other text."""
     try:
         return _FLAGS[text.lower()]
     except KeyError:
@@ -48,12 +48,12 @@ def flag_of(name: str, text: str) -> bool:
 
 
 def address_of(address: str | None) -> str:
-    """`address`, else the environment's, else the default. Raises ValueError for what is none."""
+    """`address`, else the environment's, else the default. Raises ValueError if it is invalid."""
     return checked_address(address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT)
 
 
 def checked_address(address: str) -> str:
-    """The same. Raises ValueError for what gRPC cannot take as one, or takes as another."""
+    """Returns `address`. Raises ValueError if gRPC would reject it or misread it."""
     if not isinstance(address, str):
         raise TypeError(f"an address is a text, HOST:PORT, not {address!r}")
     if not _SCHEME.fullmatch(address):

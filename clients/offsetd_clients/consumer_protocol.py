@@ -1,7 +1,7 @@
-"""What a consumer says when it joins, and is told when it syncs, in the bytes of Kafka's consumers.
+"""The metadata that a consumer joins with, and its assignment, in the bytes of Kafka's consumers.
 
-Kafka's `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`: an int16 version, then
-fields of which newer versions only add more at the end. Version 3 is written, and any is read.
+They are Kafka's `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`: an int16 version,
+then fields. Newer versions only add fields at the end. This module writes version 3 and reads any.
 """
 
 import struct
@@ -19,14 +19,15 @@ _INT = struct.Struct(">i")
 
 
 class MalformedProtocol(ValueError):
-    """These bytes are no subscription, or no assignment."""
+    """The bytes are not a subscription, or not an assignment."""
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """What a member joins with, under each assignor that it knows.
+    """The metadata that a member joins with, under each assignor that it knows.
 
-    An instance id is no part of it: the join has that. What the member owns stands in fields of its
-    own, as with Kafka's cooperative consumers; its older sticky assignor has that in user data.
+    It has no instance id: the join request has that. The partitions that the member owns are in
+    fields of their own, as with Kafka's cooperative consumers; Kafka's older sticky assignor has
+    them in the user data.
     """
     return b"".join(
         (
@@ -42,7 +43,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(encoded: bytes, instance_id: str | None = None) -> Subscription:
-    """What a member joined with; `instance_id` is that of its join. Raises MalformedProtocol."""
+    """Decodes a member's metadata. `instance_id` is that of its join. Raises MalformedProtocol."""
     reader = _Reader(encoded)
     version = reader.version()
     topics = [reader.text() for _ in range(reader.count())]
@@ -55,12 +56,12 @@ def decode_subscription(encoded: bytes, instance_id: str | None = None) -> Subsc
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What a member is told to read."""
+    """Encodes the assignment of a member."""
     return _SHORT.pack(_VERSION) + _partitions(partitions) + _INT.pack(_NULL)  # No user data.
 
 
 def decode_assignment(encoded: bytes) -> list[TopicPartition]:
-    """What a member is told to read: nothing, if the leader left it out.
+    """Decodes the assignment of a member. Empty if the leader left it out.
 
     Raises MalformedProtocol.
     """
@@ -72,10 +73,10 @@ def decode_assignment(encoded: bytes) -> list[TopicPartition]:
 
 
 def assignments_by(joined: JoinedGroup, partition_counts: Mapping[str, int]) -> dict[str, bytes]:
-    """What a member syncs with: the assignments of all, by the group's assignor, if it leads.
+    """The assignments that the leader syncs with, made by the group's assignor, by member id.
 
-    Nothing if it does not, or if the assignments stand. Raises MalformedProtocol, and KeyError if
-    the group's protocol is none of `ASSIGNORS`.
+    Empty if the member is not the leader, or if the assignments stay as they are. Raises
+    MalformedProtocol, and KeyError if the group's protocol is not in `ASSIGNORS`.
     """
     if not joined.is_leader or joined.skip_assignment:
         return {}
@@ -93,7 +94,7 @@ def _text(text: str) -> bytes:
 
 
 def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Topic by topic, sorted."""
+    """The partitions, sorted and grouped by topic."""
     topics = []
     ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
     for topic, of_topic in groupby(ordered, key=lambda each: each.topic):
@@ -103,7 +104,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Fields, one behind the other. What is cut short raises MalformedProtocol."""
+    """Reads one field after the other. Raises MalformedProtocol if the bytes end too soon."""
 
     def __init__(self, encoded: bytes) -> None:
         self._encoded = encoded
@@ -120,7 +121,7 @@ class _Reader:
         return number
 
     def count(self) -> int:
-        """Of a list: none has more items than there are bytes."""
+        """The length of a list. A list cannot have more items than bytes are left."""
         count = self.int32()
         if not 0 <= count <= len(self._encoded) - self._position:
             raise MalformedProtocol(f"no list of {count} items at byte {self._position}")

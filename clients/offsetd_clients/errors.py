@@ -1,4 +1,4 @@
-"""What a call can fail with. Errors know whether trying again can help."""
+"""The errors that calls raise. Each error says whether a retry can help."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ _GROUPS_NAMED_MAX = 3
 
 @attrs.frozen(kw_only=True)
 class FieldViolation:
-    """A field of the request, by its path (`offsets[2].partition`), and what is wrong with it."""
+    """An invalid field of the request: its path (`offsets[2].partition`), and what is wrong."""
 
     field: str
     description: str
@@ -21,7 +21,7 @@ class FieldViolation:
 
 @attrs.frozen(kw_only=True)
 class Conflict:
-    """A stored offset that stood in a commit's way; both None: nothing is stored."""
+    """A stored offset that broke a commit's condition. Both values None: nothing is stored."""
 
     topic_partition: TopicPartition
     offset: int | None
@@ -38,9 +38,9 @@ class Conflict:
 class Failure:
     """A failed call as it arrived, with its details unpacked.
 
-    `code` is the gRPC code's name; `reason` one of the contract's `ErrorReason`, without its
-    prefix, and empty if the answer did not come from offsetd (a lost connection, say).
-    `details` holds every variable of the message; `retry_after_s` is the server's advice.
+    `code` is the name of the gRPC code. `reason` is one of the contract's `ErrorReason`, without
+    its prefix; it is empty if the answer did not come from offsetd (a lost connection, for
+    example). `details` holds every variable of the message. `retry_after_s` is the server's advice.
     """
 
     code: str
@@ -58,11 +58,11 @@ class OffsetdError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-        # Set by who tries again: whether a try before this one may have been applied.
+        # The retry loop sets this if an earlier attempt of the same call may have been applied.
         self.earlier_outcome_unknown = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For processes that hand it on: its arguments are not those of other exceptions."""
+        """Pickles the error by its failure: its arguments differ from those of other exceptions."""
         return type(self), (self.failure,), self.__dict__
 
     @property
@@ -79,12 +79,12 @@ class OffsetdError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same call may succeed if it is made again."""
+        """Whether the same call may succeed on a retry."""
         return False
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether a write may have happened all the same, by this try or one before it."""
+        """Whether this attempt, or an earlier one of the call, may have been applied."""
         return self.earlier_outcome_unknown or self._own_outcome_unknown()
 
     def _own_outcome_unknown(self) -> bool:
@@ -92,7 +92,7 @@ class OffsetdError(Exception):
 
 
 class ClientClosed(OffsetdError):
-    """The client was closed: before the call, or while an answer was awaited."""
+    """The client was closed before the call, or while the call waited for its answer."""
 
     def _own_outcome_unknown(self) -> bool:
         return self.code == "CANCELLED"
@@ -104,7 +104,7 @@ def closed_before() -> ClientClosed:
 
 
 def closed_while_waiting() -> ClientClosed:
-    """The error of a call that may have been answered."""
+    """The error of a call that was sent, and that the server may have answered."""
     message = "the client was closed while an answer was awaited"
     return ClientClosed(Failure(code="CANCELLED", message=message))
 
@@ -116,9 +116,10 @@ def closed_before_sent() -> ClientClosed:
 
 
 class CommitsUnanswered(OffsetdError):
-    """Commits that were handed in have no answer of the server: they may not be stored.
+    """The server has not answered some commits that were handed in: they may not be stored.
 
-    `count` says how many, and `groups` of which groups. The future of each says more.
+    `count` is their number, and `groups` names their groups. The future of each commit has its own
+    error.
     """
 
     @property
@@ -149,17 +150,17 @@ def commits_unanswered(group_ids: Iterable[str]) -> CommitsUnanswered:
 
 
 class ForkedClient(ClientClosed):
-    """The client was made by another process, of which this one is a child: make one here."""
+    """This process is a fork of the process that made the client. Make a new client in it."""
 
 
 def forked(made_by: int) -> ForkedClient:
-    """The error of a call in a child."""
+    """The error of a call in a forked child."""
     message = f"this client is that of process {made_by}: a child has to make its own"
     return ForkedClient(Failure(code="FAILED_PRECONDITION", message=message))
 
 
 class InsecureToken(OffsetdError):
-    """A token is not sent where others could read it."""
+    """The client does not send a token where others could read it."""
 
 
 def insecure_token(address: str) -> InsecureToken:
@@ -169,7 +170,7 @@ def insecure_token(address: str) -> InsecureToken:
 
 
 class TokenUnavailable(OffsetdError):
-    """The function for tokens raised, as `__cause__` says; the call was not made."""
+    """The function for tokens raised the exception in `__cause__`. The call was not made."""
 
     @property
     def retriable(self) -> bool:
@@ -177,13 +178,13 @@ class TokenUnavailable(OffsetdError):
 
 
 def no_token(cause: Exception) -> TokenUnavailable:
-    """The error of a call without the token that it was to have."""
+    """The error of a call whose token function failed."""
     message = f"the function for tokens raised {cause!r}"
     return TokenUnavailable(Failure(code="UNAVAILABLE", message=message))
 
 
 class InvalidRequest(OffsetdError):
-    """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
+    """The request breaks a rule; nothing happened. `field_violations` has the details."""
 
     @property
     def field_violations(self) -> tuple[FieldViolation, ...]:
@@ -191,11 +192,11 @@ class InvalidRequest(OffsetdError):
 
 
 class GroupNotFound(OffsetdError):
-    """There is no such group, where there has to be one."""
+    """The call needs an existing group, and this group does not exist."""
 
 
 class GroupRefused(OffsetdError):
-    """The group's state forbids it; nothing happened."""
+    """The state of the group forbids the call; nothing happened."""
 
 
 class GroupNotEmpty(GroupRefused):
@@ -203,22 +204,22 @@ class GroupNotEmpty(GroupRefused):
 
 
 class LeaseRefusal(GroupRefused):
-    """The group's lease stands in the way; who holds it, as of the answer."""
+    """The group's lease forbids the call. The properties are as of the answer."""
 
     @property
     def holder(self) -> str:
-        """Empty if nobody does."""
+        """The holder of the lease; empty if the lease has no holder."""
         return self.details.get("holder", "")
 
     @property
     def holder_epoch(self) -> int | None:
-        """The newest epoch."""
+        """The newest epoch of the lease."""
         text = self.details.get("holder_epoch", "")
         return int(text) if text.isdecimal() else None
 
     @property
     def expire_time(self) -> datetime | None:
-        """When the lease ends, or ended, by the server's wall clock."""
+        """When the lease ends or ended, by the server's wall clock."""
         try:
             return datetime.fromisoformat(self.details.get("expire_time", ""))
         except ValueError:
@@ -226,11 +227,11 @@ class LeaseRefusal(GroupRefused):
 
 
 class EpochFenced(LeaseRefusal):
-    """Somebody else has acquired the lease since, or it was released: nothing was changed."""
+    """The lease was acquired again since, or it was released; nothing was changed."""
 
 
 class LeaseHeld(LeaseRefusal):
-    """Somebody holds the lease, and only they may do this."""
+    """The group has a lease, and only its holder may make this call."""
 
 
 class UnknownMember(GroupRefused):
@@ -238,15 +239,15 @@ class UnknownMember(GroupRefused):
 
 
 class FencedInstance(GroupRefused):
-    """Another member has taken the instance id over: this one is not to come back."""
+    """Another member has taken over the instance id: this member must not rejoin."""
 
 
 class IllegalGeneration(GroupRefused):
-    """The group has gone on to another generation: join again."""
+    """The group has moved on to another generation: join again."""
 
 
 class MemberIdRequired(GroupRefused):
-    """Join again, with `member_id`."""
+    """The group requires a member id: join again with `member_id`."""
 
     @property
     def member_id(self) -> str:
@@ -254,11 +255,11 @@ class MemberIdRequired(GroupRefused):
 
 
 class InconsistentProtocol(GroupRefused):
-    """The members of the group have another protocol type, or none of the protocols."""
+    """The group uses another protocol type, or its members share none of the offered protocols."""
 
 
 class RebalanceInProgress(OffsetdError):
-    """The group rebalances: join again. A heartbeat that is answered so has counted."""
+    """The group is rebalancing: join again. A heartbeat that raises this still counts."""
 
 
 class GroupSubscribedToTopic(GroupRefused):
@@ -266,18 +267,18 @@ class GroupSubscribedToTopic(GroupRefused):
 
 
 class PolicyViolation(OffsetdError):
-    """The topic's `cleanup.policy` does not allow it; nothing happened."""
+    """The topic's `cleanup.policy` does not allow the call; nothing happened."""
 
 
 class GroupExists(GroupRefused):
-    """The group to be made exists."""
+    """The group that the call would create already exists."""
 
 
 class PartitionsRefused(OffsetdError):
-    """Some of the partitions do not allow what is asked for all; nothing happened.
+    """The call cannot be applied to some of the partitions; nothing happened.
 
-    `partitions` has, as far as they fit into an answer, what is known of each, by name: `topic`
-    and `partition`, and `offset`, `earliest` and `latest` where they matter.
+    `partitions` describes the partitions that were refused, as many as fit into an answer. Each
+    entry has `topic` and `partition`, and `offset`, `earliest` and `latest` where they matter.
     """
 
     @property
@@ -286,21 +287,22 @@ class PartitionsRefused(OffsetdError):
 
 
 class OffsetBoundsUnknown(PartitionsRefused):
-    """Nobody has said what the earliest or the latest offset is."""
+    """The server does not know the earliest or the latest offset of a partition."""
 
 
 class OffsetNotCommitted(PartitionsRefused):
-    """There is no offset to start from."""
+    """A partition has no committed offset to start from."""
 
 
 class OffsetOutOfRange(PartitionsRefused):
-    """The partition, or the log, has not that offset."""
+    """The offset does not exist in the partition, or in the log."""
 
 
 class InvalidImport(InvalidRequest):
-    """Lines of the file are no offsets; nothing happened.
+    """Some lines of the file are not valid offsets; nothing happened.
 
-    `lines` has `line`, its number, and `problem`, as far as they fit into an answer.
+    `lines` describes the invalid lines, as many as fit into an answer. Each entry has `line`, the
+    number of the line, and `problem`.
     """
 
     @property
@@ -309,17 +311,20 @@ class InvalidImport(InvalidRequest):
 
 
 class HistoryCompacted(OffsetdError):
-    """What is asked for may have been cleaned away; what is not: see the properties."""
+    """The log cleaner may have removed some of the history that was asked for.
+
+    The properties say from where on the history is complete.
+    """
 
     @property
     def oldest_revision(self) -> int | None:
-        """From this log offset on all is there, of the log partition that is in question."""
+        """The history of the log partition in question is complete from this log offset on."""
         text = self.details.get("oldest_revision", "")
         return int(text) if text.isdecimal() else None
 
     @property
     def oldest_token(self) -> str | None:
-        """Where a watcher may begin, and miss nothing from there on."""
+        """A watcher that begins at this token misses nothing from there on."""
         return self.details.get("oldest_token") or None
 
 
@@ -327,10 +332,10 @@ _CONFLICTS_TOLD_MAX = 3
 
 
 class CommitConflict(OffsetdError):
-    """A commit's condition does not hold; nothing was stored.
+    """The condition of a commit does not hold; nothing was stored.
 
-    `conflicts` has what is stored, for as many partitions as fit into an answer, of all
-    `details["conflict_count"]`. The text names the first of them.
+    `conflicts` says what is stored, for as many partitions as fit into an answer.
+    `details["conflict_count"]` counts all conflicts. The text names the first of them.
     """
 
     def __str__(self) -> str:
@@ -345,11 +350,11 @@ class CommitConflict(OffsetdError):
 
 
 class OffsetConflict(CommitConflict):
-    """The stored offset is not what the commit expected."""
+    """The stored offset is not the one that the commit expected."""
 
 
 class OffsetNotMonotonic(CommitConflict):
-    """The stored offset is larger, and the commit was to be monotonic."""
+    """The stored offset is larger than that of a monotonic commit."""
 
 
 class Unavailable(OffsetdError):
@@ -368,18 +373,19 @@ class NotCoordinator(Unavailable):
 
     @property
     def address(self) -> str:
-        """Where that is; empty if nobody knows."""
+        """The address of the owner; empty if it is not known."""
         return self.details.get("address", "")
 
 
 class UnstableOffsets(Unavailable):
-    """A transaction has offsets pending for what was asked."""
+    """A transaction has pending offsets for the partitions that were asked for."""
 
 
 class OverLimit(OffsetdError):
-    """A limit of the server's, or its disk, is full; nothing happened.
+    """The call exceeds a limit of the server, or its disk is full; nothing happened.
 
-    What may pass, the server says when to try again; a request that is too large stays so.
+    The server says when to retry if the condition may pass. A request that is too large has no such
+    time, and the error is not retriable.
     """
 
     @property
@@ -388,32 +394,32 @@ class OverLimit(OffsetdError):
 
 
 class OffsetsDamaged(OffsetdError):
-    """What was asked for is damaged on the server's disk: an operator has to look."""
+    """The data that was asked for is damaged on the server's disk: an operator must act."""
 
 
 class DeadlineExceeded(OffsetdError):
-    """No answer in time."""
+    """No answer arrived in time."""
 
     def _own_outcome_unknown(self) -> bool:
         return self.reason != "DEADLINE_SPENT"
 
 
 class ServerDefect(OffsetdError):
-    """The server failed in a way the contract does not know."""
+    """The server failed in a way that the contract does not define."""
 
     def _own_outcome_unknown(self) -> bool:
         return True
 
 
 class ClientDefect(OffsetdError):
-    """This client failed in a way that it does not know: `__cause__` says how."""
+    """The client itself failed unexpectedly: `__cause__` is the exception."""
 
     def _own_outcome_unknown(self) -> bool:
         return True
 
 
 def unforeseen(cause: Exception) -> ClientDefect:
-    """The error of a call that something else than an OffsetdError has ended."""
+    """The error of a call that ended with an exception other than OffsetdError."""
     error = ClientDefect(Failure(code="INTERNAL", message=f"the client failed: {cause!r}"))
     error.__cause__ = cause
     return error
@@ -442,7 +448,7 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "UNSTABLE_OFFSET_COMMIT": UnstableOffsets,
     "NOT_COORDINATOR": NotCoordinator,
 }
-# For reasons that need no class of their own, those newer than this client among them.
+# For reasons without a class of their own, and for reasons newer than this client.
 BY_CODE: Mapping[str, type[OffsetdError]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "NOT_FOUND": GroupNotFound,
@@ -463,14 +469,14 @@ def error_of(failure: Failure) -> OffsetdError:
 
 
 def another(error: OffsetdError) -> OffsetdError:
-    """The same error for another call: what tries before may have done is each call's own."""
+    """A copy of the error for another call, without what is known of earlier attempts."""
     made = type(error)(error.failure)
     made.__cause__ = error.__cause__
     return made
 
 
 def listed(details: Mapping[str, str], name: str) -> tuple[Mapping[str, object], ...]:
-    """What a refusal lists, as JSON, under a name; nothing if that is no list of objects."""
+    """The JSON list of objects under `name` in the details; empty if it is not such a list."""
     try:
         entries = json.loads(details.get(name, "[]"))
     except ValueError:

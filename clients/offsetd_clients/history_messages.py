@@ -1,4 +1,4 @@
-"""Values to messages and back, without IO: what happened to offsets."""
+"""Conversions between values and messages, without IO: the history of offsets."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def list_offset_history_request(
     oldest_first: bool,
     page_size: int,
 ) -> history_pb2.ListOffsetHistoryRequest:
-    """The first page; no partitions are all."""
+    """A ListOffsetHistoryRequest for the first page. No `partitions`: all."""
     with building("history"):
         request = history_pb2.ListOffsetHistoryRequest(
             group_id=text_of("group_id", group_id),
@@ -42,7 +42,7 @@ def restore_group_request(
     reason: str,
     request_id: str,
 ) -> history_pb2.RestoreGroupRequest:
-    """A restore to a time, or to a log offset."""
+    """A RestoreGroupRequest. The target is a time or a log offset."""
     with building("restore"):
         request = history_pb2.RestoreGroupRequest(
             group_id=text_of("group_id", group_id),
@@ -68,7 +68,7 @@ def watch_offsets_request(
     progress_interval_s: float | None,
     until_token: str,
 ) -> history_pb2.WatchOffsetsRequest:
-    """What is watched, and from where."""
+    """A WatchOffsetsRequest."""
     groups, named = several("group_ids", group_ids), several("topics", topics)
     with building("watch"):
         request = history_pb2.WatchOffsetsRequest(
@@ -104,12 +104,12 @@ def offset_event(event: history_pb2.OffsetEvent) -> OffsetEvent:
 
 
 def offset_events(response: history_pb2.WatchOffsetsResponse) -> OffsetEvents:
-    """What came at one time."""
+    """The events of one answer, with their token."""
     return OffsetEvents(events=tuple(map(offset_event, response.events)), token=response.token)
 
 
 def restored_group(response: history_pb2.RestoreGroupResponse) -> RestoredGroup:
-    """What a restore changed."""
+    """The changes of a restore."""
     return RestoredGroup(
         revision=revision_of(response.revision) if response.HasField("revision") else None,
         changes=tuple(map(_restored, response.changes)),

@@ -1,4 +1,4 @@
-"""What happened to offsets, and what a restore makes of them: plain values, no protobuf."""
+"""The history of offsets, and the result of a restore: plain values, no protobuf."""
 
 from datetime import datetime
 
@@ -9,9 +9,9 @@ from offsetd_clients.values import Revision, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class OffsetEvent:
-    """A commit or a deletion of one offset; `offset` None: it was deleted, or expired.
+    """A commit or a deletion of one offset. `offset` None: it was deleted, or expired.
 
-    Where `is_readable` is False, something was written that cannot be read.
+    `is_readable` False: the record cannot be decoded.
     """
 
     group_id: str
@@ -28,7 +28,7 @@ class OffsetEvent:
 
 @attrs.frozen(kw_only=True)
 class OffsetEvents:
-    """Some events, and the token behind them, of a watcher that has taken them all."""
+    """Some events, and the token to continue from after them."""
 
     events: tuple[OffsetEvent, ...]
     token: str
@@ -36,10 +36,10 @@ class OffsetEvents:
 
 @attrs.frozen(kw_only=True)
 class RestoredOffset:
-    """An offset before and after a restore; None: none.
+    """An offset before and after a restore. None: there is no offset.
 
-    `revision` is that of the record that says so; None: nothing was written, or by an earlier try
-    of the same call.
+    `revision` is that of the record the restore wrote. None: nothing was written, or an earlier
+    attempt of the same call wrote it.
     """
 
     topic_partition: TopicPartition
@@ -50,9 +50,9 @@ class RestoredOffset:
 
 @attrs.frozen(kw_only=True)
 class RestoredGroup:
-    """What changed, or would have; `revision` is None if nothing was written.
+    """The offsets that a restore changed, or would change. `revision` None: nothing was written.
 
-    The offsets are what they were before `restored_before` was written.
+    They are restored to what they were before `restored_before` was written.
     """
 
     revision: Revision | None

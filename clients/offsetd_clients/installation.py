@@ -18,7 +18,7 @@ _MODULE_SCRIPT = "__main__.py"
 def install_command(extra: str) -> str:
     """The command that adds an extra to this installation.
 
-    It names what offsetd was installed from: a checkout, a wheel's file, or else an index.
+    It installs from the same source as offsetd: a checkout, a wheel file, or else an index.
     """
     options, source = _source()
     return f"{_pip()} install {options}{shlex.quote(f'{source}[{extra}]')}"
@@ -27,8 +27,8 @@ def install_command(extra: str) -> str:
 def program_words() -> list[str]:
     """The words that called this program, without its arguments.
 
-    `offsetd` if a shell finds it by that name, else the path as it was typed; or
-    `python -m package`.
+    `offsetd` if the shell finds it by that name, else the path as it was typed, or `python -m
+    package`.
     """
     script = sys.argv[0]
     if os.path.basename(script) != _MODULE_SCRIPT:  # noqa: PTH119  No path is made of it.
@@ -52,7 +52,7 @@ def _source() -> tuple[str, str]:
 
 
 def _pip() -> str:
-    """`pip` if a shell finds that of this environment."""
+    """`pip`, if that is the pip of this environment; else `python -m pip`."""
     found = shutil.which("pip")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return "pip"
@@ -60,9 +60,9 @@ def _pip() -> str:
 
 
 def _short(path: str) -> str:
-    """The name alone if a shell finds `path` by it; relative to the current folder if it is in it.
+    """A short form of `path`: its name if the shell finds it, or relative to the current folder.
 
-    A relative path stays as it is.
+    A relative path, or a path outside the current folder, stays as it is.
     """
     name = Path(path).name
     if shutil.which(name) == path:

@@ -1,4 +1,4 @@
-"""Values to messages, without IO: leases and settings of groups."""
+"""Conversions of values to messages, without IO: leases and settings of groups."""
 
 from datetime import timedelta
 from typing import SupportsIndex
@@ -18,7 +18,7 @@ def acquire_request(
     reason: str,
     request_id: str,
 ) -> group_service_pb2.AcquireGroupRequest:
-    """Who wants the lease, and for how long."""
+    """An AcquireGroupRequest."""
     with building("acquire"):
         return group_service_pb2.AcquireGroupRequest(
             group_id=text_of("group_id", group_id),
@@ -33,7 +33,7 @@ def acquire_request(
 def renew_request(
     group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None
 ) -> group_service_pb2.RenewGroupRequest:
-    """The lease that goes on."""
+    """A RenewGroupRequest."""
     with building("renew"):
         return group_service_pb2.RenewGroupRequest(
             group_id=text_of("group_id", group_id), epoch=whole(epoch), ttl=ttl
@@ -43,7 +43,7 @@ def renew_request(
 def release_request(
     group_id: str, epoch: SupportsIndex, *, request_id: str
 ) -> group_service_pb2.ReleaseGroupRequest:
-    """The lease that is over."""
+    """A ReleaseGroupRequest."""
     with building("release"):
         return group_service_pb2.ReleaseGroupRequest(
             group_id=text_of("group_id", group_id), epoch=whole(epoch), request_id=request_id
@@ -59,7 +59,7 @@ def update_group_request(
     reason: str,
     request_id: str,
 ) -> group_service_pb2.UpdateGroupRequest:
-    """What is set for a group."""
+    """An UpdateGroupRequest."""
     with building("update group"):
         return group_service_pb2.UpdateGroupRequest(
             group_id=text_of("group_id", group_id),

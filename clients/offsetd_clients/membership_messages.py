@@ -1,4 +1,4 @@
-"""Values to messages and back, without IO: the calls of members."""
+"""Conversions between values and messages, without IO: the calls of members."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -28,7 +28,7 @@ def join_request(
     rebalance_timeout_s: float,
     reason: str,
 ) -> group_service_pb2.JoinGroupRequest:
-    """A join; the preferred protocol first."""
+    """A JoinGroupRequest. `protocols` has the preferred one first."""
     with building("join"):
         return group_service_pb2.JoinGroupRequest(
             group_id=text_of("group_id", group_id),
@@ -49,7 +49,7 @@ def join_request(
 def sync_request(
     membership: Membership, assignments: Mapping[str, bytes]
 ) -> group_service_pb2.SyncGroupRequest:
-    """A sync; the leader's has assignments, by member id."""
+    """A SyncGroupRequest. The leader's has the assignments, by member id."""
     with building("sync"):
         return group_service_pb2.SyncGroupRequest(
             group_id=membership.group_id,
@@ -64,7 +64,7 @@ def sync_request(
 
 
 def heartbeat_request(membership: Membership) -> group_service_pb2.HeartbeatRequest:
-    """A sign of life."""
+    """A HeartbeatRequest."""
     return group_service_pb2.HeartbeatRequest(
         group_id=membership.group_id,
         member_id=membership.member_id,
@@ -76,7 +76,7 @@ def heartbeat_request(membership: Membership) -> group_service_pb2.HeartbeatRequ
 def leave_request(
     group_id: str, members: Iterable[MemberToRemove], *, reason: str
 ) -> group_service_pb2.LeaveGroupRequest:
-    """Members that leave."""
+    """A LeaveGroupRequest for some members."""
     leaving = several("members", members)
     with building("leave"):
         return group_service_pb2.LeaveGroupRequest(
@@ -98,7 +98,7 @@ def remove_members_request(
     validate_only: bool,
     reason: str,
 ) -> group_service_pb2.RemoveMembersRequest:
-    """Members that an operator removes; None: all of them."""
+    """A RemoveMembersRequest for members that an operator removes; None: all of them."""
     named = () if members is None else several("members", members)
     with building("remove members"):
         return group_service_pb2.RemoveMembersRequest(
@@ -119,7 +119,7 @@ def remove_members_request(
 def note_member(
     request: offset_service_pb2.CommitOffsetsRequest, membership: Membership | None
 ) -> None:
-    """Says which member a commit comes from, if it does from one."""
+    """Adds the committing member to a commit, if there is one."""
     if membership is not None:
         request.generation_id = membership.generation_id
         request.member_id = membership.member_id
@@ -130,7 +130,7 @@ def note_member(
 def joined_group(
     group_id: str, instance_id: str | None, response: group_service_pb2.JoinGroupResponse
 ) -> JoinedGroup:
-    """The generation that a member is in."""
+    """The generation that the member has joined."""
     return JoinedGroup(
         membership=Membership(
             group_id=text_of("group_id", group_id),
@@ -154,7 +154,7 @@ def joined_group(
 
 
 def removed_members(response: group_service_pb2.RemoveMembersResponse) -> RemovedMembers:
-    """Who was removed, and who was not."""
+    """The members that were removed, and those that were not."""
     return RemovedMembers(
         removed=tuple(_named(each) for each in response.members if not each.HasField("error")),
         refused=refused_members(response.members),
@@ -165,7 +165,7 @@ def removed_members(response: group_service_pb2.RemoveMembersResponse) -> Remove
 def refused_members(
     members: Iterable[group_service_pb2.LeftMember],
 ) -> dict[MemberToRemove, OffsetdError]:
-    """Those that could not leave, and why."""
+    """The members that could not leave, with their errors."""
     return {_named(each): error_in(each.error) for each in members if each.HasField("error")}
 
 

@@ -1,4 +1,4 @@
-"""What members are told, and who they are: plain values, no protobuf."""
+"""The members of a group, and the results of their calls: plain values, no protobuf."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from offsetd_clients.values import Revision
 
 @attrs.frozen(kw_only=True)
 class Membership:
-    """A member in one generation of its group: what its further calls are made with."""
+    """A member in one generation of its group, as its later calls need it."""
 
     group_id: str
     member_id: str
@@ -20,7 +20,7 @@ class Membership:
 
 @attrs.frozen(kw_only=True)
 class JoinedMember:
-    """A member as the leader is told of it; `metadata` is what it said under the protocol."""
+    """A member, as the leader sees it. `metadata` is what it sent for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -29,9 +29,9 @@ class JoinedMember:
 
 @attrs.frozen(kw_only=True)
 class JoinedGroup:
-    """A generation, as a member is told of it. `members` are all of them if it leads, else none.
+    """A generation, as a member sees it. The leader gets all `members`, the others none.
 
-    `skip_assignment`: it leads, but the assignments stand: it syncs without any.
+    `skip_assignment`: the member leads, but the assignments stay as they are. It syncs without any.
     """
 
     membership: Membership
@@ -48,7 +48,7 @@ class JoinedGroup:
 
 @attrs.frozen(kw_only=True)
 class MemberToRemove:
-    """A member by its id, or a static one by its instance id alone."""
+    """A member to remove: by its member id, or a static member by its instance id alone."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -56,9 +56,10 @@ class MemberToRemove:
 
 @attrs.frozen(kw_only=True)
 class RemovedMembers:
-    """Who was removed, and who could not be, and why, as they were named.
+    """The members that were removed, and those that were not, with the reason.
 
-    `revision`, in `__offsetd_audit`, None: there was nobody to remove, or it was only validated.
+    Members are named as in the call. `revision` is in `__offsetd_audit`; None: there was no member
+    to remove, or the call only validated.
     """
 
     removed: tuple[MemberToRemove, ...]

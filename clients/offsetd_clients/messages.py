@@ -1,4 +1,4 @@
-"""Values to messages and back, without IO: what both clients share."""
+"""Conversions between values and messages, without IO: the parts that several modules share."""
 
 import json
 import re
@@ -46,7 +46,7 @@ Value = TypeVar("Value")
 
 
 class building:  # noqa: N801  # Called as a function. A generator would take five times as long.
-    """What does not fit the message's types is as wrong as what the server would refuse."""
+    """Raises InvalidRequest for values that protobuf refuses, and adds the call to TypeErrors."""
 
     __slots__ = ("_what",)
 
@@ -65,7 +65,7 @@ class building:  # noqa: N801  # Called as a function. A generator would take fi
         if isinstance(error, UnicodeEncodeError):
             problem = f"{error.object!r} is no text that UTF-8 can hold"
             raise _invalid(f"{self._what}: {problem}") from error
-        if isinstance(error, ValueError):  # Out of a field's range.
+        if isinstance(error, ValueError):  # The value is out of the field's range.
             raise _invalid(f"{self._what}: {error}") from error
         if isinstance(error, TypeError):
             raise TypeError(f"{self._what}: {error}") from error
@@ -78,14 +78,14 @@ def _invalid(message: str) -> InvalidRequest:
 
 
 def text_of(name: str, value: str) -> str:
-    """`value`. TypeError for what is no text: protobuf would take bytes, too."""
+    """Returns `value`. TypeError unless it is a str: protobuf would accept bytes too."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: {value!r} is no text")
     return value
 
 
 def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
-    """`values`. TypeError for a single one: a text, say, would be taken letter by letter."""
+    """Returns `values` as a tuple. TypeError for one value: a str would be split into letters."""
     if isinstance(values, str | bytes | TopicPartition):
         raise TypeError(f"{name}: one {type(values).__name__} where a list of them is expected")
     return tuple(values)
@@ -94,7 +94,7 @@ def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
 def delete_group_request(
     group_id: str, *, request_id: str, validate_only: bool, reason: str
 ) -> group_service_pb2.DeleteGroupRequest:
-    """A deletion of a group with its offsets."""
+    """A DeleteGroupRequest: a group with its offsets."""
     with building("delete group"):
         return group_service_pb2.DeleteGroupRequest(
             group_id=text_of("group_id", group_id),
@@ -112,7 +112,7 @@ def list_groups_request(
     page_size: int,
     page_token: str,
 ) -> group_service_pb2.ListGroupsRequest:
-    """One page of groups; no states, no types: any."""
+    """A ListGroupsRequest for one page. No `states`, no `types`: any."""
     with building("list groups"):
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
@@ -124,19 +124,19 @@ def list_groups_request(
 
 
 def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
-    """One group."""
+    """A GetGroupRequest."""
     with building("get group"):
         return group_service_pb2.GetGroupRequest(group_id=text_of("group_id", group_id))
 
 
 def find_coordinator_request(group_id: str) -> admin_service_pb2.FindCoordinatorRequest:
-    """One group's."""
+    """A FindCoordinatorRequest."""
     with building("find coordinator"):
         return admin_service_pb2.FindCoordinatorRequest(group_id=text_of("group_id", group_id))
 
 
 def coordinator_of(response: admin_service_pb2.FindCoordinatorResponse) -> Coordinator:
-    """Who owns a group."""
+    """The server that owns a group."""
     return Coordinator(
         log_partition=response.log_partition, node_id=response.node_id, address=response.address
     )
@@ -148,7 +148,7 @@ def revision_of(message: types_pb2.Revision) -> Revision:
 
 
 def deleted_group(response: group_service_pb2.DeleteGroupResponse) -> DeletedGroup:
-    """What went with the group."""
+    """The number of offsets deleted with a group."""
     return DeletedGroup(
         offset_count=response.offset_count,
         revision=revision_of(response.revision) if response.HasField("revision") else None,
@@ -210,7 +210,7 @@ def lease_of(message: group_service_pb2.Lease) -> Lease:
 
 
 def retention_message(retention: Retention) -> types_pb2.Retention:
-    """How long a group's offsets are to be kept."""
+    """The Retention message of a group."""
     if retention is None:
         return types_pb2.Retention()
     if isinstance(retention, timedelta):
@@ -228,7 +228,7 @@ def _retention_of(message: group_service_pb2.Group | group_service_pb2.GroupList
 
 
 def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo:
-    """The server."""
+    """The description of the server."""
     prefix = "SERVER_STATE_"
     state = admin_service_pb2.ServerState
     name = state.Name(response.state) if response.state in state.values() else ""
@@ -265,24 +265,24 @@ def _expiry_suspension(
 
 
 def error_in(status: Status) -> OffsetdError:
-    """The error of one of several things that were asked for in a call."""
+    """The error in one of several results of a call."""
     details = status.SerializeToString()
     return error_of(failure_of(Code.Name(status.code), status.message, details))
 
 
 _PEER_ADDRESS = re.compile(r"ipv[46]:(\S+): Tls handshake failed")
-# How OpenSSL names an answer that is no TLS.
+# OpenSSL's error for an answer that is not TLS.
 _NOT_TLS = "WRONG_VERSION_NUMBER"
 
 
 def call_failure(error: Any) -> Failure:
-    """A failed call, as gRPC raises it."""
+    """The failure in gRPC's exception."""
     details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS_KEY)
     return failure_of(error.code().name, _of_handshakes(error.details() or ""), details)
 
 
 def _of_handshakes(message: str) -> str:
-    """gRPC's message, or in plain words that TLS met a port without it."""
+    """gRPC's message. For a TLS handshake with a port that has no TLS: a plain explanation."""
     if _NOT_TLS not in message:
         return message
     peer = _PEER_ADDRESS.search(message)
@@ -291,9 +291,9 @@ def _of_handshakes(message: str) -> str:
 
 
 def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:
-    """A failed call: gRPC's code and message, and the `grpc-status-details-bin` it came with.
+    """The failure from gRPC's code and message and the `grpc-status-details-bin` trailer.
 
-    Details that do not parse are as good as none: the code still says what kind of failure it is.
+    Details that cannot be parsed are ignored: the code still gives the kind of failure.
     """
     status = Status()
     try:
@@ -341,7 +341,7 @@ def _conflicts(details: Mapping[str, str]) -> tuple[Conflict, ...]:
 
 
 def partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
-    """Partitions as messages name them. TypeError for what is none."""
+    """The messages of partitions. Raises TypeError for a value that is not a TopicPartition."""
     return [
         types_pb2.TopicPartition(topic=each.topic, partition=each.partition)
         for each in map(checked_partition, partitions)
@@ -349,7 +349,7 @@ def partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.T
 
 
 def checked_partition(value: object) -> TopicPartition:
-    """The same. TypeError for what is none."""
+    """Returns `value`. Raises TypeError if it is not a TopicPartition."""
     if not isinstance(value, TopicPartition):
         raise TypeError(f"{value!r} is no TopicPartition")
     text_of("topic", value.topic)
@@ -357,7 +357,7 @@ def checked_partition(value: object) -> TopicPartition:
 
 
 def partitions_of(messages: Iterable[types_pb2.TopicPartition]) -> tuple[TopicPartition, ...]:
-    """What messages name."""
+    """The partitions in messages."""
     return tuple(TopicPartition(message.topic, message.partition) for message in messages)
 
 
@@ -367,13 +367,13 @@ def _time(message: Timestamp) -> datetime:
 
 def _group_type(number: group_service_pb2.GroupType) -> GroupType:
     if number not in group_service_pb2.GroupType.values():
-        return GroupType.UNKNOWN  # Of a newer server.
+        return GroupType.UNKNOWN  # A newer server sent it.
     name = group_service_pb2.GroupType.Name(number).removeprefix("GROUP_TYPE_")
     return GroupType.__members__.get(name, GroupType.UNKNOWN)
 
 
 def _group_state(number: group_service_pb2.GroupState) -> GroupState:
     if number not in group_service_pb2.GroupState.values():
-        return GroupState.UNKNOWN  # Of a newer server.
+        return GroupState.UNKNOWN  # A newer server sent it.
     name = group_service_pb2.GroupState.Name(number).removeprefix("GROUP_STATE_")
     return GroupState.__members__.get(name, GroupState.UNKNOWN)

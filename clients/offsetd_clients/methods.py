@@ -1,4 +1,4 @@
-"""The methods of the services by their names, which no two services share."""
+"""The methods of the services by name. No name occurs in two services."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Deserializer = Callable[[bytes], Any]
 
 @attrs.frozen
 class Method:
-    """A method: its path, and what its messages are made of, None for plain bytes."""
+    """A method: its path and its message classes; a class is None for plain bytes."""
 
     path: str
     serializer: Serializer | None = None
@@ -23,7 +23,7 @@ class Method:
     server_streaming: bool = False
 
 
-# `CommitQueue` puts its messages together of commits that are serialised already.
+# `CommitQueue` builds these messages from commits that are serialised already.
 _SENT_AS_BYTES = {"StreamCommits"}
 
 
@@ -41,7 +41,7 @@ def _method(descriptor: MethodDescriptor) -> Method:
 
 
 METHODS: Mapping[str, Method] = {
-    # gRPC's own; its generated code is the server's.
+    # gRPC's health service; only the server has its generated code.
     "Check": Method("/grpc.health.v1.Health/Check"),
     **{
         method.name: _method(method)

@@ -1,4 +1,4 @@
-"""Offsets to messages and back: what a client does most, and so what has to be quick."""
+"""Conversions of offsets to messages and back. These run most often, so they must be fast."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def commit_request(
     epoch: SupportsIndex | None = None,
     retention: timedelta | None = None,
 ) -> offset_service_pb2.CommitOffsetsRequest:
-    """A commit; a number is an offset without further conditions."""
+    """A CommitOffsetsRequest. A plain number is an offset without conditions."""
     if not isinstance(offsets, Mapping):
         raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
     with building("commit"):
@@ -44,7 +44,7 @@ def commit_request(
             epoch=None if epoch is None else whole(epoch),
             retention=retention,
         )
-        add = request.offsets.add  # Of a message that is made by itself it takes a copy.
+        add = request.offsets.add  # Appending a message that was made separately would copy it.
         for topic_partition, to_commit in offsets.items():
             if type(topic_partition) is not TopicPartition:
                 checked_partition(topic_partition)
@@ -70,23 +70,24 @@ def _conditional(topic_partition: TopicPartition, to_commit: OffsetToCommit) -> 
         "metadata": to_commit.metadata,
         "expected_offset": to_commit.expected_offset,
         "expected_revision": to_commit.expected_revision,
-        "must_not_exist": to_commit.must_not_exist or None,  # False would be said, too.
+        "must_not_exist": to_commit.must_not_exist or None,  # A False would be sent too.
         "monotonic": to_commit.monotonic,
         "end_offset": to_commit.end_offset,
     }
 
 
 def sequenced_commit(sequence: int, commit: bytes) -> bytes:
-    """A commit as the field of a StreamCommitsRequest, which is nothing but such fields.
+    """A commit, encoded as a field of a StreamCommitsRequest, which consists of such fields only.
 
-    `commit` is a CommitOffsetsRequest, serialised. A message of messages would be a copy of each.
+    `commit` is a serialised CommitOffsetsRequest. Building the message from messages would copy
+    each.
     """
     head = b"\x08" + _varint(sequence) + b"\x12" + _varint(len(commit))  # Fields 1 and 2.
     return b"\x0a" + _varint(len(head) + len(commit)) + head + commit
 
 
 def _varint(number: int) -> bytes:
-    """A number from 0 on as protobuf writes it: seven bits a byte, the lowest first."""
+    """A number from 0 up as protobuf's varint: seven bits a byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -98,7 +99,7 @@ def _varint(number: int) -> bytes:
 def fetch_request(
     selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
 ) -> offset_service_pb2.FetchOffsetsRequest:
-    """A fetch of groups with the partitions of each; no partitions are all."""
+    """A FetchOffsetsRequest for groups and their partitions. No partitions: all of the group."""
     with building("fetch"):
         return offset_service_pb2.FetchOffsetsRequest(
             groups=[
@@ -122,7 +123,7 @@ def delete_offsets_request(
     validate_only: bool,
     reason: str,
 ) -> offset_service_pb2.DeleteOffsetsRequest:
-    """A deletion of offsets, by partition and by whole topic."""
+    """A DeleteOffsetsRequest, by partition and by whole topic."""
     with building("delete offsets"):
         return offset_service_pb2.DeleteOffsetsRequest(
             group_id=text_of("group_id", group_id),
@@ -138,21 +139,22 @@ def delete_offsets_request(
 def fetched_offsets(
     response: offset_service_pb2.FetchOffsetsResponse,
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """By group, every group that was asked for; then by partition, those that are stored."""
+    """The stored offsets by group and partition. Every requested group has an entry."""
     return {group.group_id: stored_offsets(group) for group in response.groups}
 
 
 def stored_offsets(
     group: offset_service_pb2.GroupOffsets,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """By partition, those that are stored."""
+    """The stored offsets of a group, by partition."""
     return {
         _topic_partition(offset.topic, offset.partition): _committed_offset(offset)
         for offset in group.offsets
     }
 
 
-# The same ones are fetched again and again; to make one takes four times as long as to look it up.
+# The same partitions are fetched again and again; a lookup takes a quarter of the time of
+# constructing one.
 _topic_partition = functools.lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -173,7 +175,7 @@ def _committed_offset(message: offset_service_pb2.CommittedOffset) -> CommittedO
     )
 
 
-@functools.lru_cache(maxsize=1024)  # The offsets of a commit have one time.
+@functools.lru_cache(maxsize=1024)  # All offsets of a commit have the same time.
 def _time(seconds: int, nanos: int) -> datetime:
     return Timestamp(seconds=seconds, nanos=nanos).ToDatetime(tzinfo=UTC)
 

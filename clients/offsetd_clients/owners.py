@@ -1,31 +1,31 @@
-"""Which server owns which group, as far as servers have said so."""
+"""The servers that own groups, as far as servers have named them."""
 
 from typing import Any
 
 from offsetd_clients.errors import NotCoordinator
 
 HOPS_MAX = 5
-"""So many servers may name another one before it is better to wait."""
+"""After so many redirects it is better to wait."""
 _OWNERS_MAX = 100_000
 
 
 class SeveralOwners(Exception):
-    """The groups of a request are not all one server's."""
+    """The groups of one request belong to several servers."""
 
 
 class Owners:
-    """Addresses by group. Groups of which nothing is known are asked for at the home address."""
+    """Addresses by group. A group without a known owner is asked for at the home address."""
 
     def __init__(self, home: str) -> None:
         self.home = home
         self._addresses: dict[str, str] = {}
 
     def address_of(self, group_id: str) -> str:
-        """Where to ask for a group; an empty one is no group's."""
+        """The address to ask about a group. An empty group id (no group): the home address."""
         return self._addresses.get(group_id, self.home)
 
     def learn(self, group_id: str, error: NotCoordinator, asked: str) -> bool:
-        """Takes in what a server said; whether there is another one to ask now."""
+        """Notes the owner that a server named. Returns whether another server can be asked now."""
         if not group_id or error.address in ("", asked):
             self.forget(group_id)
             return False
@@ -38,17 +38,17 @@ class Owners:
         return True
 
     def forget(self, group_id: str) -> None:
-        """The home address is to be asked again."""
+        """Forgets the owner of a group, so that the home address is asked again."""
         self._addresses.pop(group_id, None)
 
 
 def is_of_several(request: Any) -> bool:
-    """Whether a request is for several groups at once."""
+    """Whether a request is for several groups."""
     return len(getattr(request, "groups", ())) > 1
 
 
 def group_of(request: Any) -> str:
-    """The one group that a request is for; empty: none, or several."""
+    """The one group that a request is for. Empty if it is for none, or for several."""
     groups = getattr(request, "groups", None)
     if groups is not None:
         return groups[0].group_id if len(groups) == 1 else ""

@@ -1,4 +1,4 @@
-"""When a call is made again: while the server is unavailable, within one deadline for all tries."""
+"""Retries: while the server is unavailable, within one deadline for all attempts of a call."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from offsetd_clients.errors import DeadlineExceeded, OffsetdError
 Answer = TypeVar("Answer")
 
 TIMEOUT_S_MAX = 86_400.0
-# Below this a deadline is not shared out: the tries would be too short for an answer.
+# A deadline below this is not divided: the attempts would be too short for an answer.
 TRY_TIMEOUT_S_MIN = 1.0
 _TIMEOUT_S_MIN = 0.001
 _DOUBLINGS_MAX = 30
@@ -35,12 +35,14 @@ def _check_seconds(_policy: object, attribute: Any, value: float | None) -> None
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
-    """`timeout_s` bounds all tries and the waits between them, whose length chance spreads.
+    """When and how long calls are retried. All durations are in seconds, finite and positive.
 
-    `timeout_s` stays below the server's `request.id.window.ms` (60 s by default): up to then a
-    write that is sent again is answered, not applied again. `try_timeout_s` bounds each try, so
-    that a connection that went dead leaves time for another; None: half of `timeout_s`. All are
-    in seconds, finite and positive.
+    `timeout_s` bounds all attempts of a call and the waits between them. Keep it below the server's
+    `request.id.window.ms` (60 s by default): within that window the server answers a repeated write
+    instead of applying it again. `try_timeout_s` bounds each attempt, so that a dead connection
+    leaves time for another attempt; None: half of `timeout_s`. `wait_initial_s` bounds the first
+    wait; each further bound is twice as long, up to `wait_max_s`. The actual wait is drawn at
+    random below the bound.
     """
 
     timeout_s: float = attrs.field(default=30.0, validator=_check_seconds)
@@ -52,11 +54,12 @@ class RetryPolicy:
     monotonic_s: Callable[[], float] = time.monotonic
 
     def call(self, attempt: Callable[[float], Answer]) -> Answer:
-        """Calls `attempt` with the seconds it may take, again while its error is retriable.
+        """Calls `attempt` with the seconds that it may take; retries while its error is retriable.
 
-        So is the end of a try's own time while some of the deadline is left: whoever writes names
-        the request, so a late first try is not applied twice. Raises the last attempt's error.
-        What lost a comparison, say, is for the caller to decide.
+        An attempt that used up its own time is retried too, while some of the deadline is left:
+        every write carries a request id, so a late first attempt is not applied twice. Raises the
+        error of the last attempt. Other errors, such as a failed comparison, are for the caller to
+        handle.
         """
         tries = Tries(self)
 
@@ -82,7 +85,7 @@ class RetryPolicy:
         return retrying(attempt_in_time)
 
     async def call_async(self, attempt: Callable[[float], Awaitable[Answer]]) -> Answer:
-        """As `call`, of what is to be awaited."""
+        """As `call`, for an awaitable attempt."""
         tries = Tries(self)
 
         async def attempt_in_time() -> Answer:
@@ -107,29 +110,29 @@ class RetryPolicy:
         return await retrying(attempt_in_time)
 
     def within(self, timeout_s: float) -> "RetryPolicy":
-        """The same with less time."""
+        """The same policy with a shorter timeout."""
         return attrs.evolve(self, timeout_s=max(min(timeout_s, self.timeout_s), _TIMEOUT_S_MIN))
 
     @property
     def try_time_s(self) -> float:
-        """How long a try may take, while there is so much left of the deadline."""
+        """How long one attempt may take, while that much of the deadline is left."""
         if self.try_timeout_s is not None:
             return self.try_timeout_s
         return max(self.timeout_s / 2, TRY_TIMEOUT_S_MIN)
 
     def wait_s(self, tries: int, error: OffsetdError) -> float:
-        """How long to wait after so many tries, the last of which ended with `error`."""
+        """How long to wait after `tries` attempts, the last of which ended with `error`."""
         longest_s = self.wait_initial_s * 2 ** min(tries - 1, _DOUBLINGS_MAX)
-        # All who were sent away at once must not come back at once.
+        # Random waits keep clients that failed together from returning together.
         spread_s = random.uniform(0, min(longest_s, self.wait_max_s))
         return spread_s + (error.failure.retry_after_s or 0.0)
 
 
 class Tries:
-    """The tries of one call: how long each may take, what went wrong, and when it is enough.
+    """The attempts of one call: the time of each, the errors, and when to give up.
 
-    The first is made without tenacity, which would be a tenth of what a call costs; where that
-    one fails, tenacity is told so as if it had made it.
+    The first attempt runs without tenacity, which would cost a tenth of a call. If it fails,
+    tenacity receives its error as if tenacity had made the attempt.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
@@ -139,43 +142,44 @@ class Tries:
         self._first: OffsetdError | None = None
 
     def will_go_on(self, error: OffsetdError) -> None:
-        """The first try ended so; raises that if no other may help."""
+        """Notes the error of the first attempt. Raises it if a retry cannot help."""
         if not is_tried_again(error):
             raise error
         self._first = error
 
     def raise_first(self) -> None:
-        """Raises what the first try ended with, once, for who has not seen it."""
+        """Raises the error of the first attempt, once, for tenacity."""
         first, self._first = self._first, None
         if first is not None:
             raise first
 
     def next_timeout_s(self) -> float:
-        """How long the next try may take. Raises what went wrong before, where time is up."""
+        """The seconds for the next attempt. Raises the previous error if no time is left."""
         left_s = self._deadline_s - self._policy.monotonic_s()
         if left_s <= 0 and self._failure is not None:
-            raise self._failure  # A wait took longer than asked. This says more than "too late".
+            # A wait took longer than asked. This error says more than "too late".
+            raise self._failure
         return min(left_s, self._policy.try_time_s)
 
     def note(self, error: OffsetdError) -> None:
-        """What a try ended with."""
+        """Notes the error that an attempt ended with."""
         if self._failure is not None and error is not self._failure:
             error.earlier_outcome_unknown = self._failure.outcome_unknown
         self._failure = error
 
     def wait_s(self, state: tenacity.RetryCallState) -> float:
-        """For tenacity."""
+        """The next wait, for tenacity."""
         assert self._failure is not None, "a wait comes behind a failure"
         return self._policy.wait_s(state.attempt_number, self._failure)
 
     def is_out_of_time(self, state: tenacity.RetryCallState) -> bool:
-        """For tenacity: a wait that would pass the deadline is not begun."""
+        """Whether the next wait would pass the deadline, for tenacity: such a wait is not begun."""
         return self._policy.monotonic_s() + state.upcoming_sleep >= self._deadline_s
 
 
 def is_tried_again(error: BaseException) -> bool:
-    """Whether another try may help, while there is time."""
-    # With the whole deadline spent, `stop` ends it, whatever this says.
+    """Whether another attempt may help, if there is time."""
+    # Once the whole deadline is spent, `stop` ends the retries, whatever this returns.
     return isinstance(error, DeadlineExceeded) or (
         isinstance(error, OffsetdError) and error.retriable
     )

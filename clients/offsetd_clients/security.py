@@ -1,4 +1,4 @@
-"""How a client knows that it speaks with its server, and the server with whom."""
+"""TLS and tokens: how the client and the server authenticate each other."""
 
 import ipaddress
 import re
@@ -11,7 +11,7 @@ import grpc
 from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]
-"""What is sent as `authorization: Bearer …` with each call; a function is asked for each."""
+"""Sent as `authorization: Bearer …` with each call. A function is called for each one."""
 
 _LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
 _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
@@ -24,10 +24,12 @@ def _check_pem(_: object, attribute: Any, value: bytes | None) -> None:
 
 @attrs.frozen(kw_only=True)
 class TlsOptions:
-    """TLS, as PEM: `ca`, whom to trust (None: gRPC's own list of authorities).
+    """TLS settings as PEM.
 
-    `certificate` and `key`, both or none: who this client is, for servers that ask (mTLS).
-    `server_name`: the name in the server's certificate, where it is not the address's.
+    `ca`: the authorities to trust (None: gRPC's own list).
+    `certificate` and `key`, both or none: the client's identity, for servers that ask for it
+    (mTLS).
+    `server_name`: the name in the server's certificate, if it differs from the address.
     """
 
     ca: bytes | None = attrs.field(default=None, validator=_check_pem)
@@ -40,17 +42,17 @@ class TlsOptions:
             raise ValueError("a certificate and its key go together")
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """As gRPC has them."""
+        """The same as gRPC's credentials."""
         return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
     def channel_options(self) -> tuple[tuple[str, str], ...]:
-        """What else a channel is told."""
+        """The channel options that TLS needs."""
         if self.server_name is None:
             return ()
         return (("grpc.ssl_target_name_override", self.server_name),)
 
 
-# What gRPC can send with a call.
+# The characters that gRPC can send as metadata.
 _SENDABLE = re.compile(r"[\x20-\x7e]+")
 
 
@@ -60,7 +62,10 @@ def _check_token(_: object, _attribute: Any, token: object) -> None:
 
 
 def _checked_token(token: object) -> str:
-    """The same. TypeError and ValueError for what cannot be sent as one, which is not repeated."""
+    """Returns `token`. Raises TypeError or ValueError if it cannot be sent.
+
+    The token is not part of the error's text.
+    """
     if not isinstance(token, str):
         raise TypeError(f"token: a text is expected, not {type(token).__name__}")
     if not _SENDABLE.fullmatch(token):
@@ -71,20 +76,20 @@ def _checked_token(token: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class Security:
-    """TLS or none, a token or none, and whether the token may go without TLS to other machines."""
+    """How a client secures its calls: TLS, a token, and whether the token may go without TLS."""
 
     tls: TlsOptions | None = None
     token: Token | None = attrs.field(default=None, repr=False, validator=_check_token)
     token_without_tls: bool = False
 
     def check(self, address: str) -> None:
-        """Raises InsecureToken if anybody on the way to the address could read the token."""
+        """Raises InsecureToken if others on the way to the address could read the token."""
         is_open = self.tls is None and not self.token_without_tls and not is_loopback(address)
         if self.token is not None and is_open:
             raise insecure_token(address)
 
     def metadata(self) -> tuple[tuple[str, str], ...] | None:
-        """What is sent with a call. Raises TokenUnavailable if a function does not give it."""
+        """The metadata of a call. Raises TokenUnavailable if the token function fails."""
         if self.token is None:
             return None
         try:
@@ -95,7 +100,7 @@ class Security:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether what is sent to an address stays on this machine."""
+    """Whether messages to an address stay on this machine."""
     if address.startswith(_LOCAL_SCHEMES):
         return True
     host = _SCHEME.sub("", address, count=1).rpartition(":")[0].strip("[]")

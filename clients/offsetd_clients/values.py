@@ -1,4 +1,4 @@
-"""What goes into the client's calls and comes out of them: plain values, no protobuf."""
+"""The arguments and results of the client's calls: plain values, no protobuf."""
 
 import operator
 from datetime import datetime, timedelta
@@ -9,7 +9,9 @@ import attrs
 
 
 def whole(value: SupportsIndex) -> int:
-    """`value`, be it numpy's, as Python's own; TypeError for what is no whole number."""
+    """`value` (a numpy integer, for example) as a Python int. TypeError if it is not a whole
+    number.
+    """
     if type(value) is int:
         return value
     if isinstance(value, bool):
@@ -21,7 +23,7 @@ def whole(value: SupportsIndex) -> int:
 
 
 def check_text(_value: object, attribute: Any, text: object) -> None:
-    """TypeError for what is no text: protobuf would take bytes, too."""
+    """Raises TypeError unless the value is a str: protobuf would accept bytes too."""
     if not isinstance(text, str):
         raise TypeError(f"{attribute.name}: {text!r} is no text")
 
@@ -32,7 +34,7 @@ def _whole_or_none(value: SupportsIndex | None) -> int | None:
 
 @attrs.frozen(order=True)
 class TopicPartition:
-    """One partition of a topic, or of whatever a consumer has positions in."""
+    """One partition of a topic, or of any other source that a consumer has positions in."""
 
     topic: str
     partition: int = attrs.field(converter=whole)
@@ -43,7 +45,7 @@ class TopicPartition:
 
 @attrs.frozen(order=True)
 class Revision:
-    """The position of a record in the offsets log. Those of one group grow with every write."""
+    """The position of a record in the offsets log. Every write of a group has a larger revision."""
 
     log_partition: int
     log_offset: int
@@ -51,12 +53,13 @@ class Revision:
 
 @attrs.frozen
 class OffsetToCommit:
-    """The position to go on from, and what must hold for it to be stored.
+    """The next offset to consume, with the conditions for storing it.
 
-    At most one of `expected_offset` (the stored offset is this), `expected_revision` (the stored
-    offset was written at this log offset) and `must_not_exist`; if it does not hold, the whole
-    commit raises `OffsetConflict`. `monotonic`: raise `OffsetNotMonotonic` rather than go back.
-    `end_offset` is the source's end; the server keeps it in memory only.
+    At most one of these conditions may be set; if it does not hold, the whole commit raises
+    `OffsetConflict`: `expected_offset` (this offset is stored), `expected_revision` (the stored
+    offset was written at this log offset), `must_not_exist` (no offset is stored). `monotonic`: the
+    commit raises `OffsetNotMonotonic` if the stored offset is larger. `end_offset` is the end of
+    the source's partition; the server keeps it in memory only.
     """
 
     offset: int = attrs.field(converter=whole)
@@ -80,8 +83,9 @@ class OffsetToCommit:
 class CommittedOffset:
     """A stored offset. `revision` is the log offset of its record.
 
-    `expire_time` is when it expires if nobody commits it again; None: it does not, as things are.
-    `end_offset` None: never reported, or forgotten by a restart of the server.
+    `expire_time` is when it expires if it is not committed again; None: it does not expire under
+    the present settings and state of the group. `end_offset` is None if it was never reported, or
+    if the server was restarted since.
     """
 
     offset: int
@@ -95,7 +99,10 @@ class CommittedOffset:
 
 @attrs.frozen(kw_only=True)
 class DeletedOffsets:
-    """What was there and is deleted; `revision` None: nothing was, or it was only validated."""
+    """The offsets that were deleted.
+
+    `revision` is None if nothing was stored, or if the call only validated.
+    """
 
     partitions: tuple[TopicPartition, ...]
     revision: Revision | None
@@ -103,19 +110,19 @@ class DeletedOffsets:
 
 @attrs.frozen(kw_only=True)
 class DeletedGroup:
-    """How many offsets went with the group; `revision` None: it was only validated."""
+    """How many offsets were deleted with the group. `revision` None: the call only validated."""
 
     offset_count: int
     revision: Revision | None
 
 
 Retention: TypeAlias = timedelta | Literal["never"] | None
-"""How long a group's offsets are kept; None: as the server says."""
+"""How long a group's offsets are kept; None: the server's setting."""
 
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """A group's lease. The times are the server's wall clock's, None if the lease is over."""
+    """A group's lease. Times are by the server's wall clock; they are None if the lease is over."""
 
     holder: str
     epoch: int
@@ -125,7 +132,7 @@ class Lease:
 
 
 class GroupType(StrEnum):
-    """CLASSIC is Kafka's first protocol and simple groups; CONSUMER is KIP-848."""
+    """CLASSIC: Kafka's classic protocol, and simple groups. CONSUMER: KIP-848."""
 
     UNKNOWN = "unknown"
     CLASSIC = "classic"
@@ -133,7 +140,7 @@ class GroupType(StrEnum):
 
 
 class GroupState(StrEnum):
-    """Kafka's names for what a group is doing."""
+    """The states of a group, under Kafka's names."""
 
     UNKNOWN = "unknown"
     EMPTY = "empty"
@@ -147,7 +154,7 @@ class GroupState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class GroupListing:
-    """A group as it is listed. `protocol_type` is empty for a group that never had members."""
+    """A group in a list. `protocol_type` is empty for a group that never had members."""
 
     group_id: str
     type: GroupType
@@ -158,7 +165,7 @@ class GroupListing:
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """A member as the log has it."""
+    """A member, as its record in the log describes it."""
 
     member_id: str
     instance_id: str
@@ -170,9 +177,10 @@ class GroupMember:
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """A group in full. `generation` is a KIP-848 group's epoch; `state_time` None: not recorded.
+    """A group in full. For a KIP-848 group, `generation` is its epoch.
 
-    `lease` is the newest one, which may have expired.
+    `state_time` is None if it was not recorded. `lease` is the newest lease, which may have
+    expired.
     """
 
     group_id: str
@@ -192,7 +200,10 @@ class Group:
 
 @attrs.frozen(kw_only=True)
 class Coordinator:
-    """Who owns a group, and where the log keeps it; `address` is as clients reach the server."""
+    """The server that owns a group, and the log partition that holds it.
+
+    `address` is the server's address for clients.
+    """
 
     log_partition: int
     node_id: str
@@ -200,7 +211,7 @@ class Coordinator:
 
 
 class ServerState(StrEnum):
-    """SERVING is the only state in which offsets are answered."""
+    """SERVING is the only state in which the server answers with offsets."""
 
     UNKNOWN = "unknown"
     LOADING = "loading"
@@ -210,10 +221,10 @@ class ServerState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ExpirySuspension:
-    """What keeps offsets from expiring; `end_time` None: until somebody changes a setting.
+    """What keeps offsets from expiring. `end_time` None: a setting has to be changed first.
 
-    `end_time` is by the server's time. `remaining` is how long it still is; None as `end_time` is,
-    and from older servers.
+    `end_time` is by the server's time. `remaining` is the time left until then. It is None if
+    `end_time` is None, and for older servers.
     """
 
     reason: str
@@ -223,13 +234,14 @@ class ExpirySuspension:
 
 @attrs.frozen(kw_only=True)
 class ServerInfo:
-    """The server, and counts over all that it has loaded.
+    """The server, with counts over everything it has loaded.
 
-    `expiry_suspension` None: offsets expire as they should, or the server loads.
-    `settings_problem` says which settings cannot be read, if so: nothing expires, is cleaned or
-    taken away by those that are in force. `clock_offset`: how far the machine's clock is ahead of
-    the server's time, which follows it slowly once it was set; zero while they agree to a second.
-    `problems`: what else is wrong with the whole server, in words for people.
+    `expiry_suspension` None: offsets expire normally, or the server is loading.
+    `settings_problem`: the settings that cannot be read, if any. Meanwhile the server expires,
+    cleans and deletes nothing by the settings in force.
+    `clock_offset`: how far the machine's clock is ahead of the server's time. The server's time
+    slowly follows a clock that was set. Zero while the two agree to a second.
+    `problems`: other problems of the whole server, as text for people.
     """
 
     version: str

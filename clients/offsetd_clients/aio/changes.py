@@ -1,4 +1,4 @@
-"""What administrators do with many offsets: resets, clones, files; and what was done."""
+"""Administrative changes of many offsets (resets, clones, files), and the audit log."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ from offsetd_clients.values import TopicPartition
 
 
 class ChangeCalls(Calls):
-    """The part of a client that administrators need."""
+    """The calls of a client that administrators need."""
 
     async def reset_offsets(
         self,
@@ -35,14 +35,16 @@ class ChangeCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> ResetOffsets:
-        """Moves offsets of a group: all that are chosen or, on any error, none.
+        """Moves the offsets of a group: all chosen ones or, on any error, none.
 
-        Chosen are `partitions`, and what is committed of `topics`; all, where neither is given.
-        `target` is `ToOffset`, `ShiftBy`, `ResetTo`, a time or a span of time back to what was
-        committed then, or the offset of each partition. `bounds` says what partitions have,
-        where the server is not told by commits or by Kafka. `force`: also while the group has
-        members. Raises `GroupNotEmpty`, `OffsetOutOfRange`, `OffsetBoundsUnknown`,
-        `OffsetNotCommitted`.
+        It chooses `partitions`, and the committed partitions of `topics`; if both are empty, all
+        committed partitions. `target` is `ToOffset`, `ShiftBy`, `ResetTo`, an offset for each
+        partition, or a point in time: a datetime, or a timedelta back from now. For a point in
+        time, it restores what was committed then.
+
+        `bounds` gives the earliest and latest offsets that the server cannot learn from commits or
+        from Kafka. `force`: also while the group has members. Raises `GroupNotEmpty`,
+        `OffsetOutOfRange`, `OffsetBoundsUnknown` and `OffsetNotCommitted`.
         """
         request = change_messages.reset_offsets_request(
             group_id,
@@ -60,9 +62,11 @@ class ChangeCalls(Calls):
     async def fetch_bounds(
         self, partitions: Iterable[TopicPartition] = (), *, topics: Iterable[str] = ()
     ) -> dict[TopicPartition, Bounds]:
-        """What partitions, and all those of `topics`, have by the Kafka cluster the server asks.
+        """The bounds of partitions, and of all partitions of `topics`, as the server's Kafka
+        reports.
 
-        What that does not have is left out; empty where the server has no cluster to ask.
+        A partition that the Kafka cluster does not have is left out. Empty if the server has no
+        cluster to ask.
         """
         request = change_messages.fetch_bounds_request(partitions, topics)
         return change_messages.fetched_bounds(await self._call("FetchBounds", request))
@@ -78,10 +82,10 @@ class ChangeCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> ClonedGroup:
-        """Copies a group's offsets, of some topics or all, to another group.
+        """Copies a group's offsets, of all topics or of some, to another group.
 
-        `overwrite`: to one that exists, where what the source does not have stays; else raises
-        `GroupExists`.
+        `overwrite` allows a target group that exists; its partitions that the source does not have
+        stay. Without it, an existing target raises `GroupExists`.
         """
         request = change_messages.clone_group_request(
             source_group_id,
@@ -102,16 +106,19 @@ class ChangeCalls(Calls):
         group_id_prefix: str = "",
         topics: Iterable[str] = (),
     ) -> AsyncIterator[bytes]:
-        """Yields a file with offsets, piece by piece; no groups: all that begin with the prefix.
+        """Yields a file with offsets, piece by piece. No `group_ids`: all groups with the prefix.
 
-        Where it raises later than at the first piece, what came until then is not the whole.
+        If it raises after the first piece, the pieces so far are an incomplete file.
         """
         request = change_messages.export_offsets_request(
             file_format, group_ids=group_ids, group_id_prefix=group_id_prefix, topics=topics
         )
 
         async def begin(_timeout_s: float) -> tuple[Any, Answers]:
-            """The first piece, or None, and the rest; of which each may take its time."""
+            """Returns the first piece, or None, and the stream of the rest.
+
+            The whole stream may take the timeout of the policy, not only that of one attempt.
+            """
             answers = self._servers.home.stream("ExportOffsets", request, self._retry.timeout_s)
             return await anext(answers, None), answers
 
@@ -137,11 +144,12 @@ class ChangeCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> tuple[ImportedGroup, ...]:
-        """Commits the offsets of a file, each group as a whole; an error of one stops no other.
+        """Commits the offsets of a file, each group as a whole. One group's error stops no other.
 
-        `keep_commit_times`: as they are in the file. `is_unaudited`: the audit log keeps nothing of
-        it, as of commits; then each line has a precondition, and there is no `reason`.
-        Raises `InvalidImport`, and then nothing was imported, if a line of it is not good.
+        `keep_commit_times`: keep the commit times of the file.
+        `is_unaudited`: like ordinary commits, the import leaves no record in the audit log. Then
+        each line needs a precondition, and `reason` must be empty. Raises `InvalidImport` if a line
+        is invalid; nothing was imported then.
         """
         requests = change_messages.import_offsets_requests(
             content,
@@ -164,7 +172,7 @@ class ChangeCalls(Calls):
         end_time: datetime | None = None,
         page_size: int = 0,
     ) -> AsyncIterator[AuditEvent]:
-        """Yields what administrators did, the newest first, page after page."""
+        """Yields the administrative changes of the audit log, newest first, page after page."""
         request = change_messages.list_audit_events_request(
             methods=methods,
             group_id=group_id,

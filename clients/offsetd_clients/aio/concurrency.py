@@ -1,10 +1,10 @@
-"""What code that is written once for both clients waits with; here: asyncio's.
+"""The waiting primitives of the code that is written once for both clients; here: asyncio's.
 
-`sleep`, `called` (a function of the user's, which here may be a coroutine's), `spawn` (work in the
-background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, `Future`,
-`result_of` one and `wait_all` of several, `others_go_on`, `Guard` for state that is changed without
-waiting, which needs none here, `Cancelled`, `when_gone` and `when_process_ends`. The twin in `sync`
-offers the same names for threads.
+`sleep` waits; `called` calls a user's function, which may be a coroutine function here. `spawn`
+starts a background `Task`. `Lock`, `Event` and `Condition` can wait with a time limit. `Future` has
+`result_of` for one and `wait_all` for several. `others_go_on` lets other tasks run. `Guard`
+protects state that is changed without waiting; asyncio needs no lock for that. Also `Cancelled`,
+`when_gone` and `when_process_ends`. The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Lock = asyncio.Lock
 
 
 async def called(function: Callable[..., Result | Awaitable[Result]], *arguments: Any) -> Result:
-    """What the function returns, awaited if need be."""
+    """Calls the function, and awaits its result if it is awaitable."""
     result = function(*arguments)
     if inspect.isawaitable(result):
         return await cast("Awaitable[Result]", result)
@@ -29,37 +29,37 @@ async def called(function: Callable[..., Result | Awaitable[Result]], *arguments
 
 
 def new_future(_group_id: str) -> asyncio.Future[Any]:
-    """What somebody waits for, or gives up. asyncio logs an error that nobody has asked for."""
+    """A future to wait for or to cancel. asyncio logs an error that is never retrieved."""
     return asyncio.get_running_loop().create_future()
 
 
 def result_of(future: asyncio.Future[Result]) -> Awaitable[Result]:
-    """Waits for what comes of it."""
+    """Waits for the result of a future."""
     return future
 
 
 async def wait_all(futures: Collection[asyncio.Future[Any]], timeout_s: float) -> None:
-    """Waits until all of them are done, at the longest `timeout_s` from now."""
+    """Waits until all futures are done, at most `timeout_s` seconds."""
     if futures:
         await asyncio.wait(futures, timeout=timeout_s)
 
 
 async def others_go_on() -> None:
-    """Lets whoever was told something do something with it, before more is told."""
+    """Lets the receivers of an outcome run before the next outcome is delivered."""
     await asyncio.sleep(0)
 
 
 def when_gone(owner: object, function: Callable[[], None]) -> None:
-    """Nothing: what runs in the background goes with its event loop."""
+    """Does nothing: the background work ends with its event loop."""
 
 
 def when_process_ends(owner: object) -> None:
-    """Nothing: there is no event loop any more."""
+    """Does nothing: the event loop has ended by then."""
     del owner
 
 
 class Guard:
-    """Nobody else runs until this one waits."""
+    """Needs no lock: no other task runs before this one waits."""
 
     def __enter__(self) -> None:
         pass
@@ -69,7 +69,10 @@ class Guard:
 
 
 class Task:
-    """Work in the background. It is not interrupted: what is to end early heeds an `Event`."""
+    """Work in the background.
+
+    It is not interrupted: work that may have to end early checks an `Event`.
+    """
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         """For `spawn`."""
@@ -77,25 +80,25 @@ class Task:
 
     @property
     def is_current(self) -> bool:
-        """Whether who asks is this work itself."""
+        """Whether the caller runs in this task."""
         return self._task is asyncio.current_task()
 
     async def join(self, timeout_s: float | None = None) -> bool:
-        """Waits for its end; whether it has come. Raises nothing that the work raised."""
+        """Waits for its end. Returns whether it has ended. Raises none of the work's errors."""
         done, _ = await asyncio.wait([self._task], timeout=timeout_s)
         return bool(done)
 
 
 def spawn(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any, name: str) -> Task:
-    """Begins work in the background, under a name for debuggers."""
+    """Starts work in the background, under a name for debuggers."""
     return Task(asyncio.get_running_loop().create_task(work(*arguments), name=name))
 
 
 class Event(asyncio.Event):
-    """As `asyncio.Event`, with a bounded wait."""
+    """An `asyncio.Event` whose wait can have a time limit."""
 
     async def wait(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
-        """Whether it is set; at the longest `timeout_s` from now."""
+        """Waits at most `timeout_s` seconds. Returns whether the event is set."""
         if self.is_set() or timeout_s is None:
             return await super().wait()
         try:
@@ -106,10 +109,13 @@ class Event(asyncio.Event):
 
 
 class Condition(asyncio.Condition):
-    """As `asyncio.Condition`, with a bounded wait."""
+    """An `asyncio.Condition` whose wait can have a time limit."""
 
     async def wait(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
-        """Whether it was notified; at the longest `timeout_s` from now. The lock is held again."""
+        """Waits at most `timeout_s` seconds.
+
+        Returns whether it was notified. The lock is held again.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await super().wait()

@@ -1,4 +1,4 @@
-"""The consumer: items of a source, shared out among the members of a group."""
+"""The consumer: reads items of a source, whose partitions the members of a group share."""
 
 import logging
 import math
@@ -32,21 +32,22 @@ log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
 _TURN_S = 0.01
-# What is set by a signal's handler in just the wrong moment is seen so late.
+# A flag that a signal handler sets at just the wrong moment is noticed after this time.
 _REST_S_MAX = 1.0
 
 
 class AsyncConsumer(Generic[Value]):
     """Hands out the items of the partitions that its group assigns to it, and commits them.
 
-    Each item is handed out at least once to some member. It counts as processed when the next is
-    asked for, and only what is processed is ever committed. What it may raise when it is asked:
-    `ConsumerFenced` when the group has gone on without it, what the source raises, and
-    `OffsetdError` for what does not pass by itself. An ordinary rebalance is none of these.
+    Each item is handed out at least once, to some member. It counts as processed when the next item
+    is asked for, and only processed items are ever committed. Asking for items may raise
+    `ConsumerFenced` (the group has gone on without this consumer), errors of the source, and
+    `OffsetdError` for problems that retries cannot solve. An ordinary rebalance raises nothing.
 
-    `on_assigned`, `on_revoked` and `on_lost` are called with partitions, while items are asked for:
-    all that were assigned are revoked, or lost, before others are assigned. Revoked ones may still
-    be committed, when they are told of; lost ones not. It is for one task, or thread, at a time.
+    `on_assigned`, `on_revoked` and `on_lost` are called with partitions, while items are asked for.
+    All assigned partitions are revoked or lost before others are assigned. Offsets of revoked
+    partitions may still be committed in `on_revoked`; those of lost partitions may not. Only one
+    task or thread at a time may use the consumer.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class AsyncConsumer(Generic[Value]):
         on_lost: Callable[[TopicPartitions], Any] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Joins when it is first asked for items. The client may be shared, and is not closed.
+        """The consumer joins its group when it is first asked for items.
 
-        `monotonic_s` is the clock of sessions and intervals.
+        It may share the client with others, and does not close it. `monotonic_s` is the clock of
+        sessions and intervals.
         """
         self.group_id = group_id
         self.settings = settings or ConsumerSettings()
@@ -78,8 +80,8 @@ class AsyncConsumer(Generic[Value]):
         self._on_lost = on_lost
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
-        self._look_s = -math.inf  # When the source is to be looked at.
-        self._turn_s = -math.inf  # When others are to get a turn.
+        self._look_s = -math.inf  # When to look at the source again.
+        self._turn_s = -math.inf  # When to let other tasks run.
         self._monotonic_s = monotonic_s
 
     async def __aenter__(self) -> Self:
@@ -102,28 +104,28 @@ class AsyncConsumer(Generic[Value]):
         return self
 
     async def __anext__(self) -> Item[Value]:
-        """The next item; waits for it, and ends when it is woken up."""
+        """Waits for the next item. The iteration ends after `wakeup`."""
         items = self._at_once(1) or await self._asked(1, math.inf)
         if not items:
             raise StopAsyncIteration
         return items[0]
 
     async def poll(self, items_max: int = 500, *, timeout_s: float = 1.0) -> list[Item[Value]]:
-        """Items, as soon as there are some: at most `items_max`; none after `timeout_s`."""
+        """Returns at most `items_max` items, as soon as there are some. None after `timeout_s`."""
         return await self._asked(items_max, self._monotonic_s() + timeout_s)
 
     def wakeup(self) -> None:
-        """Ends the wait for items, or the next one: the iteration ends, `poll` returns none.
+        """Ends the present or next wait for items: the iteration ends, `poll` returns none.
 
-        From any thread or signal handler; with asyncio, from the event loop.
+        Call it from any thread or signal handler; with asyncio, from the event loop.
         """
         self._is_woken = True
         self._keeper.changed.set()
 
     def ack(self, item: Item[Value]) -> None:
-        """This item is processed, and all that were handed out before it of its partition.
+        """Marks an item, and those handed out before it in its partition, as processed.
 
-        Raises NotAssigned for an item that is not, or no longer, this consumer's.
+        Raises NotAssigned if the item is not, or no longer, this consumer's.
         """
         with self._guard:
             self._positions.acknowledge(item)
@@ -132,10 +134,12 @@ class AsyncConsumer(Generic[Value]):
         self,
         what: Item[Value] | Mapping[TopicPartition, SupportsIndex | OffsetToCommit] | None = None,
     ) -> None:
-        """Commits what is processed; an item, which then is; or offsets of assigned partitions.
+        """Commits the processed items. With an argument: an item, or offsets.
 
-        Raises `ConsumerFenced` where others have the partitions now, NotAssigned for those that
-        this consumer has not, and what `AsyncOffsetClient.commit` raises.
+        An item is first marked as processed, with those before it. Offsets must be of assigned
+        partitions. Raises `ConsumerFenced` if other members have the partitions now, NotAssigned
+        for partitions that this consumer does not have, and the errors of
+        `AsyncOffsetClient.commit`.
         """
         offsets = None
         if isinstance(what, Item):
@@ -154,9 +158,10 @@ class AsyncConsumer(Generic[Value]):
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
-        """A partition goes on at `offset`, which is what will be committed. Raises NotAssigned.
+        """Continues a partition at `offset`, which will also be committed. Raises NotAssigned.
 
-        It may be one that could not begin, as `StartUnknown`, or an error of the source's, said.
+        It also works for a partition that could not begin because of `StartUnknown` or an error of
+        the source.
         """
         position = OffsetToCommit(offset).offset
         if position < 0:
@@ -168,10 +173,11 @@ class AsyncConsumer(Generic[Value]):
             self._backlog.seek(topic_partition, position)
 
     async def close(self) -> None:
-        """Commits what is processed, unless that is not automatic, and leaves the group.
+        """Commits processed items, if commits are automatic, and leaves the group.
 
-        The last item that was handed out is not processed, unless it was acknowledged. A static
-        member does not leave: it is waited for, for a session. Raises what the commit raises.
+        The last item handed out does not count as processed, unless it was acknowledged. A static
+        member does not leave: the group waits for it during one session timeout. Raises the errors
+        of the commit.
         """
         if self._part.phase is Phase.CLOSED:
             return
@@ -188,31 +194,31 @@ class AsyncConsumer(Generic[Value]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that it has."""
+        """The partitions that the consumer has."""
         with self._guard:
             return frozenset(self._positions.processed)
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on, of what is processed."""
+        """The next position of each partition, after its processed items."""
         with self._guard:
             return {each: it.offset for each, it in sorted(self._positions.processed.items())}
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
-        """What is committed, as far as this consumer knows."""
+        """The committed offsets, as far as this consumer knows them."""
         with self._guard:
             return dict(sorted(self._positions.committed.items()))
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
-        """How much is left to process, where the source says how far its partitions go."""
+        """The number of offsets left to process, for partitions whose end the source knows."""
         with self._guard:
             return self._positions.lag()
 
     @property
     def generation_id(self) -> int | None:
-        """The generation that it is a member in, or the epoch of its lease; None: neither."""
+        """The generation of its membership, or the epoch of its lease. None: it has neither."""
         with self._guard:
             standing = self._part.standing
         if standing is None:
@@ -220,7 +226,7 @@ class AsyncConsumer(Generic[Value]):
         return standing.epoch if standing.membership is None else standing.membership.generation_id
 
     def _at_once(self, items_max: int) -> list[Item[Any]]:
-        """Items that are there already, if nothing else is to be done first."""
+        """Items that were read already, if nothing else has to be done first."""
         now_s = self._monotonic_s()
         if self._is_woken or now_s >= self._look_s or now_s >= self._turn_s:
             return []
@@ -248,9 +254,10 @@ class AsyncConsumer(Generic[Value]):
                 self._part.away_since_s = self._monotonic_s()
 
     async def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
-        """Does what is to be done until there are items, or it is time."""
+        """Does all pending work until there are items, or the time is up."""
         while True:
-            await sleep(0)  # With asyncio, whoever hardly waits keeps others from running.
+            # With asyncio, a loop that hardly waits would keep other tasks from running.
+            await sleep(0)
             self._turn_s = self._monotonic_s() + _TURN_S
             self._keeper.changed.clear()
             if self._is_woken:
@@ -264,7 +271,7 @@ class AsyncConsumer(Generic[Value]):
             now_s = self._monotonic_s()
             may_give = self._part.may_give(now_s)
             if may_give and self._backlog.has_items:
-                continue  # It was time for something else: these come before more is read.
+                continue  # Something else was due first. Hand out these items before more are read.
             if may_give and not self._backlog.is_idle:
                 await self._read()
             elif now_s >= until_s:
@@ -275,7 +282,7 @@ class AsyncConsumer(Generic[Value]):
                 self._backlog.look_again()
 
     async def _get_on(self) -> None:
-        """What the part in the group wants of who iterates."""
+        """Does what the consumer's part in its group needs from the iterating caller."""
         match self._part.phase:
             case Phase.APART:
                 counts = checked_counts(await called(self._source.partition_counts))
@@ -302,7 +309,7 @@ class AsyncConsumer(Generic[Value]):
         self._backlog.add(topic_partition, checked(found, topic_partition, offset))
 
     async def _look(self) -> None:
-        """At what the source has now, and where the partitions end that are read."""
+        """Looks at the source: its partitions, and the ends of the partitions that are read."""
         counts = checked_counts(await called(self._source.partition_counts))
         with self._guard:
             reading = self._positions.reading()
@@ -315,7 +322,7 @@ class AsyncConsumer(Generic[Value]):
         self._look_s = self._monotonic_s() + self.settings.source_interval_s
 
     async def _take(self) -> None:
-        """Partitions were assigned: finds where they begin, and tells the user."""
+        """Takes assigned partitions: finds where each begins, and tells the user."""
         with self._guard:
             if self._part.phase is not Phase.ARRIVED:
                 return
@@ -333,14 +340,14 @@ class AsyncConsumer(Generic[Value]):
             starts[each] = await self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
             if self._part.committed is not committed or not self._part.take():
-                return  # They are given out anew already.
-            starts.update(self._part.sought)  # By what was called meanwhile, too.
+                return  # The group is already assigning them anew.
+            starts.update(self._part.sought)  # Callbacks may have called `seek` meanwhile.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)
             for each, bounds in ends.items():
                 self._positions.note_end(each, bounds)
         self._look_s = self._monotonic_s() + self.settings.source_interval_s
-        # What starts where nothing was committed is to start there for others, too.
+        # Other members must later begin at the same place, so commit the chosen starts at once.
         self._keeper.prompt_commit()
         await self._tell(self._on_assigned, tuple(stored))
 
@@ -367,7 +374,7 @@ class AsyncConsumer(Generic[Value]):
         )
 
     async def _revoke(self, *, is_last: bool = False) -> None:
-        """Partitions are to be given up: commits what is processed, and tells the user."""
+        """Gives up partitions: commits what is processed, and tells the user."""
         problem: OffsetdError | None = None
         try:
             if self.settings.auto_commit_interval_s is not None:
@@ -392,7 +399,7 @@ class AsyncConsumer(Generic[Value]):
             raise problem
 
     async def _lose(self) -> None:
-        """Partitions are others' by now: tells the user, and raises why."""
+        """Handles lost partitions: tells the user, and raises the reason."""
         with self._guard:
             topic_partitions = self._part.topic_partitions
             self._drop()
@@ -405,7 +412,7 @@ class AsyncConsumer(Generic[Value]):
         raise problem
 
     async def _lose_or_say_so(self) -> None:
-        """For a commit: the user may be told of the loss just now."""
+        """Raises why a commit lost its partitions, after telling the user of the loss."""
         if self._positions.processed:
             await self._lose()
         raise fenced_before()

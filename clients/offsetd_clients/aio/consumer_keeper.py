@@ -1,6 +1,6 @@
-"""What a consumer does in the background: it keeps its part in the group, and commits.
+"""The background work of a consumer: it keeps its part in the group, and commits.
 
-Heartbeats wait for no commit, and commits for no heartbeat: each has work of its own.
+Heartbeats and commits run in separate tasks, so that neither waits for the other.
 """
 
 import logging
@@ -38,11 +38,14 @@ from offsetd_clients.values import OffsetToCommit, TopicPartition
 log = logging.getLogger("offsetd_clients.consumer")
 
 TRIES_IN_SESSION = 3
-"""So many calls that get no answer fit into a session: one may fail."""
+"""A session is long enough for so many calls without an answer: one of them may fail."""
 
 
 class AsyncKeeper:
-    """One consumer's. `part` and `positions` are changed under `guard`; `changed` says so."""
+    """The keeper of one consumer.
+
+    `part` and `positions` are changed under `guard`; `changed` is set after a change.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class AsyncKeeper:
         settings: ConsumerSettings,
         monotonic_s: Callable[[], float],
     ) -> None:
-        """Does nothing before `start`."""
+        """It does nothing before `start`."""
         self.guard = Guard()
         self.positions = Positions()
         self.changed = Event()
@@ -70,7 +73,7 @@ class AsyncKeeper:
         self._committing: Task | None = None
 
     def start(self) -> None:
-        """Begins to work, or goes on with what has changed."""
+        """Starts the work, or wakes it after a change."""
         if self._keeping is None:
             self._keeping = spawn(self._keep, name=f"offsetd keeper of {self._group_id}")
         if self._committing is None and self._settings.auto_commit_interval_s is not None:
@@ -78,17 +81,17 @@ class AsyncKeeper:
         self._prompt.set()
 
     def prompt(self) -> None:
-        """Who iterates has changed the part."""
+        """Wakes the keeper: the iterating caller has changed the part."""
         self._prompt.set()
 
     def prompt_commit(self) -> None:
-        """What there is to commit is not to wait for its turn."""
+        """Wakes the committing task, so that a commit does not wait for its interval."""
         self._commit_prompt.set()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit] | None) -> None:
-        """Commits what is processed, or `offsets`. Raises what the server answers.
+        """Commits all processed positions, or `offsets`. Raises the errors of the server.
 
-        One commit at a time: none comes behind a later one.
+        Commits run one at a time, so none arrives after a later one.
         """
         async with self._commit_lock:
             with self.guard:
@@ -111,7 +114,7 @@ class AsyncKeeper:
                 self.part.committed_with(standing, began_s)
 
     async def end(self, timeout_s: float) -> None:
-        """Leaves the group, and ends. Raises nothing that the server answers."""
+        """Leaves the group, and ends. Raises no errors of the server."""
         with self.guard:
             farewell = self.part.close()
         self._prompt.set()
@@ -149,13 +152,13 @@ class AsyncKeeper:
         try:
             await self.commit(None)
         except (ConsumerFenced, *FENCED):
-            return  # Who asks for items is told.
+            return  # The next request for items raises it.
         except OffsetdError as error:
             log.warning("group %s: not committed yet: %s", self._group_id, error)
 
     async def _keep(self) -> None:
         try:
-            # So that a wrong address is told soon: a join may wait for long.
+            # A join may take long. This call reports a wrong address soon.
             await self._client.get_server_info()
             await self._do_steps()
         except Exception as error:  # noqa: BLE001  (as above)
@@ -163,7 +166,7 @@ class AsyncKeeper:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Who asks for items next is told, and then begins anew."""
+        """The next request for items raises the error; the one after it starts anew."""
         with self.guard:
             self.part.fail(error)
         self.changed.set()
@@ -200,7 +203,7 @@ class AsyncKeeper:
                 self.part.note_answer(step, answer, began_s, self._monotonic_s())
 
     async def _called(self, step: Step) -> Any:
-        """What the server answers to a step."""
+        """Makes the call for a step."""
         settings, group_id = self._settings, self._group_id
         match step:
             case Join(member_id, protocols):
@@ -231,7 +234,10 @@ class AsyncKeeper:
         raise AssertionError(f"{step} is no call")
 
     async def _take_leave(self, farewell: Farewell) -> None:
-        """The group is told; if it cannot be, the session or the lease ends by itself."""
+        """Leaves the group or releases the lease.
+
+        If that fails, the session or the lease expires.
+        """
         try:
             if isinstance(farewell, Leave):
                 leaving = [MemberToRemove(member_id=farewell.member_id)]

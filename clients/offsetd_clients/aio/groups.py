@@ -1,4 +1,4 @@
-"""Groups: listed, looked at, deleted."""
+"""The calls that list, describe and delete groups."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
@@ -15,7 +15,7 @@ from offsetd_clients.values import (
 
 
 class GroupCalls(Calls):
-    """The part of a client that looks at groups."""
+    """The calls of a client for groups as a whole."""
 
     async def delete_group(
         self,
@@ -25,7 +25,7 @@ class GroupCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedGroup:
-        """Deletes an empty group with its offsets; raises `GroupNotFound`, `GroupNotEmpty`."""
+        """Deletes an empty group with its offsets. Raises `GroupNotFound` and `GroupNotEmpty`."""
         request = messages.delete_group_request(
             group_id,
             request_id=request_id or new_id(),
@@ -43,12 +43,13 @@ class GroupCalls(Calls):
         page_size: int = 0,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> AsyncIterator[GroupListing]:
-        """Yields groups in the log's order, page after page; no states, no types: any.
+        """Yields groups in the order of the log, page after page. No `states`, no `types`: any.
 
-        The groups of damaged log partitions are left out; `on_unreachable` is called with the
-        numbers of these, if there are any, once all others have been listed.
+        Groups in damaged log partitions are left out. If there are such partitions,
+        `on_unreachable` is called with their numbers after all other groups were listed.
 
-        Not a snapshot: groups that come and go meanwhile may be in it or not.
+        The list is not a snapshot: a group that is created or deleted meanwhile may be in it or
+        not.
         """
         states, types = messages.several("states", states), messages.several("types", types)
         page_token = ""
@@ -70,11 +71,11 @@ class GroupCalls(Calls):
                 return
 
     async def get_group(self, group_id: str) -> Group:
-        """One group in full; raises `GroupNotFound`."""
+        """One group in full. Raises `GroupNotFound`."""
         request = messages.get_group_request(group_id)
         return messages.group_of((await self._call("GetGroup", request)).group)
 
     async def find_coordinator(self, group_id: str) -> Coordinator:
-        """Which server owns a group. Calls find that out by themselves."""
+        """The server that owns a group. Other calls find the owner themselves."""
         request = messages.find_coordinator_request(group_id)
         return messages.coordinator_of(await self._call("FindCoordinator", request))

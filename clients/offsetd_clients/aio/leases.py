@@ -1,8 +1,8 @@
-"""Leases and retention of groups: for a writer that never joins, and is to be the only one.
+"""Leases and retention of groups. A lease is for a single writer that never joins the group.
 
-It acquires, commits with the lease's epoch, renews well within the ttl, and stops when a call
-raises `EpochFenced`: then another has taken over. The ttl begins before the answer arrives, so it
-is counted from before the call.
+The writer acquires the lease, commits with its epoch, and renews it well before the ttl ends. It
+stops when a call raises `EpochFenced`: another writer has taken over. The ttl begins before the
+answer arrives, so count it from before the call.
 """
 
 from datetime import timedelta
@@ -14,7 +14,7 @@ from offsetd_clients.values import Lease, Retention, Revision
 
 
 class LeaseCalls(Calls):
-    """The part of a client that single writers need."""
+    """The calls of a client that single writers need."""
 
     async def acquire_group(
         self,
@@ -26,10 +26,10 @@ class LeaseCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> Lease:
-        """Takes the group's lease; raises `LeaseHeld` while another holder has it.
+        """Takes the group's lease. Raises `LeaseHeld` while another holder has it.
 
-        Each lease has a larger epoch than all before it, and fences them. `holder` says who this
-        is: the same holder gets the lease anew. `force` takes it from whoever has it. Raises
+        Each lease has a larger epoch than all leases before it, and fences them. `holder` names the
+        caller: the same holder gets the lease anew. `force` takes the lease from any holder. Raises
         `GroupNotEmpty` while the group has members.
         """
         request = lease_messages.acquire_request(
@@ -45,14 +45,14 @@ class LeaseCalls(Calls):
     async def renew_group(
         self, group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None = None
     ) -> Lease:
-        """Extends a lease, from now on, by `ttl` or else its own; raises `EpochFenced`."""
+        """Extends a lease by `ttl` from now; None: by its present ttl. Raises `EpochFenced`."""
         request = lease_messages.renew_request(group_id, epoch, ttl=ttl)
         return messages.lease_of((await self._call("RenewGroup", request)).lease)
 
     async def release_group(
         self, group_id: str, epoch: SupportsIndex, *, request_id: str | None = None
     ) -> Revision:
-        """Gives a lease up: its epoch is over. Raises `EpochFenced` if it was before."""
+        """Releases a lease: its epoch is over. Raises `EpochFenced` if it was over before."""
         request = lease_messages.release_request(group_id, epoch, request_id=request_id or new_id())
         return messages.revision_of((await self._call("ReleaseGroup", request)).revision)
 
@@ -66,9 +66,11 @@ class LeaseCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> Revision | None:
-        """Sets how long a group's offsets are kept: a time, "never", or None for the server's.
+        """Sets how long a group's offsets are kept: a time, "never", or None (the server's
+        setting).
 
-        Returns None if nothing was to change. Raises `GroupNotFound` unless it may be missing.
+        Returns None if nothing had to change. Raises `GroupNotFound`, unless `allow_missing` is
+        set.
         """
         request = lease_messages.update_group_request(
             group_id,

@@ -1,4 +1,4 @@
-"""The servers of a client: the one that it was given, and those that were said to own a group."""
+"""The servers of a client: its home address, and the owners of groups that servers named."""
 
 import logging
 from collections.abc import Callable
@@ -27,14 +27,14 @@ _JOIN_S_MAX = 5.0
 
 
 class Ask(Protocol):
-    """A request over a channel, within so many seconds."""
+    """A request over a channel, with a timeout in seconds."""
 
     async def __call__(self, channel: Channel, timeout_s: float) -> Any:
-        """The answer, or OffsetdError."""
+        """Returns the answer, or raises OffsetdError."""
 
 
 class Servers:
-    """Calls by method and request, each to the server that owns the request's group."""
+    """Makes calls by method name, each to the server that owns the request's group."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Servers:
         self._stream_commits = stream_commits
         self._guard = Guard()
         self._owners = Owners(address)
-        self._is_closing = False  # No commit is taken in any more.
+        self._is_closing = False  # No new commit is accepted.
         self._closed = False
         self.home = connect(address)
         self._channels = {address: self.home}
@@ -58,9 +58,9 @@ class Servers:
         when_process_ends(self)
 
     async def call(self, name: str, request: Any, policy: RetryPolicy | None = None) -> Any:
-        """The answer; tried again by `policy`, or else the client's.
+        """Makes the call, with retries by `policy`; None: by the client's policy.
 
-        Raises SeveralOwners where the request has to be made for each of its groups.
+        Raises SeveralOwners if the request has to be made for each of its groups.
         """
 
         async def ask(channel: Channel, timeout_s: float) -> Any:
@@ -69,7 +69,7 @@ class Servers:
         return await self._asked(request, ask, policy)
 
     async def fetch(self, request: FetchOffsetsRequest, policy: RetryPolicy) -> GroupOffsets:
-        """The offsets of the one group that is asked for."""
+        """The stored offsets of the one group in the request."""
 
         async def ask(channel: Channel, timeout_s: float) -> GroupOffsets:
             return await channel.fetch(request, timeout_s)
@@ -78,7 +78,7 @@ class Servers:
         return offsets
 
     async def _asked(self, request: Any, ask: Ask, policy: RetryPolicy | None) -> Any:
-        """What `ask` says of the channel to whoever owns the request's group."""
+        """Calls `ask` with the channel to the owner of the request's group, with retries."""
         group_id = group_of(request)
 
         async def attempt(timeout_s: float) -> Any:
@@ -101,18 +101,18 @@ class Servers:
         return await (policy or self._policy).call_async(attempt)
 
     def commits(self, group_id: str) -> Commits:
-        """Where commits of a group are handed in."""
+        """The sender of a group's commits."""
         if self._is_closing:
             raise closed_before()
         return self._commits_at(self._owners.address_of(group_id))
 
     def retire(self) -> None:
-        """What runs in the background ends by itself, when it has nothing more to do."""
+        """Lets the background work end by itself once it has nothing more to do."""
         for each in list(self._commits.values()):
             each.retire()
 
     async def flush(self, timeout_s: float) -> None:
-        """Waits for the answers to all commits that are handed in by now.
+        """Waits for the answers to all commits that have been handed in.
 
         Raises CommitsUnanswered.
         """
@@ -124,19 +124,19 @@ class Servers:
             raise commits_unanswered(heard(left))
 
     async def close(self, timeout_s: float) -> None:
-        """Waits as `flush` does, and ends all that is going on; what comes later is refused.
+        """Waits as `flush` does, then ends everything. Later calls are refused.
 
-        Raises CommitsUnanswered when all has ended.
+        Raises CommitsUnanswered when everything has ended.
         """
         try:
             self.home.check_process()
         except ForkedClient:
-            return  # All that is going on goes on in the parent.
+            return  # The calls belong to the parent process.
         with self._guard:
             self._is_closing = True
         commits = self._pending()
         if any(each.is_called_back for each in self._all_commits()):
-            timeout_s = 0  # Nobody else would read the answers.
+            timeout_s = 0  # This is the code that would read the answers.
         try:
             await wait_all([each.future for each in commits], timeout_s)
         except BaseException:
@@ -147,7 +147,7 @@ class Servers:
             raise commits_unanswered(heard(left))
 
     async def end_with_process(self) -> None:
-        """For a client that nobody has closed: its commits have their time, too."""
+        """Closes an unclosed client when the process ends, so that its commits have their time."""
         try:
             if self._pending():
                 await self.close(self._policy.timeout_s)
@@ -155,7 +155,10 @@ class Servers:
             log.warning("the process ends: %s", error)
 
     async def _ended(self, waited_for: list[HandedIn]) -> list[HandedIn]:
-        """Ends all. Returns the commits that have no answer, of these and of later ones."""
+        """Ends everything.
+
+        Returns the commits without an answer: of `waited_for`, and later ones.
+        """
         with self._guard:
             self._closed = True
             channels = list(self._channels.values())
@@ -175,7 +178,8 @@ class Servers:
     def _pending(self) -> list[HandedIn]:
         """The commits without an outcome, each once.
 
-        One that goes to another server meanwhile is seen by the second look, if not by the first.
+        It looks twice: a commit that moves to another server during the first look is seen by the
+        second.
         """
         looks = (each.pending() for _ in range(2) for each in self._all_commits())
         return list({id(commit): commit for found in looks for commit in found}.values())
@@ -217,12 +221,15 @@ class Servers:
         return self._adopt(self._owners.address_of(group_id), commit)
 
     def _hand_back(self, commit: HandedIn) -> bool:
-        """From a server that cannot be reached any more: the home address knows who owns it now."""
+        """Takes a commit back from a server that cannot be reached.
+
+        The home address knows the group's present owner.
+        """
         self._owners.forget(commit.request.group_id)
         return self._adopt(self._owners.home, commit)
 
     def _adopt(self, address: str, commit: HandedIn) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
-        except OffsetdError:  # Closed, or not safe to tell a token to.
+        except OffsetdError:  # It is closed, or a token must not be sent to it.
             return False

@@ -1,7 +1,7 @@
-"""Fetches that begin in one turn of the event loop share a call, as those behind commits that were
-answered together: what a call costs, server and client pay once.
+"""Fetches that begin in the same turn of the event loop share one call.
 
-Threads have no such turns: the client for threads makes a call of each fetch.
+Typically they follow commits that were answered together. Client and server then pay the cost of a
+call once. Threads have no such turns: the client for threads makes a call for each fetch.
 """
 
 import asyncio
@@ -13,19 +13,20 @@ from offsetd_clients.errors import ClientClosed, OffsetdError, another
 from offsetd_clients.retry import is_tried_again
 
 GROUPS_MAX = 64
-"""In a call: all of them wait for the largest."""
+"""Groups in one call: all of them wait for the largest."""
 TIMEOUT_S_MIN = 1.0
-"""Whoever has less time makes a call alone."""
+"""A fetch with less time makes a call of its own."""
 
-_Awaited = asyncio.Future[GroupOffsets | None]  # None: make a call alone.
-_Gathered = dict[str, tuple[FetchOffsetsRequest, _Awaited]]  # By group: no call names one twice.
+_Awaited = asyncio.Future[GroupOffsets | None]  # None: make a call of your own.
+# By group: a call names each group once.
+_Gathered = dict[str, tuple[FetchOffsetsRequest, _Awaited]]
 
 
 class FetchCall(Protocol):
-    """A call of FetchOffsets, within so many seconds."""
+    """A FetchOffsets call, with a timeout in seconds."""
 
     async def __call__(self, request: FetchOffsetsRequest, timeout_s: float) -> Any:
-        """The answer, or OffsetdError."""
+        """Returns the answer, or raises OffsetdError."""
 
 
 class SharedFetches:
@@ -37,7 +38,10 @@ class SharedFetches:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
-        """The offsets of the one group that is asked for. Raises what a call of its own would."""
+        """The stored offsets of the one group in the request.
+
+        Raises what a call of its own would raise.
+        """
         monotonic_s = asyncio.get_running_loop().time
         deadline_s = monotonic_s() + timeout_s
         if timeout_s >= TIMEOUT_S_MIN:
@@ -69,7 +73,7 @@ class SharedFetches:
                 future.set_result(None)
         elif wanted:
             task = asyncio.get_running_loop().create_task(self._share(wanted, timeout_s))
-            self._tasks.add(task)  # The event loop knows it only weakly.
+            self._tasks.add(task)  # The event loop holds only a weak reference.
             task.add_done_callback(self._tasks.discard)
 
     async def _share(self, wanted: _Gathered, timeout_s: float) -> None:
@@ -83,10 +87,10 @@ class SharedFetches:
             found = {group.group_id: group for group in response.groups}
         except Exception as error:  # noqa: BLE001  Each learns what is wrong in a call of its own.
             failure = error if isinstance(error, OffsetdError) and _is_of_all(error) else None
-        finally:  # Also if the loop ends, and this with it.
+        finally:  # Also if the loop ends, and this task with it.
             for group_id, (_, future) in wanted.items():
                 if future.done():
-                    continue  # Somebody gave it up.
+                    continue  # It was cancelled.
                 if failure is not None:
                     future.set_exception(another(failure))
                 else:
@@ -94,5 +98,5 @@ class SharedFetches:
 
 
 def _is_of_all(error: OffsetdError) -> bool:
-    """Whether no group has to do with it: there was no connection, say, or no answer."""
+    """Whether the error is independent of the group: no connection or no answer, for example."""
     return isinstance(error, ClientClosed) or (is_tried_again(error) and not error.reason)

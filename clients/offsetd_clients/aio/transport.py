@@ -1,4 +1,4 @@
-"""A channel to one server, for asyncio: calls by name, typed errors, an end.
+"""A channel to one server, for asyncio: it makes calls by name, and raises typed errors.
 
 The twin in `sync` offers the same names for threads.
 """
@@ -28,13 +28,15 @@ from offsetd_clients.security import Security
 
 
 class Channel:
-    """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`.
+    """Calls methods of one server by their names in `METHODS`.
+
+    Every failure is an `OffsetdError`.
 
     It belongs to the event loop that is running when it is first used.
     """
 
     def __init__(self, address: str, security: Security) -> None:
-        """Connects when first used. Raises InsecureToken."""
+        """The channel connects when it is first used. Raises InsecureToken."""
         security.check(address)
         self._security = security
         self.address = address
@@ -46,7 +48,7 @@ class Channel:
         self._fetches = SharedFetches(functools.partial(self.call, "FetchOffsets"))
 
     async def call(self, name: str, request: Any, timeout_s: float) -> Any:
-        """The answer to a request; to several, which are iterated, where the method takes such."""
+        """Makes the call. `request` is an iterable of requests if the method takes a stream."""
         callee = self._method(name)
         try:
             return await callee(request, timeout=timeout_s, metadata=self._security.metadata())
@@ -58,22 +60,22 @@ class Channel:
             raise
 
     async def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
-        """The offsets of the one group that is asked for; calls are shared with other fetches."""
+        """The stored offsets of the one group in the request. Concurrent fetches share calls."""
         return await self._fetches.fetch(request, timeout_s)
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
-        """The answers of a method that has many; None: however long that takes."""
+        """The stream of answers of a method. `timeout_s` None: without a time limit."""
         callee = self._method(name)
         return Answers(self, callee(request, timeout=timeout_s, metadata=self._security.metadata()))
 
     async def close(self) -> None:
-        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        """Closes the connection. Calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
         if self._channel is not None and os.getpid() == self._process:
             await self._channel.close()
 
     def check_process(self) -> None:
-        """Raises ForkedClient in a child of the process that made it."""
+        """Raises ForkedClient in a child of the process that made the channel."""
         if os.getpid() != self._process:
             raise forked(self._process)
 
@@ -108,7 +110,10 @@ class Channel:
         )
 
     def _cancelled_by_close(self) -> bool:
-        """gRPC cancels whoever waits when a channel is closed, as if their task was cancelled."""
+        """Whether a cancellation comes from closing the channel.
+
+        When a channel is closed, gRPC cancels its waiting calls as if their tasks were cancelled.
+        """
         return self._closed and not _task_is_cancelled()
 
     def _error_of(self, error: grpc.RpcError) -> OffsetdError:
@@ -119,7 +124,7 @@ class Channel:
 
 
 class Answers:
-    """What a call answers, one message after the other; iterating raises `OffsetdError`."""
+    """The answers of a stream, one after the other. Iterating raises `OffsetdError`."""
 
     def __init__(self, channel: Channel, call: Any) -> None:
         """For `Channel.stream`."""
@@ -145,7 +150,7 @@ class Answers:
         return message
 
     def cancel(self) -> None:
-        """Ends the call, if it has not ended."""
+        """Cancels the call, if it has not ended."""
         self._call.cancel()
 
 

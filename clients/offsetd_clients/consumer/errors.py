@@ -1,16 +1,16 @@
-"""What asking a consumer for items can end with, beside the errors of its calls and its source."""
+"""The errors of asking a consumer for items, apart from those of its calls and its source."""
 
 from offsetd_clients.errors import Failure, OffsetdError
 from offsetd_clients.values import TopicPartition
 
 
 class ConsumerFenced(OffsetdError):
-    """The group has gone on without this consumer: what it had is others' now.
+    """The group has gone on without this consumer: other members may have its partitions.
 
-    Nothing more was committed; items since the last commit are given out again, to whoever has
-    `partitions` now. `reason` says how it was fenced, as the refused call did, which is the
-    `__cause__`. Asked again for items, the consumer joins anew, unless an instance id of its own is
-    another's now (`FENCED_INSTANCE_ID`).
+    Nothing more was committed. The items since the last commit are handed out again, to the members
+    that have `partitions` now. `reason` is the reason of the refused call, which is the
+    `__cause__`. The next request for items joins the group anew, unless another member has taken
+    over the instance id (`FENCED_INSTANCE_ID`).
     """
 
     def __init__(self, failure: Failure, partitions: tuple[TopicPartition, ...] = ()) -> None:
@@ -19,23 +19,23 @@ class ConsumerFenced(OffsetdError):
 
 
 class PollIntervalExceeded(ConsumerFenced):
-    """It was not asked for items for `poll_interval_s_max`, and so left the group."""
+    """No item was asked for within `poll_interval_s_max`, so the consumer left its group."""
 
 
 class NotAssigned(LookupError):
-    """The consumer does not have this partition, now."""
+    """The consumer does not have this partition now."""
 
 
 class StartUnknown(LookupError):
-    """Nothing is committed for a partition, and `start` does not say where to begin it."""
+    """Nothing is committed for a partition, and `start` does not say where to begin."""
 
 
 class SourceBroken(RuntimeError):
-    """The source gave what no source may give."""
+    """The source broke its contract."""
 
 
 def fenced_by(error: OffsetdError, partitions: tuple[TopicPartition, ...]) -> ConsumerFenced:
-    """For a call that was refused as one fenced."""
+    """The error after a call was refused because the caller is fenced."""
     message = f"fenced, without {len(partitions)} partitions that it had: {error.failure.message}"
     failure = Failure(
         code=error.failure.code,
@@ -49,7 +49,7 @@ def fenced_by(error: OffsetdError, partitions: tuple[TopicPartition, ...]) -> Co
 
 
 def fenced_before() -> ConsumerFenced:
-    """For what was to be committed when the consumer was nobody in its group any more."""
+    """The error of a commit by a consumer that had already lost its place in the group."""
     message = "the group had gone on without this consumer before it committed"
     return ConsumerFenced(
         Failure(code="FAILED_PRECONDITION", message=message, reason="UNKNOWN_MEMBER_ID")
@@ -57,7 +57,7 @@ def fenced_before() -> ConsumerFenced:
 
 
 def not_asked_for(seconds: float, partitions: tuple[TopicPartition, ...]) -> PollIntervalExceeded:
-    """For a consumer that left, as it was not asked for items."""
+    """The error of a consumer that left its group because no item was asked for."""
     message = f"no item was asked for in {seconds:g} s, so the consumer left its group"
     failure = Failure(code="FAILED_PRECONDITION", message=message, reason="POLL_INTERVAL_EXCEEDED")
     return PollIntervalExceeded(failure, partitions)

@@ -1,4 +1,4 @@
-"""The part of a consumer that is the only one: it has the group's lease, and all partitions."""
+"""The part of a consumer that works alone: it holds the group's lease, and has all partitions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ RENEWALS_IN_TTL = 4
 
 
 class LeasePart(Part):
-    """The holder of a group's lease, or one who waits for it."""
+    """The holder of a group's lease, or a candidate that waits for it."""
 
     def __init__(self, settings: ConsumerSettings, terms: LeaseTerms) -> None:
         super().__init__(settings)
@@ -21,7 +21,7 @@ class LeasePart(Part):
         self._epoch: int | None = None
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """As `Part.note_answer`; of the lease, too."""
+        """As `Part.note_answer`; also for the calls of the lease."""
         if isinstance(step, Acquire):
             self._note_acquired(step, answer, began_s)
         else:
@@ -30,7 +30,7 @@ class LeasePart(Part):
     def _note_acquired(self, step: Acquire, lease: Lease, began_s: float) -> None:
         self._epoch = lease.epoch
         if not self._is_current(step):
-            return  # It was closed meanwhile: what is left is to release it.
+            return  # It was closed meanwhile. The lease still has to be released.
         self.standing = Standing(epoch=lease.epoch)
         self.alive_until_s = began_s + self._session_s
         self.note_beat(began_s)
@@ -75,12 +75,12 @@ class LeasePart(Part):
         return None if self._epoch is None else Release(self._epoch)
 
     def _forget(self, *, keeps_id: bool = False) -> None:
-        del keeps_id  # Nobody is known by one.
+        del keeps_id  # A lease has no member id.
         self.standing = self._epoch = None
 
     def _note_refused(self, error: OffsetdError, now_s: float) -> None:
         if isinstance(error, LeaseHeld) and self.phase is Phase.ENTERING:
-            # Another holds it: this one stands by.
+            # Another holder has the lease: wait for it.
             self._not_before_s = now_s + self._beat_interval_s
         else:
             super()._note_refused(error, now_s)

@@ -28,7 +28,10 @@ class _Stage(Enum):
 
 
 class MemberPart(Part):
-    """A member of a group. It gives up all partitions before each generation: Kafka's eager way."""
+    """A member of a group.
+
+    It gives up all partitions before each generation (Kafka's eager protocol).
+    """
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
@@ -41,7 +44,7 @@ class MemberPart(Part):
         self._owned_generation_id = -1
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """As `Part.note_answer`; of a join and a sync, too."""
+        """As `Part.note_answer`; also for a join and a sync."""
         match step:
             case Join():
                 self._note_joined(step, answer)
@@ -54,7 +57,7 @@ class MemberPart(Part):
     def _note_joined(self, step: Join, joined: JoinedGroup) -> None:
         self._member_id = joined.membership.member_id
         if not self._is_current(step):
-            return  # It was closed meanwhile: what is left is to leave.
+            return  # It was closed meanwhile. The member still has to leave.
         self._membership = joined.membership
         self._is_leader = joined.is_leader
         self._stage = _Stage.SYNC
@@ -105,12 +108,15 @@ class MemberPart(Part):
         return Heartbeat(self._membership)
 
     def _is_to_beat(self) -> bool:
-        # One that joins is waited for, and needs none.
+        # The group waits for a joining member, which sends no heartbeats.
         is_joining = self.phase is Phase.ENTERING and self._stage is not _Stage.FETCH
         return super()._is_to_beat() and not is_joining
 
     def _is_outdated_by(self, counts: Mapping[str, int]) -> bool:
-        """Each member names topics; how many partitions they have is the leader's business."""
+        """Whether the topics have changed.
+
+        Only the leader follows the numbers of their partitions.
+        """
         return counts.keys() != self._counts.keys() or (self._is_leader and counts != self._counts)
 
     def _is_current(self, step: Step) -> bool:
@@ -127,7 +133,7 @@ class MemberPart(Part):
                 return False
 
     def _farewell(self) -> Farewell | None:
-        # A static member is waited for: it may come back within its session.
+        # The group waits for a static member, which may come back within its session.
         is_static = self.settings.instance_id is not None
         return Leave(self._member_id) if self._member_id and not is_static else None
 
@@ -145,6 +151,6 @@ class MemberPart(Part):
 
     def _note_refused(self, error: OffsetdError, now_s: float) -> None:
         if isinstance(error, MemberIdRequired):
-            self._member_id = error.member_id  # It joins again, with that.
+            self._member_id = error.member_id  # It joins again with this id.
         else:
             super()._note_refused(error, now_s)

@@ -1,4 +1,4 @@
-"""A consumer's part in its group: how it comes by partitions, keeps them, and loses them.
+"""A consumer's part in its group: how it gets partitions, keeps them, and loses them.
 
     APART ──enter──► ENTERING ──fetched──► ARRIVED ──take──► HOLDING
       ▲                  ▲                    │                │  │
@@ -6,10 +6,10 @@
       └──revoked── YIELDING ◄──────────────────────────────────┘  │
       └──let_go─── LOST ◄──────(also from YIELDING)───────────────┘
 
-Two take part. Who iterates lists the source, takes partitions, and is told of revoked and lost
-ones. The keeper, in the background, does one `Step` after the other: it joins, and sends
-heartbeats. Both change this object, never at the same time: the driver guards it. Times are those
-of a clock that is never set, in seconds.
+Two callers share it. The iterating caller lists the source, takes partitions, and learns of revoked
+and lost ones. The keeper works in the background, one `Step` after the other: it joins, and sends
+heartbeats. Both change this object, but never at the same time: the driver guards it. Times are in
+seconds, by a clock that is never set.
 """
 
 import math
@@ -45,11 +45,11 @@ from offsetd_clients.values import CommittedOffset, TopicPartition
 
 FENCED = (UnknownMember, IllegalGeneration, FencedInstance, EpochFenced)
 AGAIN_AFTER_S = 1.0
-"""So long it rests after a call that the server could not answer, however often that was tried."""
+"""The pause after a call that the server could not answer in spite of its retries."""
 
 
 class Phase(Enum):
-    """Where a consumer is with its partitions."""
+    """The state of a consumer's partitions."""
 
     APART = auto()
     ENTERING = auto()
@@ -62,24 +62,25 @@ class Phase(Enum):
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """What commits are made with: a generation's member, or the epoch of a lease."""
+    """The identity of commits: a member in a generation, or the epoch of a lease."""
 
     membership: Membership | None = None
     epoch: int | None = None
 
 
 class Part(ABC):
-    """What members and holders of a lease have alike."""
+    """The common part of members and of holders of a lease."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.settings = settings
         self.phase = Phase.APART
         self.topic_partitions: tuple[TopicPartition, ...] = ()
         self.committed: dict[TopicPartition, CommittedOffset] = {}
-        # Of partitions that arrived: where the user wants them to begin, whatever is committed.
+        # The user's starts for partitions that have arrived. They replace the committed offsets.
         self.sought: dict[TopicPartition, int] = {}
         self.standing: Standing | None = None
-        # By our own clock, counted from before the last call that the server took as a sign.
+        # By our own clock, counted from before the last call that the server took as a sign of
+        # life.
         self.alive_until_s = -math.inf
         self.away_since_s: float | None = None
         self._counts: dict[str, int] = {}
@@ -89,59 +90,65 @@ class Part(ABC):
         self._beat_s = -math.inf
         self._not_before_s = -math.inf
 
-    # Who iterates.
+    # Methods for the iterating caller.
 
     def may_give(self, now_s: float) -> bool:
-        """Whether an item may be handed out: the partitions are ours, and nobody else's yet."""
+        """Whether an item may be handed out: the partitions are held, and the session lasts."""
         return self.phase is Phase.HOLDING and now_s < self.alive_until_s
 
     def enter(self, counts: Mapping[str, int]) -> None:
-        """Begins to come by partitions, of a source that has these."""
+        """Begins to ask for partitions. `counts` are those of the source."""
         assert self.phase is Phase.APART
         self._counts = dict(counts)
         self.phase = Phase.ENTERING
         self._begin_entering()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Where a partition is to begin that has arrived and is not held; or not, if it has not."""
+        """Sets the start of a partition that has arrived and is not held yet.
+
+        False: it has not arrived.
+        """
         if self.phase is not Phase.ARRIVED or topic_partition not in self.topic_partitions:
             return False
         self.sought[topic_partition] = offset
         return True
 
     def take(self) -> bool:
-        """The partitions are held from now on; or not, if they are to be given out anew already."""
+        """Holds the partitions from now on. False: the group is already assigning them anew."""
         if self.phase is not Phase.ARRIVED:
             return False
         self.phase = Phase.HOLDING
         return True
 
     def note_source(self, counts: Mapping[str, int]) -> None:
-        """What the source has now; it may take a rebalance."""
+        """Notes the source's present partitions. A change may need a rebalance."""
         if self.phase is Phase.HOLDING and self._is_outdated_by(counts):
             self.phase = Phase.YIELDING
 
     def give_up(self) -> None:
-        """Whatever is held is to be revoked, as this is the end."""
+        """Lets all held partitions be revoked, because the consumer closes."""
         if self.phase is Phase.HOLDING:
             self.phase = Phase.YIELDING
 
     def begin_revoke(self) -> bool:
-        """The user is told next; or not, if the partitions were lost by now."""
+        """Begins to tell the user of revoked partitions. False: they were lost meanwhile."""
         if self.phase is not Phase.YIELDING:
             return False
         self._is_told = True
         return True
 
     def revoked(self) -> None:
-        """The user was told, and holds nothing."""
+        """The user has been told, and holds no partitions."""
         self._is_told = False
         self._note_given_up()
         self.topic_partitions = ()
         self.phase = Phase.LOST if self._problem else Phase.APART
 
     def let_go(self) -> Exception:
-        """The user was told of lost partitions, if there were any; what is to be raised."""
+        """The user has been told of lost partitions, if there were any.
+
+        Returns the error to raise.
+        """
         assert self.phase is Phase.LOST
         assert self._problem is not None
         problem, self.topic_partitions = self._problem, ()
@@ -150,21 +157,21 @@ class Part(ABC):
         return problem
 
     def close(self) -> Farewell | None:
-        """The end; what is left to be said to the server."""
+        """Ends the part. Returns the last call to make to the server, if any."""
         self.phase = Phase.CLOSED
         return self._take_farewell()
 
     def refused(self, standing: Standing, error: OffsetdError, now_s: float) -> None:
-        """A commit failed that was made with `standing`."""
+        """Notes that a commit made with `standing` has failed."""
         if standing == self.standing:
             self._note_refused(error, now_s)
 
-    # The keeper.
+    # Methods for the keeper.
 
     def next_step(self, now_s: float) -> Step:
-        """What is to be done in the background; then `note_…` what came of it."""
+        """The next step of the background work. Call the matching `note_…` method afterwards."""
         if self.phase is Phase.CLOSED:
-            # There is one where an answer came after the end.
+            # An answer that came after the end can leave something to release.
             return self._take_farewell() or End()
         if self._is_away_too_long(now_s) and (farewell := self._leave_for_absence()):
             return farewell
@@ -175,7 +182,7 @@ class Part(ABC):
         return Wait(self._wake_s(now_s))
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """A step, begun at `began_s`, was answered: `answer` is what the client's call returned."""
+        """Notes the answer of a step that began at `began_s`: the result of the client's call."""
         if isinstance(step, Heartbeat | Renew):
             self.note_beat(now_s)
             if self._is_current(step):
@@ -186,11 +193,11 @@ class Part(ABC):
             self.phase = Phase.ARRIVED
 
     def note_beat(self, now_s: float) -> None:
-        """A sign of life was sent, whatever came of it."""
+        """Notes that a heartbeat was sent, whatever its outcome."""
         self._beat_s = now_s + self._beat_interval_s
 
     def note_refusal(self, step: Step, error: OffsetdError, began_s: float, now_s: float) -> None:
-        """A step failed."""
+        """Notes that a step has failed."""
         if isinstance(step, Heartbeat | Renew):
             self.note_beat(now_s)
         if self._is_current(step):
@@ -199,17 +206,17 @@ class Part(ABC):
             self._note_refused(error, now_s)
 
     def committed_with(self, standing: Standing, began_s: float) -> None:
-        """A commit was answered that was made with `standing`: a member's is a sign of life."""
+        """Notes an answered commit made with `standing`. A member's commit is a sign of life."""
         if standing == self.standing and standing.membership is not None:
             self._note_alive(began_s)
 
     def fail(self, error: Exception) -> None:
-        """Whoever asks for items is to be told this, and then may ask again."""
+        """The next request for items raises this error. The caller may then ask again."""
         if self.phase not in (Phase.LOST, Phase.CLOSED):
             self._forget(keeps_id=True)
             self._lose(error)
 
-    # What differs.
+    # The parts that differ.
 
     @property
     @abstractmethod
@@ -233,20 +240,20 @@ class Part(ABC):
 
     @abstractmethod
     def _is_current(self, step: Step) -> bool:
-        """Whether a step is still about what this is now."""
+        """Whether a step still belongs to the present membership or lease."""
 
     @abstractmethod
     def _farewell(self) -> Farewell | None:
-        """What ends what this is in the group; None if it is nobody, or is to be waited for."""
+        """The call that ends the membership or lease. None: there is none, or it must not end."""
 
     @abstractmethod
     def _forget(self, *, keeps_id: bool = False) -> None:
-        """It is nobody in the group now; `keeps_id`: or one who may join again as who it was."""
+        """Forgets the membership or lease. `keeps_id`: it may rejoin under the same member id."""
 
     def _note_given_up(self) -> None:  # noqa: B027  (a lease has nothing to note)
-        """Partitions were revoked in good order."""
+        """Notes that the partitions were revoked in good order."""
 
-    # What is alike.
+    # The common parts.
 
     def _note_alive(self, began_s: float) -> None:
         self.alive_until_s = max(self.alive_until_s, began_s + self._session_s)
@@ -262,7 +269,7 @@ class Part(ABC):
             self._not_before_s = now_s + AGAIN_AFTER_S
 
     def _rebalance(self) -> None:
-        """All are to join again."""
+        """The group rebalances: all members join again."""
         if self.phase is Phase.HOLDING:
             self.phase = Phase.YIELDING
         elif self.phase in (Phase.ARRIVED, Phase.ENTERING):
@@ -280,15 +287,15 @@ class Part(ABC):
             self._part_with_nothing()
 
     def _lose(self, problem: Exception) -> None:
-        """No partition is held any more, and who asks next is told why."""
+        """Drops all partitions. The next request for items raises `problem`."""
         self._problem = problem
         self.topic_partitions = self._held()
-        # Whoever is being told that they are revoked is not told that they are lost, too.
+        # A user who is being told of the revocation is not told of the loss too.
         if not (self.phase is Phase.YIELDING and self._is_told):
             self.phase = Phase.LOST
 
     def _part_with_nothing(self) -> None:
-        """Nobody has to be told: there were no partitions, or none that the user knew of."""
+        """Ends without telling the user, who knew of no partitions."""
         if self.phase in (Phase.ENTERING, Phase.ARRIVED, Phase.HOLDING) or (
             self.phase is Phase.YIELDING and not self._is_told
         ):
@@ -296,7 +303,7 @@ class Part(ABC):
             self.phase = Phase.APART
 
     def _held(self) -> tuple[TopicPartition, ...]:
-        """What the user believes to have."""
+        """The partitions that the user believes to have."""
         is_held = self.phase is Phase.HOLDING or (
             self.phase is Phase.YIELDING and not self._is_told
         )
@@ -314,7 +321,7 @@ class Part(ABC):
         )
 
     def _leave_for_absence(self) -> Farewell | None:
-        """Nobody asks for items: others may have the partitions."""
+        """Leaves because no items are asked for: other members may have the partitions."""
         had, farewell = self._held(), self._take_farewell()
         if had:
             self._lose(not_asked_for(self.settings.poll_interval_s_max, had))
@@ -337,7 +344,7 @@ class Part(ABC):
         if self.phase is Phase.ENTERING:
             wakes.append(self._not_before_s)
         if self.standing is not None or self.phase in (Phase.ENTERING, Phase.ARRIVED):
-            # Who asks now is counted from the moment when they go.
+            # For a caller who is asking now, the time of absence has not begun.
             away_s = now_s if self.away_since_s is None else self.away_since_s
             wakes.append(away_s + self.settings.poll_interval_s_max)
         return min(wakes, default=None)

@@ -1,7 +1,7 @@
-"""How far a consumer is in its partitions: what it gave out, what is processed, what is committed.
+"""A consumer's progress in its partitions: the items handed out, processed and committed.
 
-A position is where to go on: the `offset_next` of the last item. It moves by being acknowledged,
-never by being given out, so what is committed never passes what was processed.
+A position is the offset to go on from: the `offset_next` of the last item. It moves when an item is
+acknowledged, not when it is handed out. So a committed offset never passes the processed items.
 """
 
 from collections import deque
@@ -15,23 +15,23 @@ from offsetd_clients.values import CommittedOffset, OffsetToCommit, TopicPartiti
 
 
 class Position(NamedTuple):
-    """Where to go on; `leader_epoch` is that of the item before."""
+    """The offset to go on from. `leader_epoch` is that of the item before it."""
 
     offset: int
     leader_epoch: int | None = None
 
 
 class Positions:
-    """Of the partitions that are assigned now; none at first."""
+    """The positions of the assigned partitions; none at first."""
 
     def __init__(self) -> None:
         self.processed: dict[TopicPartition, Position] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self._given: dict[TopicPartition, Position] = {}
-        # Where partitions go on once all that was given out before is acknowledged.
+        # The positions once all items handed out so far are acknowledged.
         self._going_on: dict[TopicPartition, int] = {}
-        # Processed as the last commit had it, and since: what may differ from what is committed.
+        # Partitions whose processed position may differ from the committed one.
         self._moved: set[TopicPartition] = set()
 
     def assign(
@@ -39,10 +39,11 @@ class Positions:
         starts: Mapping[TopicPartition, int],
         committed: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
-        """These partitions and no others, each from its start.
+        """Replaces the partitions by these, each with its start.
 
-        A start that is not what is committed is to be: what began at an end, and has processed
-        nothing when another takes over, must not begin at a later end there.
+        A start that differs from the committed offset is committed. Otherwise a consumer that began
+        at the end of a partition, and processed nothing, would leave its successor to begin at a
+        later end.
         """
         self.clear()
         for topic_partition, start in starts.items():
@@ -56,7 +57,7 @@ class Positions:
                 self._moved.add(topic_partition)
 
     def clear(self) -> None:
-        """The partitions are others' now."""
+        """Drops all partitions: other members have them now."""
         self.processed.clear()
         self.committed.clear()
         self.ends.clear()
@@ -65,18 +66,18 @@ class Positions:
         self._moved.clear()
 
     def give(self, item: Item[Any]) -> None:
-        """An item is handed out."""
+        """Notes that an item is handed out."""
         self._given[item.topic_partition] = Position(item.offset_next, item.leader_epoch)
 
     def acknowledge_all(self) -> None:
-        """All that was handed out is processed."""
+        """Marks all items handed out as processed."""
         if self._given:
             self.processed.update(self._given)
             self._moved.update(self._given)
             self._given.clear()
 
     def acknowledge(self, item: Item[Any]) -> None:
-        """An item is processed, and all that its partition gave before it. Raises NotAssigned."""
+        """Marks an item as processed, and those handed out before it. Raises NotAssigned."""
         topic_partition = item.topic_partition
         processed = self.of(topic_partition)
         given = self._given.get(topic_partition, processed)
@@ -92,7 +93,7 @@ class Positions:
                 self.processed[topic_partition] = Position(goes_on)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A partition goes on at `offset`. Raises NotAssigned."""
+        """Continues a partition at `offset`. Raises NotAssigned."""
         self.of(topic_partition)
         self._given.pop(topic_partition, None)
         self._going_on.pop(topic_partition, None)
@@ -100,10 +101,13 @@ class Positions:
         self._moved.add(topic_partition)
 
     def go_on(self, topic_partition: TopicPartition, offset: int) -> None:
-        """The source has not what is next, and goes on at `offset`. Raises NotAssigned.
+        """Continues at `offset`, because the source does not have the next item.
 
-        What was given out stays to be acknowledged: only then is what is missing passed. Where the
-        source goes back, it has another history, in which that cannot be acknowledged any more.
+        Raises NotAssigned.
+
+        Items that were handed out can still be acknowledged; only then does the position pass the
+        gap. If the source goes back, it has another history: those items can no longer be
+        acknowledged.
         """
         processed = self.of(topic_partition)
         given = self._given.get(topic_partition)
@@ -115,30 +119,30 @@ class Positions:
             self.seek(topic_partition, min(processed.offset, offset))
 
     def of(self, topic_partition: TopicPartition) -> Position:
-        """What is processed of a partition. Raises NotAssigned."""
+        """The processed position of a partition. Raises NotAssigned."""
         try:
             return self.processed[topic_partition]
         except KeyError:
             raise NotAssigned(f"{topic_partition} is not assigned to this consumer") from None
 
     def reading(self) -> set[TopicPartition]:
-        """Partitions of which something was given out since they were last committed."""
+        """The partitions that had items handed out since their last commit."""
         return self._moved.union(self._given)
 
     def note_end(self, topic_partition: TopicPartition, bounds: Bounds) -> None:
-        """What the source says of a partition, which may have gone meanwhile."""
+        """Notes the end of a partition, which may have been given up meanwhile."""
         if bounds.latest is not None and topic_partition in self.processed:
             self.ends[topic_partition] = bounds.latest
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How much is left to process, of the partitions whose ends are known."""
+        """The number of offsets left to process, for partitions whose end is known."""
         return {
             each: max(end - self.processed[each].offset, 0)
             for each, end in sorted(self.ends.items())
         }
 
     def to_commit(self) -> dict[TopicPartition, OffsetToCommit]:
-        """What is processed and not committed; what is unchanged is not sent again."""
+        """The processed positions that are not committed yet. Unchanged ones are left out."""
         return {
             each: self.offset_to_commit(each, self.processed[each])
             for each in sorted(self._moved)
@@ -148,7 +152,7 @@ class Positions:
     def offset_to_commit(
         self, topic_partition: TopicPartition, position: Position
     ) -> OffsetToCommit:
-        """A position, with the end of its partition, for others to see the lag."""
+        """A position, with the end of its partition, so that others can compute the lag."""
         end = self.ends.get(topic_partition)
         return OffsetToCommit(
             position.offset,
@@ -157,7 +161,7 @@ class Positions:
         )
 
     def note_committed(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        """A commit was answered."""
+        """Notes an answered commit."""
         for topic_partition, committed in offsets.items():
             if topic_partition in self.processed:
                 self.committed[topic_partition] = committed.offset
@@ -165,7 +169,7 @@ class Positions:
                     self._moved.discard(topic_partition)
 
     def note_in_doubt(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """A commit may have been done, or not: whatever is processed is to be sent."""
+        """Notes a commit with an unknown outcome: the processed positions must be sent again."""
         for topic_partition in topic_partitions:
             if topic_partition in self.processed:
                 self.committed.pop(topic_partition, None)
@@ -173,7 +177,7 @@ class Positions:
 
 
 class Backlog:
-    """What was read and is not given out yet; and which partition is read next, each in turn."""
+    """Items that were read and not handed out yet. Partitions are read in turn."""
 
     def __init__(self) -> None:
         self._items: deque[Item[Any]] = deque()
@@ -182,14 +186,14 @@ class Backlog:
         self._idle_count = 0
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """These partitions, each from its start; what was read before is dropped."""
+        """Replaces the partitions by these, each with its start. Drops the items read before."""
         self._items.clear()
         self._next = dict(starts)
         self._turns = deque(sorted(starts))
         self._idle_count = 0
 
     def take(self, items_max: int) -> list[Item[Any]]:
-        """The next items that were read; none: something is to be read first."""
+        """The next items. Empty: more has to be read first."""
         items = self._items
         if items_max == 1:
             return [items.popleft()] if items else []
@@ -197,24 +201,24 @@ class Backlog:
 
     @property
     def has_items(self) -> bool:
-        """Whether something was read and is not given out yet."""
+        """Whether there are items to hand out."""
         return bool(self._items)
 
     @property
     def is_idle(self) -> bool:
-        """Whether each partition was read in turn, and had nothing."""
+        """Whether each partition was read in turn and had nothing."""
         return self._idle_count >= len(self._turns)
 
     def look_again(self) -> None:
-        """After a rest, there may be something to read."""
+        """Makes all partitions readable again, after a pause."""
         self._idle_count = 0
 
     def next_read(self) -> tuple[TopicPartition, int]:
-        """Which partition is to be read, and from where. There has to be one."""
+        """The next partition to read, and its offset. There must be a partition."""
         return self._turns[0], self._next[self._turns[0]]
 
     def add(self, topic_partition: TopicPartition, items: list[Item[Any]]) -> None:
-        """What `next_read` yielded; it is another partition's turn."""
+        """Adds the items of the partition from `next_read`, and moves on to the next partition."""
         self._turns.rotate(-1)
         if items:
             self._items.extend(items)
@@ -224,7 +228,7 @@ class Backlog:
             self._idle_count += 1
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A partition goes on at `offset`; what was read of it is dropped."""
+        """Continues a partition at `offset`. Drops the items that were read of it."""
         kept = [item for item in self._items if item.topic_partition != topic_partition]
         self._items = deque(kept)
         self._next[topic_partition] = offset

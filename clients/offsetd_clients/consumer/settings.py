@@ -1,4 +1,4 @@
-"""How a consumer behaves: each setting once, with its default and its bounds."""
+"""The settings of a consumer, with their defaults and bounds."""
 
 import math
 from typing import Any, Literal
@@ -27,10 +27,11 @@ def _check_assignors(_settings: object, _attribute: object, names: tuple[str, ..
 
 @attrs.frozen(kw_only=True)
 class LeaseTerms:
-    """For a consumer that is to be the only one: it holds the group's lease, and joins nothing.
+    """The terms of a consumer that works alone: it holds the group's lease, and does not join.
 
-    `holder` names it; the same name takes its own lease over, so no two that run may share one.
-    Others wait until the lease is released, or `ttl_s` has passed without a sign of its holder.
+    `holder` names the consumer. A consumer with the same name takes the lease over, so two running
+    consumers must not share a name. Others wait until the lease is released, or until `ttl_s`
+    seconds have passed without a renewal.
     """
 
     holder: str
@@ -39,28 +40,31 @@ class LeaseTerms:
 
 @attrs.frozen(kw_only=True)
 class ConsumerSettings:
-    """How a consumer behaves. Durations are in seconds, finite and positive.
+    """The settings of a consumer. Durations are in seconds, finite and positive.
 
-    `start`: where a partition is begun of which nothing is committed.
+    `start`: where a partition begins if nothing is committed for it.
 
-    `acknowledgement`: "implicit": asking for the next item says that all before it are processed.
+    `acknowledgement`: "implicit": asking for the next item marks all items before it as processed.
     "explicit": only `ack` and `commit` of an item do.
 
-    `auto_commit_interval_s`: what is processed is committed so often, and when partitions are
-    revoked, and at the end; None: only by `commit`.
+    `auto_commit_interval_s`: processed items are committed this often, and when partitions are
+    revoked, and at the end. None: only by `commit`.
 
-    `assignors`: those that this member knows, the preferred one first; a group takes one that all
-    its members know. `instance_id` makes a static member: it may come back within its session.
+    `assignors`: the assignors that this member offers, the preferred one first. The group uses one
+    that all its members offer. `instance_id` makes a static member, which may come back within its
+    session.
 
-    `session_timeout_s`: a member without a sign of life for so long is replaced; a sign is sent
-    each `heartbeat_interval_s`. `poll_interval_s_max`: a consumer that is not asked for items for
-    so long leaves, as it may hang; so long, too, a rebalance waits for it.
+    `session_timeout_s`: a member without a sign of life for this long is replaced. It sends one
+    every `heartbeat_interval_s`.
+    `poll_interval_s_max`: a consumer that is not asked for items for this long may hang, so it
+    leaves the group. A rebalance waits for it equally long.
 
-    `source_interval_s`: how often the source is asked for its partitions, and for the ends of
-    those that are read. `idle_wait_s`: how long it is left alone when there was nothing to read.
-    `read_items_max`: how many items are read of a partition at a time.
+    `source_interval_s`: how often the source is asked for its partitions, and for the ends of those
+    that are read.
+    `idle_wait_s`: the pause when there was nothing to read.
+    `read_items_max`: the largest number of items read from a partition at a time.
 
-    `lease`: be the only one, under a lease, instead of a member among others.
+    `lease`: work alone, under a lease, instead of as a member among others.
     """
 
     start: Start = "earliest"

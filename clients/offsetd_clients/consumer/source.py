@@ -1,4 +1,4 @@
-"""What a consumer reads: items of the partitions of a source, which the user brings."""
+"""The source of a consumer's items, which the user implements."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -11,10 +11,11 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Item(NamedTuple, Generic[Value_co]):
-    """What a source has at `offset` of a partition; behind it, reading goes on at `offset_next`.
+    """An item at `offset` of a partition. Reading goes on after it at `offset_next`.
 
-    Offsets are whole numbers from 0 that grow along a partition: of lines, bytes, versions. There
-    may be gaps between items. `leader_epoch` is for sources that have such; it is committed, too.
+    Offsets are whole numbers from 0 that grow along a partition (lines, bytes, versions). There may
+    be gaps between items. `leader_epoch` is for sources that have leader epochs; it is committed
+    too.
     """
 
     topic_partition: TopicPartition
@@ -25,27 +26,33 @@ class Item(NamedTuple, Generic[Value_co]):
 
 
 class Source(Protocol[Value_co]):
-    """What is consumed: to be derived from. `partition_counts` and `read` are needed, no more.
+    """The source of items: derive a class from it.
 
-    The consumer asks from the thread that iterates over it, and no other. Whatever these raise goes
-    to whoever asked the consumer for items; asked again, it goes on.
+    Only `partition_counts` and `read` are required.
+
+    The consumer calls it only from the thread that iterates over the consumer. An error that these
+    methods raise is raised by the request for items; the next request goes on.
     """
 
     def partition_counts(self) -> Mapping[str, int]:
-        """The topics there are now, and how many partitions each has, numbered from 0."""
+        """The present topics and their number of partitions. Partitions are numbered from 0."""
 
     def read(
         self, topic_partition: TopicPartition, offset: int, items_max: int
     ) -> Iterable[Item[Value_co]]:
-        """Items of a partition in order, from `offset` on; none if there are none now.
+        """The items of a partition in order, from `offset` on. Empty if there are none now.
 
-        It does not wait for more. Where what was at `offset` is gone, the next there is follows.
+        It must not wait for more. If the item at `offset` is gone, the next one that exists
+        follows.
         """
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        """Where a partition begins, and ends now, as far as it is known: here, it is not.
+        """The first offset and the end of a partition now, as far as they are known.
 
-        The beginning is for `start="earliest"` (unknown: 0), the end for `"latest"` and for lag.
+        Default: unknown.
+
+        The first offset is for `start="earliest"` (unknown: 0). The end is for `"latest"` and for
+        lag.
         """
         del topic_partition
         return Bounds()
@@ -53,17 +60,17 @@ class Source(Protocol[Value_co]):
     def assign(
         self, committed: Mapping[TopicPartition, CommittedOffset | None]
     ) -> Mapping[TopicPartition, int]:
-        """These partitions and no others are read from now on, until this is called again.
+        """From now on only these partitions are read, until the next call.
 
-        With what is committed of each. Returns where those begin that are not to begin there: here,
-        none.
+        `committed` has the committed offset of each. Returns a start for each partition that must
+        not begin there. Default: none.
         """
         del committed
         return {}
 
 
 class AsyncSource(Protocol[Value_co]):
-    """As `Source`; each of these may be a coroutine function, and need not."""
+    """As `Source`; each method may be a coroutine function, but need not."""
 
     def partition_counts(self) -> Mapping[str, int] | Awaitable[Mapping[str, int]]:
         """As `Source.partition_counts`."""
@@ -87,16 +94,16 @@ class AsyncSource(Protocol[Value_co]):
 
 
 Start: TypeAlias = Literal["earliest", "latest", "error"] | Callable[[TopicPartition], int]
-"""Where a partition is begun of which no offset is committed; "error" raises `StartUnknown`.
+"""Where a partition begins if no offset is committed for it. "error" raises `StartUnknown`.
 
-A function is asked for the offset.
+A function is called for the offset.
 """
 
 
 def checked(
     items: Iterable[Item[Value_co]], topic_partition: TopicPartition, offset: int
 ) -> list[Item[Value_co]]:
-    """Items as they were read of a partition. Raises SourceBroken unless they go on in order."""
+    """The items that a source returned. Raises SourceBroken unless they continue in order."""
     found = list(items)
     for item in found:
         if item.topic_partition != topic_partition:
@@ -111,7 +118,7 @@ def checked(
 
 
 def checked_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """The partitions of topics, those with none left out. Raises SourceBroken for what is none."""
+    """The topics that have partitions. Raises SourceBroken for invalid counts."""
     for topic, count in counts.items():
         if not topic or count < 0:
             raise SourceBroken(f"topic {topic!r} with {count} partitions")

@@ -1,4 +1,4 @@
-"""What a consumer's part in its group has to be done next, in the background, as values."""
+"""The next step of a consumer in its group, which the background work takes, as values."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from offsetd_clients.values import TopicPartition
 
 @attrs.frozen
 class Join:
-    """Join the group; an empty `member_id` is a new member's."""
+    """Join the group. An empty `member_id` is that of a new member."""
 
     member_id: str
     protocols: Mapping[str, bytes]
@@ -19,7 +19,7 @@ class Join:
 
 @attrs.frozen
 class Sync:
-    """Ask for the assignment; the leader brings those of all."""
+    """Ask for the assignment. The leader passes the assignments of all members."""
 
     membership: Membership
     assignments: Mapping[str, bytes]
@@ -32,14 +32,14 @@ class Acquire:
 
 @attrs.frozen
 class Fetch:
-    """Ask what is committed of the partitions that are assigned."""
+    """Fetch the committed offsets of the assigned partitions."""
 
     topic_partitions: tuple[TopicPartition, ...]
 
 
 @attrs.frozen
 class Heartbeat:
-    """Give a sign of life."""
+    """Send a heartbeat."""
 
     membership: Membership
 
@@ -67,14 +67,14 @@ class Release:
 
 @attrs.frozen
 class Wait:
-    """Nothing, until this time, or something changes; None: until something changes."""
+    """Wait until this time or until something changes. None: only until something changes."""
 
     until_s: float | None
 
 
 @attrs.frozen
 class End:
-    """Nothing ever again."""
+    """Stop for ever."""
 
 
 Farewell: TypeAlias = Leave | Release

@@ -1,4 +1,4 @@
-"""Consumers that keep their data on Kafka and their offsets here. Needs the extra `kafka`."""
+"""Consumers that read from Kafka and keep their offsets in offsetd. Needs the extra `kafka`."""
 
 from offsetd_clients.kafka.consumer import KafkaConsumer
 from offsetd_clients.kafka.resets import (

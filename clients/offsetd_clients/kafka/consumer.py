@@ -1,4 +1,4 @@
-"""A consumer of Kafka topics that keeps its offsets here."""
+"""A consumer of Kafka topics that keeps its offsets in offsetd."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 
 class KafkaConsumer(Consumer[Message]):
-    """Hands out the messages of Kafka topics, and commits here how far they are processed.
+    """Hands out the messages of Kafka topics, and commits the progress to offsetd.
 
-    It is a `Consumer`, with all that this says: the group here shares the partitions of the topics
-    out among its members, or, with `settings.lease`, one has them all; who is fenced cannot commit.
-    Kafka keeps no offsets of it, and knows of no group. What is committed has the leader epoch of
-    the last message, and where its partition ended.
+    It is a `Consumer`, with all its rules: the members of the group in offsetd share the partitions
+    of the topics, or, with `settings.lease`, one consumer has them all. A fenced consumer cannot
+    commit. Kafka stores no offsets for it, and knows no group of it. Each commit has the leader
+    epoch of the last message, and the end of its partition.
 
-    `config` is librdkafka's: where Kafka is, and how to get in. With `enable.auto.commit`, or an
-    `auto.offset.reset`, it raises ConsumerMisconfigured. `settings.start` says where a partition
-    begins of which nothing is committed; `out_of_range` ("earliest", "latest", or "error", which
-    raises `PositionGone`) where it goes on when Kafka has not what comes next, as retention took
-    it, or the topic was made anew. `on_reset` is told of that, before; it is logged, too.
+    `config` is librdkafka's: how to reach Kafka, and how to authenticate. Raises
+    ConsumerMisconfigured if it has `enable.auto.commit` or an `auto.offset.reset`. `settings.start`
+    says where a partition begins if nothing is committed for it.
+
+    `out_of_range` says where a partition continues if Kafka no longer has the next offset
+    (retention deleted it, or the topic was recreated): "earliest", "latest", or "error", which
+    raises `PositionGone`. `on_reset` is called before such a reset, which is also logged.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class KafkaConsumer(Consumer[Message]):
         )
 
     def close(self) -> None:
-        """As `Consumer.close`; and lets go of Kafka."""
+        """As `Consumer.close`; also closes the Kafka consumer."""
         try:
             super().close()
         finally:

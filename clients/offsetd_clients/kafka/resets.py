@@ -1,4 +1,4 @@
-"""Where a partition of Kafka goes on when what was committed is not there: pure."""
+"""Where a Kafka partition continues if Kafka does not have the committed offset. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from offsetd_clients import TopicPartition
 
 OutOfRangeRule: TypeAlias = Literal["earliest", "latest", "error"]
-"""What becomes of a position that Kafka does not have: the partition's first offset, its end, or
-`PositionGone`."""
+"""The rule for a position that Kafka does not have.
+
+Continue at the first offset of the partition ("earliest"), at its end ("latest"), or raise
+`PositionGone` ("error").
+"""
 
 RULES: Final = ("earliest", "latest", "error")
 
@@ -22,14 +25,14 @@ RULES: Final = ("earliest", "latest", "error")
 class Why(StrEnum):
     """What happened to a position."""
 
-    BEFORE_BEGIN = "before-begin"  # Retention took what was there, or somebody deleted it.
-    BEHIND_END = "behind-end"  # The topic was made anew, or lost its end.
-    TRUNCATED = "truncated"  # Kafka has another history by now, as leader epochs tell.
+    BEFORE_BEGIN = "before-begin"  # Retention deleted the messages, or an administrator did.
+    BEHIND_END = "behind-end"  # The topic was recreated, or lost its end.
+    TRUNCATED = "truncated"  # Kafka has another history now, as the leader epochs show.
 
 
 @attrs.frozen(kw_only=True)
 class PositionReset:
-    """A partition does not go on where it was: `offset` None: it does not go on at all."""
+    """A partition cannot continue at its position. `offset` None: it does not continue at all."""
 
     topic_partition: TopicPartition
     why: Why
@@ -46,10 +49,10 @@ class PositionReset:
 
 
 class PositionGone(LookupError):
-    """Kafka does not have what was to be read next, and the rule is "error".
+    """Kafka does not have the next offset, and the rule is "error".
 
-    `resets` has each partition that it is so with. `seek` each of them and go on, or make a
-    consumer with another rule; what is committed stays until then.
+    `resets` has every partition with this problem. Call `seek` for each of them and go on, or make
+    a consumer with another rule. Until then the committed offsets stay.
     """
 
     def __init__(self, resets: Sequence[PositionReset]) -> None:
@@ -58,7 +61,7 @@ class PositionGone(LookupError):
 
 
 class ConsumerMisconfigured(ValueError):
-    """A setting for librdkafka that would have Kafka keep offsets, or reset them silently."""
+    """A librdkafka setting that would let Kafka keep offsets, or reset them silently."""
 
 
 def reset_of(
@@ -70,7 +73,7 @@ def reset_of(
     rule: OutOfRangeRule,
     is_truncated: bool = False,
 ) -> PositionReset | None:
-    """What becomes of a position; None: it is there, and stays."""
+    """The reset of a position. None: Kafka has the position, and it stays."""
     if position < earliest:
         why = Why.BEFORE_BEGIN
     elif position > latest:
@@ -90,9 +93,9 @@ def reset_of(
 
 
 def librdkafka_config(config: Mapping[str, object], group_id: str) -> dict[str, object]:
-    """`config` for a consumer that keeps no offsets at Kafka, and says when a position is gone.
+    """`config` for a consumer that keeps no offsets at Kafka, and reports missing positions.
 
-    Raises ConsumerMisconfigured where `config` says otherwise.
+    Raises ConsumerMisconfigured if `config` contradicts that.
     """
     if str(config.get("enable.auto.commit", "false")).lower() not in ("false", "f", "0"):
         raise ConsumerMisconfigured("enable.auto.commit: offsets are kept here, not at Kafka")
@@ -104,7 +107,8 @@ def librdkafka_config(config: Mapping[str, object], group_id: str) -> dict[str, 
         raise ConsumerMisconfigured(f"group.id: the group is {group_id!r}; leave it out")
     return {
         **config,
-        "group.id": group_id,  # librdkafka asks for one. It is never joined, nor committed to.
+        # librdkafka requires one. It is never joined, and nothing is committed to it.
+        "group.id": group_id,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",

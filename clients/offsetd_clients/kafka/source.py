@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster as the source of a consumer: read here, committed elsewhere."""
+"""Topics of a Kafka cluster as the source of a consumer. The offsets are committed elsewhere."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from offsetd_clients import CommittedOffset
 
-_NO_OFFSET: Final = -1001  # Of a watermark that no fetch has told yet.
+_NO_OFFSET: Final = -1001  # The watermark of a partition that was not fetched yet.
 _LOGGER: Final = logging.getLogger("offsetd_clients.kafka")
 
 
 class TopicMissing(LookupError):
-    """Kafka does not have a topic that is to be read."""
+    """Kafka does not have a topic that the consumer should read."""
 
 
 class GoesOn(Exception):
-    """By the rule, a partition goes on elsewhere: the consumer is to read on there."""
+    """The rule resets a partition: the consumer must read on at the new offset."""
 
     def __init__(self, topic_partition: TopicPartition, offset: int) -> None:
         super().__init__(f"{topic_partition} goes on at {offset}")
@@ -42,11 +42,11 @@ class GoesOn(Exception):
 
 
 class KafkaSource:
-    """Reads topics through a `confluent_kafka.Consumer` of its own, by partitions it is given.
+    """Reads topics through a `confluent_kafka.Consumer` of its own, for assigned partitions.
 
-    `config` is librdkafka's, without offsets: see `librdkafka_config`. `out_of_range` says what
-    becomes of a position that Kafka does not have, which is logged, and told to `on_reset`. Calls
-    to Kafka are given up after `timeout_s` seconds and raise KafkaException. For one thread.
+    `config` is librdkafka's, without settings of offsets: see `librdkafka_config`. `out_of_range`
+    is the rule for a position that Kafka does not have. A reset is logged and passed to `on_reset`.
+    Calls to Kafka raise KafkaException after `timeout_s` seconds. For one thread.
     """
 
     def __init__(
@@ -70,23 +70,23 @@ class KafkaSource:
         self._counts: dict[str, int] = {}
         self._buffers: dict[TopicPartition, deque[Message]] = {}
         self._buffered_count = 0
-        # Of each partition that librdkafka fetches: what is asked for next.
+        # The next offset to ask for, of each partition that librdkafka fetches.
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, tuple[int, int]] = {}
-        # Where librdkafka found nothing to go on with; and what was asked for once more since.
+        # The positions at which librdkafka found nothing, and which were asked for once more since.
         self._gone: dict[TopicPartition, int | None] = {}
         self._begun_anew: set[TopicPartition] = set()
-        # Of partitions that were just assigned, for who asks next.
+        # The bounds of partitions that were just assigned, for the next call of `bounds`.
         self._seen_bounds: dict[TopicPartition, tuple[int, int]] = {}
 
     def close(self) -> None:
-        """Lets go of Kafka."""
+        """Closes the Kafka consumer."""
         self._consumer.close()
 
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic has now. Raises TopicMissing.
+        """The present number of partitions of each topic. Raises TopicMissing.
 
-        While Kafka does not answer, what it said before stands.
+        While Kafka does not answer, its last answer counts.
         """
         try:
             self._counts = {topic: self._partition_count(topic) for topic in self._topics}
@@ -97,7 +97,7 @@ class KafkaSource:
         return self._counts
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        """Where a partition begins and ends; of one that is being read, the end as last told."""
+        """The first offset and the end of a partition. While it is read, the last known end."""
         if topic_partition in self._buffers:
             _, latest = self._consumer.get_watermark_offsets(_at(topic_partition), cached=True) or (
                 _NO_OFFSET,
@@ -111,10 +111,10 @@ class KafkaSource:
     def assign(
         self, committed: Mapping[TopicPartition, CommittedOffset | None]
     ) -> dict[TopicPartition, int]:
-        """These partitions and no others are read from now on.
+        """From now on only these partitions are read.
 
-        Returns where those begin of which Kafka does not have what is committed, by the rule.
-        Raises PositionGone, with all of them, where that is "error".
+        Returns the starts, by the rule, of partitions whose committed offset Kafka does not have.
+        With the rule "error" raises PositionGone for all of them.
         """
         self._forget_all()
         self._consumer.unassign()
@@ -132,9 +132,9 @@ class KafkaSource:
     def read(
         self, topic_partition: TopicPartition, offset: int, items_max: int
     ) -> list[Item[Message]]:
-        """What has arrived of a partition.
+        """The messages of a partition that have arrived.
 
-        Raises PositionGone or GoesOn where Kafka has not what is next; TopicMissing.
+        Raises PositionGone or GoesOn if Kafka does not have the next offset, and TopicMissing.
         """
         if topic_partition not in self._buffers or self._next[topic_partition] != offset:
             self._begin(topic_partition, offset)
@@ -200,7 +200,7 @@ class KafkaSource:
         self._buffered_count = 0
 
     def _begin(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Has librdkafka fetch a partition from `offset` on, and nothing else of it come."""
+        """Lets librdkafka fetch a partition from `offset` on, and drops anything else of it."""
         self._let_go(topic_partition)
         committed, leader_epoch = self._epochs.get(topic_partition, (None, -1))
         self._consumer.incremental_assign(
@@ -210,17 +210,17 @@ class KafkaSource:
         self._gone.pop(topic_partition, None)
 
     def _let_go(self, topic_partition: TopicPartition) -> None:
-        """Has librdkafka fetch it no more; what has arrived is dropped."""
+        """Lets librdkafka stop fetching the partition. Drops what has arrived."""
         buffer = self._buffers.pop(topic_partition, None)
         if buffer is not None:
             self._consumer.incremental_unassign([_at(topic_partition)])
             self._buffered_count -= len(buffer)
 
     def _is_older_than_committed(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether what comes next was written before what was committed as being before it.
+        """Whether the next message is older than the one committed as preceding it.
 
-        Leader epochs never fall along a log: it is another log then. librdkafka asks Kafka for
-        that only where it does not know the partition's leader yet.
+        Leader epochs never fall along a log, so this would be another log. librdkafka makes this
+        check with Kafka only while it does not know the partition's leader.
         """
         buffer = self._buffers[topic_partition]
         if not buffer:
@@ -233,9 +233,9 @@ class KafkaSource:
         return False
 
     def _receive(self, messages_max: int) -> None:
-        """Takes what has arrived, of whichever partitions. Raises the first failure among it.
+        """Takes all messages that have arrived, of any partition. Then raises the first failure.
 
-        That is after all is taken: librdkafka gives nothing twice to who goes on afterwards.
+        Everything is taken before the raise, because librdkafka delivers nothing twice.
         """
         failures: list[Exception] = []
         for message in self._consumer.consume(messages_max, timeout=0):
@@ -253,10 +253,11 @@ class KafkaSource:
             raise failures[0]
 
     def _noted(self, message: Message, error: KafkaError) -> Exception | None:
-        """What is to be raised for what librdkafka says; None: it goes on."""
+        """The exception for an error of librdkafka. None: reading goes on."""
         match error.code():
             case KafkaError._PARTITION_EOF | KafkaError.GROUP_AUTHORIZATION_FAILED:
-                pass  # Kafka has no group of ours: librdkafka only asks where one would be.
+                # Kafka has no such group: librdkafka only asks where its coordinator would be.
+                pass
             case KafkaError._AUTO_OFFSET_RESET:
                 topic_partition = TopicPartition(message.topic() or "", message.partition() or 0)
                 if topic_partition in self._next:
@@ -270,10 +271,11 @@ class KafkaSource:
         return None
 
     def _leave_or_begin_anew(self, topic_partition: TopicPartition, offset: int) -> None:
-        """librdkafka says that Kafka does not have what comes next, or what came next before.
+        """Handles librdkafka's report that Kafka does not have the next offset, or an earlier one.
 
-        An error outlives the assignment that it is of. Where it is of another offset, it may be
-        such a late one, or there is a gap: it is asked once more, and then believed.
+        An error may arrive after its assignment has ended. If it names another offset, it may be
+        such a late one, or there is a gap. So the offset is asked for once more; the second error
+        counts.
         """
         if self._gone[topic_partition] == offset or topic_partition in self._begun_anew:
             self._leave(topic_partition, offset)
@@ -281,7 +283,7 @@ class KafkaSource:
         self._begun_anew.add(topic_partition)
 
     def _leave(self, topic_partition: TopicPartition, offset: int) -> NoReturn:
-        """Kafka does not have what comes next."""
+        """Handles the loss of the next offset by the rule."""
         reset = self._reset_of(topic_partition, offset, is_truncated=True)
         assert reset is not None, "it is gone"
         self._tell([reset])
@@ -304,7 +306,7 @@ def _item(topic_partition: TopicPartition, message: Message) -> Item[Message]:
 
 
 def _is_passing(error: KafkaError) -> bool:
-    """Whether librdkafka goes on by itself."""
+    """Whether librdkafka recovers by itself."""
     return error.retriable() or error.code() in (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,

@@ -20,21 +20,21 @@ from offsetd_clients.values import ServerInfo
 
 
 class AdminCalls(Calls):
-    """The part of a client that operators need."""
+    """The calls of a client that operators need."""
 
     def get_server_info(self) -> ServerInfo:
-        """The server; answered while it loads, too."""
+        """Describes the server. It answers while it is loading, too."""
         return messages.server_info(self._call("GetServerInfo", GetServerInfoRequest()))
 
     def is_serving(self, service: str = "") -> bool:
-        """What the server says of its health, or of a service's; `offsetd.cleaner` is one."""
+        """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(self._call("Check", request))
 
     def describe_log(
         self, topic: str = "", partitions: Iterable[SupportsIndex] = ()
     ) -> tuple[LogPartition, ...]:
-        """Partitions of a topic's log; of the offsets' and all of them unless told otherwise."""
+        """Describes partitions of a topic's log. Default: all partitions of the offsets topic."""
         request = admin_messages.describe_log_request(topic, partitions)
         return admin_messages.log_partitions(self._call("DescribeLog", request))
 
@@ -48,10 +48,10 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> CompactedLog:
-        """Compacts partitions once, and waits for that; `validate_only`: what that would save.
+        """Compacts partitions once and waits for the end. `validate_only`: estimates the saving.
 
-        After `DeadlineExceeded` the rounds go on. Raises `PolicyViolation` where the topic is not
-        compacted.
+        After `DeadlineExceeded` the compaction goes on. Raises `PolicyViolation` if the topic is
+        not compacted.
         """
         request = admin_messages.compact_log_request(
             topic,
@@ -72,7 +72,7 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> RetriedPartition:
-        """Lets a partition that could not be cleaned be tried again at once."""
+        """Lets the cleaner retry an uncleanable partition at once."""
         request = admin_messages.retry_partition_request(
             topic,
             partition,
@@ -92,10 +92,10 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedRecords:
-        """Deletes what lies below `offset`, or (None) all there is now.
+        """Deletes the records below `offset`; None: all records that are there now.
 
-        Raises `PolicyViolation` where the topic's policy does not delete, `OffsetOutOfRange` above
-        the log's end.
+        Raises `PolicyViolation` if the topic's policy does not delete, and `OffsetOutOfRange` if
+        `offset` is above the log's end.
         """
         request = admin_messages.delete_records_request(
             topic,
@@ -110,7 +110,7 @@ class AdminCalls(Calls):
     def describe_config(
         self, topic: str = "", names: Iterable[str] = ()
     ) -> tuple[ConfigSetting, ...]:
-        """Settings by name, of a topic or else of the server; no names: all of them."""
+        """The settings of a topic, or of the server without one. No `names`: all settings."""
         request = admin_messages.describe_config_request(topic, names)
         response = self._call("DescribeConfig", request)
         return admin_messages.config_settings(response.settings)
@@ -125,9 +125,9 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> UpdatedConfig:
-        """Sets some settings of a topic or else of the server, and takes others back: all or none.
+        """Sets some settings of a topic or the server, and resets those in `remove`: all or none.
 
-        They count at once, and after a restart.
+        The changes apply at once, and after a restart.
         """
         request = admin_messages.update_config_request(
             changes,

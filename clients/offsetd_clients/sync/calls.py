@@ -1,5 +1,5 @@
 # Made from aio/calls.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""How each part of a client makes its calls."""
+"""The base of all parts of a client: how they make their calls."""
 
 import os
 from typing import Any
@@ -11,13 +11,13 @@ from offsetd_clients.sync.servers import Servers
 
 
 class Calls:
-    """What every part of a client builds on: servers, and when a call is made again."""
+    """The servers and the retry policy that every part of a client uses."""
 
     _servers: Servers
     _retry: RetryPolicy
 
     def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
-        """The answer. `wait_s`: one that others may keep waiting so long."""
+        """Makes the call. `wait_s`: its timeout if other members may keep it waiting that long."""
         policy = self._retry
         if wait_s is not None:
             policy = attrs.evolve(policy, timeout_s=wait_s, try_timeout_s=wait_s)
@@ -25,5 +25,5 @@ class Calls:
 
 
 def new_id() -> str:
-    """A name for a request."""
-    return os.urandom(16).hex()  # As good as a UUID, and made in a fifth of the time.
+    """A new request id."""
+    return os.urandom(16).hex()  # As unique as a UUID, in a fifth of the time.

@@ -1,5 +1,5 @@
 # Made from aio/client.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""OffsetClient: every call."""
+"""OffsetClient: the client with all its calls."""
 
 import copy
 import logging
@@ -25,19 +25,22 @@ log = logging.getLogger("offsetd_clients")
 
 
 class Lifetime:
-    """Of a client, and of those that share its connection."""
+    """The lifetime of a client and of the copies that share its connection."""
 
 
 class OffsetClient(
     OffsetCalls, GroupCalls, MembershipCalls, LeaseCalls, ChangeCalls, HistoryCalls, AdminCalls
 ):
-    """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
+    """Commits, fetches and deletes the offsets of consumer groups.
 
-    Safe to share between all that run beside each other, not across a fork. Each call makes as
-    many tries as fit into the retry policy's deadline while the server is unavailable; a write
-    carries a request id, so that a try whose answer was lost is not applied twice. Every call may
-    raise `OffsetdError`, and TypeError for an argument that is none of its kind. Whole numbers may
-    be numpy's. Leaving its `with` waits for commits, as `close` does.
+    A call that returns has its change on the server's disk. Concurrent callers may share a client;
+    a forked child process must make its own.
+
+    While the server is unavailable, a call is retried within the deadline of the retry policy. Each
+    write carries a request id, so a retry after a lost answer is not applied twice.
+
+    Every call may raise `OffsetdError`, and TypeError for an argument of the wrong type. Whole
+    numbers may be numpy's. Leaving the `with` block waits for commits, as `close` does.
     """
 
     def __init__(
@@ -50,13 +53,17 @@ class OffsetClient(
         token: Token | None = None,
         token_without_tls: bool = False,
     ) -> None:
-        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
-        Raises ValueError for what is neither, nor one of gRPC's names for others (`unix:…`).
+        """The client connects when it is first used.
 
-        `stream_commits`: commits share a stream, as far as the server knows such; else each is a
-        call of its own. `token` goes with each call (`authorization: Bearer …`), where a stream is
-        one; a function is asked for it each time. Raises `InsecureToken` if it were to go to
-        another machine without TLS.
+        `address` is `host:port`, or one of gRPC's schemes (`unix:…`); None: the variable
+        `OFFSETD_ADDRESS`, else 127.0.0.1:7171. Raises ValueError if it is neither.
+
+        `stream_commits`: commits share a stream if the server supports it; otherwise each commit is
+        a call of its own.
+
+        `token` is sent with each call (`authorization: Bearer …`); a stream counts as one call. A
+        function is called for each one. Raises `InsecureToken` if the token would go to another
+        machine without TLS, unless `token_without_tls` is set.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
@@ -73,7 +80,7 @@ class OffsetClient(
     def with_retry(self, retry: RetryPolicy) -> Self:
         """This client over the same connection, with another policy for its calls.
 
-        Of commits it is another deadline alone: they share the stream, and its tries.
+        For commits on the stream only the deadline changes: they share the stream and its retries.
         """
         other = copy.copy(self)
         other._retry = retry
@@ -99,16 +106,17 @@ class OffsetClient(
     def flush(self, timeout_s: float | None = None) -> None:
         """Waits until the server has answered all commits that were handed in before this call.
 
-        It waits at the longest `timeout_s`, or as the retry policy says. Raises `CommitsUnanswered`
-        if commits have no answer then, or none in their own time. What the server has refused is
-        said by the future of the commit.
+        It waits at most `timeout_s` seconds; None: the timeout of the retry policy. Raises
+        `CommitsUnanswered` if commits are then without an answer, or ran out of their own time
+        before. If the server refused a commit, the future of that commit has the error.
         """
         self._servers.flush(self._retry.timeout_s if timeout_s is None else timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Waits as `flush` does, and closes the connection; 0: it waits for nothing.
+        """Waits as `flush` does, then closes the connection. `timeout_s` 0: without waiting.
 
-        All other calls in flight, and all later ones, raise `ClientClosed`, as do the futures of
-        commits that it gives up. Raises `CommitsUnanswered` if there are such, when all is closed.
+        All other calls in flight, and all later ones, raise `ClientClosed`; so do the futures of
+        commits that it gives up. If there are such commits, it raises `CommitsUnanswered` once all
+        is closed.
         """
         self._servers.close(self._retry.timeout_s if timeout_s is None else timeout_s)

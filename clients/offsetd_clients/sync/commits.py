@@ -1,8 +1,8 @@
 # Made from aio/commits.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""Commits over one stream: whatever waits at one time goes in one message.
+"""Commits over one stream: all commits that wait at the same time go in one message.
 
-Work in the background opens the stream when there is something to send, and opens it again, after
-a wait, where it broke; other work looks to it that nobody waits longer than the retry policy says.
+One background task opens the stream when there is something to send. If the stream breaks, the task
+waits and opens it again. A second task applies the deadlines of the retry policy.
 """
 
 import logging
@@ -50,7 +50,7 @@ from offsetd_clients.values import Revision
 log = logging.getLogger("offsetd_clients")
 
 IDLE_S_MAX = 60.0
-"""So long a stream stays open with nothing to send; so often a client that is gone is noticed."""
+"""A stream without commits stays open this long. A client that is gone is noticed this often."""
 _SWEEP_S_MIN = 0.01
 
 HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
@@ -58,14 +58,14 @@ HandBack = Callable[[HandedIn], bool]
 
 
 class Unary(Protocol):
-    """A call for one commit, within so many seconds."""
+    """A call for one commit, with a timeout in seconds."""
 
     def __call__(self, request: CommitOffsetsRequest, timeout_s: float) -> Any:
-        """The answer, or OffsetdError."""
+        """Returns the answer, or raises OffsetdError."""
 
 
 class Commits:
-    """The commits to one server, each with a future. Safe to share as the client is."""
+    """The commits to one server, each with a future. It can be shared as the client can."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Commits:
         hand_on: HandOn,
         hand_back: HandBack | None,
     ) -> None:
-        """`unary` is for where streams are no help.
+        """`unary` sends a commit that a stream cannot take.
 
-        `hand_on` gives a commit to its group's owner, False if nobody knows who that is;
-        `hand_back` one that cannot be sent from here for now, None if it is to be kept.
+        `hand_on` moves a commit to its group's owner; it returns False if the owner is not known.
+        `hand_back` moves a commit that cannot be sent to this server for now; None: it stays here.
         """
         self._channel = channel
         self._policy = policy
@@ -92,15 +92,16 @@ class Commits:
         self._queue.streams = streams
         self._tasks: list[Task] = []
         self._answers: Answers | None = None
-        self._failures = 0  # Of streams, in a row.
-        self._is_stuck = False  # The stream is being ended, since it does not answer.
-        self._next_sweep_s = math.inf  # By the policy's clock.
+        self._failures = 0  # Streams that failed in a row.
+        self._is_stuck = False  # The stream does not answer and is being ended.
+        self._next_sweep_s = math.inf  # By the clock of the retry policy.
         self._closed = False
-        # What is in no queue, since its outcome is being told: by whoever sends, and who sweeps.
+        # Commits that left the queue and whose futures are being settled, by the sender and the
+        # sweeper.
         self._telling: Sequence[HandedIn] = ()
         self._telling_late: Sequence[HandedIn] = ()
         self._retired = False
-        self._wake = Event()  # There is something to send, for whoever sends now.
+        self._wake = Event()  # The sender has something to send.
         self._sweep_wake = Event()
         self._room = Event()
         self._closing = Event()
@@ -113,12 +114,12 @@ class Commits:
     def hand_in(
         self, request: CommitOffsetsRequest, encoded: bytes, timeout_s: float
     ) -> Future[Revision]:
-        """The future of a commit that will be sent; waits for room while too many are unanswered.
+        """The future of a commit that will be sent.
 
-        `encoded` is the request, serialised.
+        Waits for room while too many are unanswered.
 
-        Raises ClientClosed, and DeadlineExceeded if there is no room within `timeout_s`, which is
-        also what the future has.
+        `encoded` is the serialised request. Raises ClientClosed, and DeadlineExceeded if there is
+        no room within `timeout_s`. The future has the same deadline.
         """
         monotonic_s = self._policy.monotonic_s
         commit = HandedIn(
@@ -136,22 +137,22 @@ class Commits:
         return future
 
     def adopt(self, commit: HandedIn) -> bool:
-        """Takes a commit that another server is not for; False: this one is closed."""
+        """Takes a commit from another server's queue. Returns False if this one is closed."""
         try:
             return self._take(commit, is_bounded=False)
         except OffsetdError:
             return False
 
     def retire(self) -> None:
-        """Has it end by itself, some time after the last commit was answered.
+        """Lets the background work end by itself, some time after the last commit was answered.
 
-        It takes no lock: the garbage collector may call it in the middle of anything.
+        It takes no lock: the garbage collector may call it at any point of other code.
         """
         self._retired = True
 
     @property
     def is_called_back(self) -> bool:
-        """Whether who asks runs in the background work of this: nothing is answered meanwhile."""
+        """Whether the caller runs in the background work: no commit is answered meanwhile."""
         return any(task.is_current for task in self._tasks)
 
     def pending(self) -> list[HandedIn]:
@@ -161,7 +162,7 @@ class Commits:
         return [each for each in found if not each.future.done()]
 
     def stop(self) -> list[HandedIn]:
-        """Ends it: what is unanswered, and what comes later, raises `ClientClosed`.
+        """Ends it: unanswered and later commits raise `ClientClosed`.
 
         Returns the commits that it has given up.
         """
@@ -177,7 +178,7 @@ class Commits:
         return [commit for commit, _ in outcomes]
 
     def join(self, timeout_s: float) -> None:
-        """Waits until nothing of it runs in the background any more, once it is stopped."""
+        """Waits until the background work has ended, after `stop`."""
         for task in self._tasks:
             task.join(timeout_s)
 
@@ -206,7 +207,8 @@ class Commits:
         try:
             work()
         except (Exception, Cancelled):  # With asyncio: the event loop ends.
-            given_up = unanswered(self.stop())  # Whatever it was, nobody is to wait for ever.
+            # Whatever the error is, no caller may wait for ever.
+            given_up = unanswered(self.stop())
             if given_up:
                 log.warning("%s", commits_unanswered(heard(given_up)))
             raise
@@ -264,14 +266,14 @@ class Commits:
                 if self._wake is not wake:
                     return
                 message, is_over = self._queue.next_message(), self._queue.has_alone
-            self._room.set()  # Behind cancelled commits, which nobody settles.
+            self._room.set()  # Cancelled commits left the queue, and are never settled.
             if message is not None:
                 yield message
             elif is_over or not wake.wait(IDLE_S_MAX):
                 return
 
     def _mend(self, error: OffsetdError | None) -> None:
-        """What becomes of commits whose stream has ended; waits, if it is to be opened again."""
+        """Decides on the commits of a stream that ended. Waits if it must be opened again."""
         with self._guard:
             if self._is_stuck:
                 error = no_answer(self._policy.try_time_s)
@@ -337,9 +339,9 @@ class Commits:
             self._sweep_wake.wait(None if wait_s is None else max(wait_s, _SWEEP_S_MIN))
 
     def _final(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """What the server says, but for what may go better elsewhere, or later.
+        """The outcomes to tell, without those of commits that are sent elsewhere or later instead.
 
-        That has its new place before anybody who hears of the others commits again.
+        Those commits have their new place before any caller learns an outcome and commits again.
         """
         return [
             (commit, outcome)
@@ -361,7 +363,7 @@ class Commits:
     def _settle(self, outcomes: Iterable[Outcome]) -> None:
         for commit, outcome in outcomes:
             if commit.future.done():
-                continue  # Somebody gave it up.
+                continue  # It was cancelled.
             commit.outcome = outcome
             if type(outcome) is Revision:
                 commit.future.set_result(outcome)

@@ -1,9 +1,9 @@
-"""What code that is written once for both clients waits with; here: threads'.
+"""The waiting primitives of the code that is written once for both clients; here: for threads.
 
-`sleep`, `called` (a function of the user's), `spawn` (work in the background, to be joined),
-`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future`, `result_of` one and
-`wait_all` of several, `others_go_on`, `Guard` for state that is changed without waiting,
-`Cancelled`, `when_gone` and `when_process_ends`. The twin in `aio` offers the same names for
+`sleep` waits; `called` calls a user's function. `spawn` starts a background `Task`. `Lock`, `Event`
+and `Condition` can wait with a time limit. `Future` has `result_of` for one and `wait_all` for
+several. `others_go_on` lets others run. `Guard` protects state that is changed without waiting.
+Also `Cancelled`, `when_gone` and `when_process_ends`. The twin in `aio` offers the same names for
 asyncio.
 """
 
@@ -29,12 +29,12 @@ Condition = threading.Condition
 
 
 def called(function: Callable[..., Result], *arguments: Any) -> Result:
-    """What the function returns."""
+    """Calls the function."""
     return function(*arguments)
 
 
 class _HeardFuture(concurrent.futures.Future[Any]):
-    """Logs an error that nobody has asked for, as asyncio's futures do."""
+    """A future that logs an error that is never retrieved, as asyncio's futures do."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__()
@@ -42,17 +42,17 @@ class _HeardFuture(concurrent.futures.Future[Any]):
         self._is_heard = False
 
     def result(self, timeout: float | None = None) -> Any:
-        """As of any future."""
+        """As `Future.result`."""
         self._is_heard = True
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As of any future."""
+        """As `Future.exception`."""
         self._is_heard = True
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[Any]], Any]) -> None:
-        """As of any future."""
+        """As `Future.add_done_callback`."""
         self._is_heard = True
         super().add_done_callback(fn)
 
@@ -62,8 +62,9 @@ class _HeardFuture(concurrent.futures.Future[Any]):
 
 
 def new_future(group_id: str) -> concurrent.futures.Future[Any]:
-    """What somebody waits for, of a commit of this group. It cannot be cancelled, so that it is
-    settled once. An error that nobody has asked for is logged.
+    """A future for a commit of this group. It cannot be cancelled, so it is settled once.
+
+    It logs an error that is never retrieved.
     """
     future = _HeardFuture(group_id)
     future.set_running_or_notify_cancel()
@@ -71,64 +72,67 @@ def new_future(group_id: str) -> concurrent.futures.Future[Any]:
 
 
 def result_of(future: concurrent.futures.Future[Result]) -> Result:
-    """Waits for what comes of it."""
+    """Waits for the result of a future."""
     return future.result()
 
 
 def wait_all(futures: Collection[concurrent.futures.Future[Any]], timeout_s: float) -> None:
-    """Waits until all of them are done, at the longest `timeout_s` from now."""
+    """Waits until all futures are done, at most `timeout_s` seconds."""
     concurrent.futures.wait(futures, timeout_s)
 
 
 class Event:
-    """As `threading.Event`; a signal's handler may set it, whatever it has interrupted."""
+    """A `threading.Event` that a signal handler may set, whatever code it interrupts."""
 
     def __init__(self) -> None:
-        # Its lock may be taken again by whoever has it; that of threading's Event may not.
+        # Its lock is reentrant, unlike that of threading's Event.
         self._condition = threading.Condition()
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Whether the event is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Whoever waits goes on."""
+        """Sets the event and wakes all waiting threads."""
         with self._condition:
             self._is_set = True
             self._condition.notify_all()
 
     def clear(self) -> None:
-        """It is not set any more."""
+        """Clears the event."""
         self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it is set; at the longest `timeout_s` from now."""
+        """Waits at most `timeout_s` seconds. Returns whether the event is set."""
         with self._condition:
             return self._condition.wait_for(self.is_set, timeout_s)
 
 
 def others_go_on() -> None:
-    """Nothing: other threads go on by themselves."""
+    """Does nothing: other threads run anyway."""
 
 
 def when_gone(owner: object, function: Callable[[], None]) -> None:
-    """Calls a function when nobody has the owner any more. It must not wait, nor know the owner."""
+    """Calls a function once the owner is garbage.
+
+    It must not wait, and must not refer to the owner.
+    """
     weakref.finalize(owner, function).atexit = False
 
 
 class EndsWithProcess(Protocol):
-    """What has something to do before the process ends."""
+    """An object with work to do before the process ends."""
 
     def end_with_process(self) -> None:
-        """Called once, when no other code of the user's runs any more."""
+        """Called once, when no other user code runs any more."""
 
 
 _ending: weakref.WeakSet[EndsWithProcess] = weakref.WeakSet()
 
 
 def when_process_ends(owner: EndsWithProcess) -> None:
-    """Has it told, if it is still there then."""
+    """Calls `end_with_process` of the owner when the process ends, if the owner still exists."""
     _ending.add(owner)
 
 
@@ -139,7 +143,10 @@ def _end_with_process() -> None:
 
 
 class Task:
-    """Work in the background. It is not interrupted: what is to end early heeds an `Event`."""
+    """Work in the background.
+
+    It is not interrupted: work that may have to end early checks an `Event`.
+    """
 
     def __init__(self, thread: threading.Thread) -> None:
         """For `spawn`."""
@@ -147,11 +154,11 @@ class Task:
 
     @property
     def is_current(self) -> bool:
-        """Whether who asks is this work itself."""
+        """Whether the caller runs in this thread."""
         return self._thread is threading.current_thread()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Waits for its end; whether it has come. Raises nothing that the work raised."""
+        """Waits for its end. Returns whether it has ended. Raises none of the work's errors."""
         if self.is_current:
             return False
         self._thread.join(timeout_s)
@@ -159,7 +166,7 @@ class Task:
 
 
 def spawn(work: Callable[..., None], *arguments: Any, name: str) -> Task:
-    """Begins work in the background, under a name for debuggers; it keeps no process alive."""
+    """Starts work in the background, under a name for debuggers. It keeps no process alive."""
     thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
     thread.start()
     return Task(thread)

@@ -1,5 +1,5 @@
 # Made from aio/history.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""What happened to offsets: listed, watched as it happens, undone."""
+"""The history of offsets: list it, watch it, restore from it."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -13,7 +13,7 @@ from offsetd_clients.values import TopicPartition
 
 
 class HistoryCalls(Calls):
-    """The part of a client that looks at the past."""
+    """The calls of a client that read the history."""
 
     def list_offset_history(
         self,
@@ -28,7 +28,7 @@ class HistoryCalls(Calls):
         """Yields commits and deletions of a group's offsets, page after page, newest first.
 
         `since` and `until` are times, or log offsets of the group's log partition. Without `since`
-        it goes back as far as all events are there. Raises `HistoryCompacted`.
+        it goes back as far as the history is complete. Raises `HistoryCompacted`.
         """
         request = history_messages.list_offset_history_request(
             group_id,
@@ -56,10 +56,10 @@ class HistoryCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> RestoredGroup:
-        """Makes a group's offsets what they were at a time, or right behind a log offset.
+        """Restores a group's offsets as of a time, or as of right after a log offset.
 
         `force`: also while the group has members, or its lease is held. Raises `HistoryCompacted`,
-        `GroupNotEmpty`, `LeaseHeld`.
+        `GroupNotEmpty` and `LeaseHeld`.
         """
         request = history_messages.restore_group_request(
             group_id,
@@ -82,12 +82,13 @@ class HistoryCalls(Calls):
         progress_interval_s: float | None = None,
         until_token: str = "",
     ) -> OffsetWatch:
-        """Events of some groups, or of all, as they become durable; connects when it is iterated.
+        """Watches events of some groups, or of all, as they become durable. Connects on iteration.
 
-        From `token` on, which another watcher with the same groups, prefix and topics had; else
-        from the oldest events that are all there, or from now on. With `until_token`, which is of
-        such a watcher, too, it ends once all events before it have come. Iterating raises
-        `HistoryCompacted`, with the oldest token, where events are gone.
+        It starts at `token`, which must come from a watcher with the same groups, prefix and
+        topics. Without a token it starts at the oldest point from which the history is complete
+        (`from_oldest`), or now. `until_token` is a token of such a watcher too: the watch ends once
+        all events before it have come. Iterating raises `HistoryCompacted`, with the oldest token,
+        if events are gone.
         """
         request = history_messages.watch_offsets_request(
             group_ids,

@@ -1,9 +1,9 @@
 # Made from aio/membership.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""Classic membership: the calls of a member, and what it is told. The consumer's business is above.
+"""The calls of a classic group's member. `Consumer` is built on them.
 
-A member joins, and if it leads assigns (`assignors`), syncs, and then sends heartbeats. Where one
-of these raises `RebalanceInProgress`, `IllegalGeneration` or `UnknownMember` it joins again, after
-`UnknownMember` without its member id.
+A member joins; if it is the leader, it assigns partitions (`assignors`). Then it syncs, and sends
+heartbeats. If one of these calls raises `RebalanceInProgress`, `IllegalGeneration` or
+`UnknownMember`, the member joins again; after `UnknownMember`, without its member id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ JOIN_TIMEOUT_S_MIN = 310.0
 
 
 class MembershipCalls(Calls):
-    """The part of a client that members need."""
+    """The calls of a client that members need."""
 
     def join_group(
         self,
@@ -40,11 +40,11 @@ class MembershipCalls(Calls):
         reason: str = "",
         takes_member_id: bool = True,
     ) -> JoinedGroup:
-        """Joins, and waits until the next generation begins: at the longest `rebalance_timeout_s`.
+        """Joins, and waits until the next generation begins: at most `rebalance_timeout_s`.
 
-        `protocols`: what the member says under each assignor that it knows, the preferred one
-        first. A new member is told its id first and joins with it, without the caller's doing;
-        unless `takes_member_id` is false: then this raises `MemberIdRequired`.
+        `protocols` maps each assignor that the member knows to its metadata, the preferred one
+        first. The server first gives a new member an id, and the client joins again with it. With
+        `takes_member_id` False, the client raises `MemberIdRequired` instead.
         """
         request = membership_messages.join_request(
             group_id,
@@ -74,9 +74,9 @@ class MembershipCalls(Calls):
         *,
         wait_s: float = 300.0,
     ) -> bytes:
-        """The member's assignment; the leader brings those of all, by member id.
+        """Returns the member's assignment. The leader passes those of all members, by member id.
 
-        It waits for the leader: at the longest `wait_s`, which is best the rebalance timeout.
+        It waits for the leader, at most `wait_s` seconds; use the rebalance timeout.
         """
         request = membership_messages.sync_request(membership, assignments or {})
         response = self._call("SyncGroup", request, wait_s=wait_s)
@@ -84,13 +84,13 @@ class MembershipCalls(Calls):
         return assignment
 
     def heartbeat(self, membership: Membership) -> None:
-        """A sign of life. Raises `RebalanceInProgress` where the member is to join again."""
+        """Sends a sign of life. Raises `RebalanceInProgress` if the member has to join again."""
         self._call("Heartbeat", membership_messages.heartbeat_request(membership))
 
     def leave_group(
         self, group_id: str, members: Iterable[MemberToRemove], *, reason: str = ""
     ) -> dict[MemberToRemove, OffsetdError]:
-        """Members leave, or are removed; returns those that could not, and why."""
+        """Members leave or are removed. Returns those that could not, each with its error."""
         request = membership_messages.leave_request(group_id, members, reason=reason)
         response = self._call("LeaveGroup", request)
         return membership_messages.refused_members(response.members)
@@ -104,9 +104,9 @@ class MembershipCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> RemovedMembers:
-        """Removes members as an operator, which is recorded; None: all of them.
+        """Removes members as an operator, which the audit log records; None: all of them.
 
-        Those who stay rebalance; a consumer that is still there joins again. Raises
+        The remaining members rebalance. A removed consumer that still runs joins again. Raises
         `GroupNotFound`.
         """
         request = membership_messages.remove_members_request(

@@ -1,5 +1,5 @@
 # Made from aio/offsets.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""Commits, fetches and deletes offsets."""
+"""The calls that commit, fetch and delete offsets."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -25,7 +25,7 @@ from offsetd_clients.values import (
 
 
 class OffsetCalls(Calls):
-    """The part of a client that consumers need."""
+    """The calls of a client that consumers need."""
 
     def commit(
         self,
@@ -37,12 +37,13 @@ class OffsetCalls(Calls):
         retention: timedelta | None = None,
         request_id: str | None = None,
     ) -> Revision:
-        """Commits all of `offsets` or, on any error, none. Returns the last record's position.
+        """Commits all of `offsets` or, on any error, none. Returns the position of the last record.
 
-        `membership`: as a member of the group, which is then alive. `epoch`: as the holder of its
-        lease; raises `EpochFenced` if another has it by now. `retention`: how long these offsets
-        are kept, where the group's retention is not to count. `request_id` names the commit for
-        retries of your own; without it one is made.
+        `membership`: commit as this member of the group; it counts as a sign of life.
+        `epoch`: commit as the holder of the group's lease. Raises `EpochFenced` if the lease has a
+        newer epoch, or is over.
+        `retention`: how long these offsets are kept, instead of the group's retention.
+        `request_id`: names the commit, for your own retries; None: a new one.
         """
         request = offset_messages.commit_request(
             group_id,
@@ -69,11 +70,13 @@ class OffsetCalls(Calls):
     ) -> Future[Revision]:
         """As `commit`, but returns once the commit is handed in, with the future of its outcome.
 
-        It waits only while 10,000 commits, or 16 MiB of them, have no answer yet. They are sent in
-        their order, also when they have to be sent again; but one that the server puts off (over a
-        limit, say) may come behind a later one: `monotonic` holds against that. Callbacks of the
-        future run where answers are read, and must not wait for calls of this client. `flush` and
-        `close` wait for the answers. An error that nobody asks the future for is logged.
+        It waits only while 10,000 commits, or 16 MiB of them, are without an answer. Commits are
+        sent in order, also when they are sent again. But a commit that the server puts off (over a
+        limit, for example) may be stored after a later one; use `monotonic` to prevent that.
+
+        Callbacks of the future run where answers are read, and must not wait for calls of this
+        client. `flush` and `close` wait for the answers. An error that is never read from the
+        future is logged.
         """
         request = offset_messages.commit_request(
             group_id,
@@ -86,9 +89,11 @@ class OffsetCalls(Calls):
         return self.commit_request_soon(request)
 
     def commit_request_soon(self, request: CommitOffsetsRequest) -> Future[Revision]:
-        """As `commit_soon`, of a message of the contract: for who moves offsets by the million.
+        """As `commit_soon`, for a message of the contract. For callers that move millions of
+        offsets.
 
-        It is not to be changed any more, and needs a `request_id`: it may be sent again.
+        Do not change the message afterwards: it may be sent again. So it needs a `request_id`.
+        Raises ValueError without one.
         """
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
@@ -103,10 +108,10 @@ class OffsetCalls(Calls):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The stored offsets of a group, or those of `partitions`; what is not stored is absent.
+        """The stored offsets of a group, or of its `partitions`. Those not stored are left out.
 
-        `require_stable`: wait, and then raise `UnstableOffsets`, while a transaction has offsets
-        pending for what is asked.
+        `require_stable`: while a transaction has pending offsets for these partitions, retries
+        until the deadline and then raises `UnstableOffsets`.
         """
         chosen = () if partitions is None else several("partitions", partitions)
         if partitions is not None and not chosen:
@@ -117,7 +122,7 @@ class OffsetCalls(Calls):
     def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """The stored offsets of many groups in one call; a group without any has an empty dict."""
+        """The stored offsets of many groups in one call. Empty for a group without any."""
         selections = dict.fromkeys(several("group_ids", group_ids), ())
         if not selections:
             return {}
@@ -141,9 +146,9 @@ class OffsetCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedOffsets:
-        """Deletes offsets, by partition and by whole topic: all, or on any error none.
+        """Deletes offsets, by partition and by whole topic: all or, on any error, none.
 
-        `epoch`: as the holder of the group's lease.
+        `epoch`: delete as the holder of the group's lease.
         """
         request = offset_messages.delete_offsets_request(
             group_id,

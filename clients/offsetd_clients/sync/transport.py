@@ -1,4 +1,4 @@
-"""A channel to one server, for threads: calls by name, typed errors, an end.
+"""A channel to one server, for threads: it makes calls by name, and raises typed errors.
 
 The twin in `aio` offers the same names for asyncio.
 """
@@ -23,10 +23,13 @@ from offsetd_clients.security import Security
 
 
 class Channel:
-    """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`."""
+    """Calls methods of one server by their names in `METHODS`.
+
+    Every failure is an `OffsetdError`.
+    """
 
     def __init__(self, address: str, security: Security) -> None:
-        """Connects when first used. Raises InsecureToken."""
+        """The channel connects when it is first used. Raises InsecureToken."""
         security.check(address)
         self.address = address
         self._closed = False
@@ -43,24 +46,24 @@ class Channel:
         self._methods: dict[str, Any] = {}
 
     def call(self, name: str, request: Any, timeout_s: float) -> Any:
-        """The answer to a request; to several, which are iterated, where the method takes such."""
+        """Makes the call. `request` is an iterable of requests if the method takes a stream."""
         try:
             asked = iter(request) if METHODS[name].client_streaming else request
             return self._method(name)(asked, timeout=timeout_s, metadata=self._security.metadata())
         except grpc.RpcError as error:
             raise self._error_of(error) from error
-        except ValueError:  # How gRPC says that the channel was closed a moment ago.
+        except ValueError:  # gRPC's error for a channel that was just closed.
             if self._closed:
                 raise closed_before() from None
             raise
 
     def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
-        """The offsets of the one group that is asked for."""
+        """The stored offsets of the one group in the request."""
         offsets: GroupOffsets = self.call("FetchOffsets", request, timeout_s).groups[0]
         return offsets
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
-        """The answers of a method that has many; None: however long that takes."""
+        """The stream of answers of a method. `timeout_s` None: without a time limit."""
         try:
             call = self._method(name)(
                 request, timeout=timeout_s, metadata=self._security.metadata()
@@ -72,13 +75,13 @@ class Channel:
             raise
 
     def close(self) -> None:
-        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        """Closes the connection. Calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
         if os.getpid() == self._process:
             self._channel.close()
 
     def check_process(self) -> None:
-        """Raises ForkedClient in a child of the process that made it."""
+        """Raises ForkedClient in a child of the process that made the channel."""
         if os.getpid() != self._process:
             raise forked(self._process)
 
@@ -104,7 +107,7 @@ class Channel:
 
 
 class Answers:
-    """What a call answers, one message after the other; iterating raises `OffsetdError`."""
+    """The answers of a stream, one after the other. Iterating raises `OffsetdError`."""
 
     def __init__(self, channel: Channel, call: Any) -> None:
         """For `Channel.stream`."""
@@ -121,5 +124,5 @@ class Answers:
             raise self._channel._error_of(error) from error
 
     def cancel(self) -> None:
-        """Ends the call, if it has not ended."""
+        """Cancels the call, if it has not ended."""
         self._call.cancel()

@@ -1,5 +1,5 @@
 # Made from aio/watch.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""A watcher: events as they become durable, each once."""
+"""The watcher: yields events as they become durable, each once."""
 
 import random
 import time
@@ -18,11 +18,11 @@ _WAIT_S_MAX = 2.0
 
 
 class OffsetWatch:
-    """Events as they become durable, one by one, or `batches` of them with their tokens.
+    """Events as they become durable, one by one, or in `batches` with their tokens.
 
-    It connects again by itself, and goes on where it was: no event is lost, none comes twice.
-    After as long without an answer as calls may take, it raises. It ends where it has a token to
-    end at. For one to iterate; `cancel` is for any.
+    It reconnects by itself and goes on where it was: no event is lost, none comes twice. It raises
+    after as long without an answer as calls may take. With an end token it ends there. One caller
+    iterates; any caller may `cancel`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OffsetWatch:
 
     @property
     def token(self) -> str:
-        """Where a watcher goes on behind the last batch; empty before the first answer."""
+        """The token to continue from, after the last batch. Empty before the first answer."""
         return self._request.token
 
     def __iter__(self) -> Iterator[OffsetEvent]:
@@ -47,7 +47,7 @@ class OffsetWatch:
                 yield event
 
     def batches(self) -> Iterator[OffsetEvents]:
-        """Yields what comes at one time; nothing but a token, too, where only that comes."""
+        """Yields the events that arrive together. A batch may have a token and no events."""
         failed_since_s: float | None = None
         tries = 0
         while not self._cancelled:
@@ -69,20 +69,20 @@ class OffsetWatch:
                 tries += 1
 
     def cancel(self) -> None:
-        """Ends it: who iterates gets no more."""
+        """Ends the watch: its iteration stops."""
         self._cancelled = True
         if self._answers is not None:
             self._answers.cancel()
 
     def _batches(self) -> Iterator[OffsetEvents]:
         self._answers = self._channel.stream("WatchOffsets", self._request)
-        if self._cancelled:  # By another thread, which may not have seen the answers.
+        if self._cancelled:  # Another thread cancelled it, perhaps before it could see `answers`.
             self._answers.cancel()
         try:
             for response in self._answers:
                 self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)
                 yield offset_events(response)
-                # Now: it is behind what was taken.
+                # Set only now: the caller has taken this batch.
                 self._request.token = response.token
                 self._request.from_oldest = False
         finally:
