@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
 
 
-# More than most loads take.
+# Most loads take less.
 _LOAD_WAIT_SECONDS: Final = 0.5
 
 
 class NodeState(enum.IntEnum):
-    """How far the node is; the numbers are those of `offsetd.v1.ServerState`."""
+    """The states of a node, with the numbers of `offsetd.v1.ServerState`."""
 
     LOADING = 1
     SERVING = 2
@@ -54,7 +54,7 @@ class Node:
         self._on_drain: set[Callable[[], None]] = set()
 
     def serve(self, runtime: Runtime, administration: Administration | None = None) -> None:
-        """From now on calls are answered."""
+        """Makes the node answer calls from now on."""
         self.runtime = runtime
         self._administration = administration
         self.state = NodeState.SERVING
@@ -62,7 +62,7 @@ class Node:
         self._load_ended.set()
 
     def drain(self) -> None:
-        """From now on calls are refused; those that were taken are still answered."""
+        """Makes the node refuse new calls from now on. Accepted calls are still answered."""
         self.state = NodeState.DRAINING
         self._load_ended.set()
         if self.runtime is not None:
@@ -71,15 +71,15 @@ class Node:
             callback()
 
     def call_on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Has `callback` called when draining begins; returns what takes that back."""
+        """Has `callback` called when draining begins. Returns a function that cancels that."""
         self._on_drain.add(callback)
         return lambda: self._on_drain.discard(callback)
 
     async def load_ended(self, remaining_seconds: float | None) -> None:
-        """Waits until the load has ended, or as long as a call may be kept waiting for that.
+        """Waits until the load and large changes have ended, but at most half a second.
 
-        Which is half a second, or half of the time that its caller has left. Most loads take less:
-        nobody has to come again, and the load is not slowed by those who do again and again.
+        A call with a deadline waits at most half of `remaining_seconds`. Most loads take less than
+        half a second. So most callers need no retry, and retries do not slow the load.
         """
         seconds = _LOAD_WAIT_SECONDS
         if remaining_seconds is not None:
@@ -100,29 +100,32 @@ class Node:
         return self.runtime
 
     def administering(self) -> Administration:
-        """What changes settings. Raises as `serving` does."""
+        """The part that changes settings. Raises as `serving` does."""
         self.serving()
         assert self._administration is not None, "a node that serves can be administered"
         return self._administration
 
     @property
     def settings_doubt(self) -> str | None:
-        """Which settings cannot be read, so that nothing may go by those in force; None: none."""
+        """Why the settings in force may not be those that were set; None if they are."""
         return None if self._administration is None else self._administration.settings_doubt
 
     def problems(self) -> Iterator[str]:
-        """What else is wrong with the whole server, for people."""
+        """Other problems of the whole server, as text for operators."""
         runtime = self.runtime
         if runtime is None:
             return
         if runtime.disk.is_low:
-            yield "the disk is nearly full: commits are refused; reads and deletes go on"
+            yield "the disk is nearly full: commits are refused; reads and deletions still work"
         for each in (CONFIG_PARTITION, AUDIT_PARTITION):
             if (damage := runtime.store.quarantined.get(each)) is not None:
                 yield str(quarantined_own_log(each, damage))
 
     def expiry_rule(self, group_id: bytes) -> GroupRule:
-        """How a group's offsets expire, by the settings in force."""
+        """The rule by which a group's offsets expire, from the settings in force.
+
+        NO_RULE while expiry is held back.
+        """
         runtime = self.runtime
         assert runtime is not None, "a node that answers has a runtime"
         config = runtime.expiry_config
@@ -136,7 +139,7 @@ class Node:
         return shard.expiry_rules(config.terms, runtime.moment()).rule(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:
-        """Why nothing is taken: CoordinatorNotAvailable, or StorageUnavailable after a failure."""
+        """The error for new calls: CoordinatorNotAvailable; after a failure StorageUnavailable."""
         if self.runtime is not None and self.runtime.failed is not None:
             return self.runtime.unavailable()
         return CoordinatorNotAvailable("the server is stopping")

@@ -9,6 +9,9 @@ _YEAR_9999_MS: Final = 253_402_300_799_999
 
 
 def rfc3339(time_ms: int) -> str:
-    """A wall time like `2026-11-20T21:06:15.341Z`; what is later than 9999 is its last moment."""
+    """Milliseconds since the epoch as text such as `2026-11-20T21:06:15.341Z`.
+
+    A time after the year 9999 becomes the last moment of that year.
+    """
     moment = datetime.fromtimestamp(min(time_ms, _YEAR_9999_MS) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -70,11 +70,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# The last answers' way out.
+# Time for the last answers to leave.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
 _DESCRIPTORS_BESIDE: Final = 64
-# It looks at each log once; who has waited for the server is answered before.
+# The cleaner first reads every log once. Calls that waited for the load are answered before that.
 _CLEANER_DELAY_MS: Final = 1000
 
 
@@ -84,7 +84,7 @@ class StartFailed(Exception):
 
 @attrs.frozen(kw_only=True)
 class _Loaded:
-    """A folder that is open and loaded, with what serves it; nothing of it is started yet."""
+    """The parts that serve an open and loaded folder. None of them is started yet."""
 
     runtime: Runtime
     upkeep: Upkeep
@@ -95,9 +95,9 @@ class _Loaded:
 class Server:
     """One node with its port. `run` is for the event loop, `stop` for its signal handlers.
 
-    The port closes with the process, which has to end when `run` has: until then calls are refused
-    as UNAVAILABLE. gRPC's own stop would answer those that arrive while it closes with CANCELLED,
-    which no client tries again.
+    The process has to end when `run` has returned, and that closes the port. Until then, calls are
+    refused as UNAVAILABLE. gRPC's own stop would answer calls that arrive meanwhile with CANCELLED,
+    and clients do not retry that.
     """
 
     def __init__(
@@ -130,13 +130,14 @@ class Server:
         self._guard: ConnectionGuard | None = None
 
     def stop(self) -> None:
-        """Begins to drain; `run` returns when that is done."""
+        """Starts to drain; `run` returns when that is done."""
         self._stopping.set()
 
     async def run(self) -> None:
         """Serves until `stop`.
 
-        Raises StartFailed, or StorageFailed if the disk fails; as FlushDefect, if our own code did.
+        Raises StartFailed. Raises StorageFailed if the disk fails, and its subclass FlushDefect if
+        a flush fails by a defect of the server.
         """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -149,15 +150,18 @@ class Server:
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
         if not is_loopback(self.settings.listen_address):
-            _log.warning("other machines can reach this port, and it asks nobody who they are")
+            _log.warning(
+                "other machines can reach this port, and the server does not authenticate callers"
+            )
         loaded = await self._load_unless_stopped()
         if loaded is None:
             _log.info("stopped while loading")
             self.node.drain()
             await asyncio.sleep(_FAREWELL_SECONDS)
             return
-        # What is loaded stays: collections need not walk it. The switch interval stays as it is:
-        # a shorter one lets the flush thread interrupt the loop more often than pays.
+        # The loaded state lives as long as the process, so the garbage collector need not walk it.
+        # The switch interval keeps its default: with a shorter one, the flush thread interrupts
+        # the event loop too often.
         gc.collect()
         gc.freeze()
         self.visibility.note_loaded()
@@ -176,7 +180,7 @@ class Server:
         await self._end(runtime)
 
     async def close_port(self) -> None:
-        """For a process that goes on without this server."""
+        """Closes the port, for a process that goes on without this server."""
         self.visibility.close_port()
         if self._guard is not None:
             self._guard.stop()
@@ -189,7 +193,7 @@ class Server:
         if runtime.failed is None:
             _log.info("draining")
             await self._drain()
-        self.node.drain()  # Streams that wait for commits end too when the disk has failed.
+        self.node.drain()  # This also ends idle streams of commits when the disk has failed.
         if runtime.failed is None:
             await runtime.large_changes.until_ended()
             # Raises StorageFailed if the last flush fails.
@@ -201,19 +205,19 @@ class Server:
         _log.info("stopped")
 
     async def _drain(self) -> None:
-        """New calls are refused; those that were taken have time to be answered."""
+        """Refuses new calls. Accepted calls have `drain_max_ms` to be answered."""
         await asyncio.sleep(self.settings.drain_notice_ms / 1000)
         self.node.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.drain_max_ms / 1000):
-                # A look now and then costs less than an event that every answered call sets.
+                # Polling costs less than an event that every answered call would have to set.
                 while self.admission.requests:  # noqa: ASYNC110
                     await asyncio.sleep(_DRAIN_POLL_SECONDS)
 
     def _open_port(self) -> grpc.aio.Server:
         settings = self.settings
         server = grpc.aio.server(options=channel_options(settings))
-        # gRPC asks them for each call, in this order: commits and fetches come most.
+        # gRPC asks the handlers in this order for each call: commits and fetches are most frequent.
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(self.node, self.admission, settings, self.visibility.figures)
         )
@@ -244,12 +248,12 @@ class Server:
                 raise StartFailed(
                     f"cannot listen on {address} (metrics.address): {error.strerror}"
                 ) from error
-            # Nobody asked for this port.
+            # The default port is taken, and no setting names it: the server runs without metrics.
             _log.warning(
                 "metrics are not served",
                 address=address,
                 reason=error.strerror,
-                remedy="name another address, or none: --set metrics.address=HOST:PORT",
+                remedy="set another address, or none: --set metrics.address=HOST:PORT",
             )
 
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
@@ -263,7 +267,10 @@ class Server:
             raise StartFailed(words_of(error)) from error
 
     async def _load_unless_stopped(self) -> _Loaded | None:
-        """None if `stop` came first: a start, like a crash, may end anywhere."""
+        """Loads the folder; returns None if `stop` was called first.
+
+        Then the load is abandoned where it is. That is safe, as a crash during a start is.
+        """
         loading = asyncio.ensure_future(self._load())
         stopping = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -313,7 +320,7 @@ class Server:
         )
 
     def _upkeep(self, runtime: Runtime, config: UpkeepConfig) -> Upkeep:
-        """What runs beside the appends."""
+        """The background tasks of the store."""
         return Upkeep(
             runtime.store,
             Path(self.settings.data_dir),
@@ -329,7 +336,7 @@ class Server:
         )
 
     def _expirer(self, runtime: Runtime, administration: Administration) -> Expirer:
-        """What expires offsets; it is told how long the server was down."""
+        """The task that expires offsets. Its grace period allows for the server's downtime."""
         folder = Path(self.settings.data_dir)
         grace_left_ms = grace_of_folder_ms(
             runtime.store,
@@ -385,7 +392,7 @@ class Server:
                 _log.info("index rebuilt", partition=str(each.topic_partition), problem=problem)
         for damage in store.quarantined.values():
             _log.error("partition quarantined", damage=str(damage))
-        # Again, now that it is known what the folder has.
+        # A second time, now that the folder's number of partitions is known.
         raise_descriptor_limit(store.partitions, self.settings.max_connections)
         return store
 
@@ -406,7 +413,7 @@ class Server:
         for partition, shard in shards.items():
             for group_id in shard.misplaced_groups():
                 _log.error(
-                    "a group is not served: its hash puts it into another log partition",
+                    "a group is not served: by its hash it belongs in another log partition",
                     group=group_id.decode(errors="replace"),
                     log_partition=partition,
                 )
@@ -422,7 +429,10 @@ class Server:
 
 
 def raise_descriptor_limit(partitions: int, connections: int) -> None:
-    """Makes room for the log's files and all connections. Raises StartFailed if there is none."""
+    """Raises the limit of file descriptors as far as the log's files and connections need.
+
+    Raises StartFailed if the hard limit is lower.
+    """
     needed = 3 * partitions + connections + connections_beyond(connections)
     needed += _DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -430,14 +440,14 @@ def raise_descriptor_limit(partitions: int, connections: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise StartFailed(
-            f"{needed} file descriptors are needed and {hard} allowed: raise the limit (ulimit -n) "
-            f"or lower max.connections"
+            f"{needed} file descriptors are needed, {hard} are allowed: raise the limit (ulimit -n)"
+            f" or lower max.connections"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def store_config(settings: Settings, threads: int) -> LogStoreConfig:
-    """What the settings say to the store."""
+    """The store's part of the settings."""
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
         log=settings.log,
@@ -455,7 +465,10 @@ def _reflection_is_on(settings: Settings) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach HOST:PORT. A name other than `localhost` is none."""
+    """Whether only this machine can reach HOST:PORT.
+
+    False for all names but `localhost`: they are not resolved.
+    """
     if address.startswith(UNIX_PREFIXES):
         return True
     host = address.rpartition(":")[0].strip("[]")

@@ -189,7 +189,7 @@ def test_a_port_for_other_machines_is_warned_of(tmp_path: Path, address: str) ->
     with ServerProcess(tmp_path, settings={"listen.address": address}) as server:
         server.wait_until_serving()
         assert server.stop() == 0
-    warned = [each for each in server.events if "asks nobody who they are" in each["event"]]
+    warned = [each for each in server.events if "does not authenticate callers" in each["event"]]
     assert len(warned) == (address == "0.0.0.0:0")
 
 

@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class CleaningDescription:
-    """A log to the cleaner (None: it is not compacted), and to retention."""
+    """What the cleaner and retention would do with a log.
+
+    `to_clean` is None for a log that is not compacted.
+    """
 
     start_offset: int
     end_offset: int
     size_bytes: int
     last_stable_offset: int
-    delete_horizon_ms: int | None  # The earliest of a batch: from then on tombstones can go.
+    delete_horizon_ms: int | None  # The earliest of all batches: from then on tombstones can go.
     to_clean: LogToClean | None
-    due_bytes: int  # What retention would take away.
+    due_bytes: int  # Bytes that retention would delete.
     blocked: FutureTimestamp | None
 
 

@@ -21,13 +21,13 @@ _CHUNK_BYTES: Final = 512 * 1024
 
 
 class SettingsUnreadable(StorageError):
-    """What was set while a server ran is there, and cannot be read, or not be used."""
+    """The folder has dynamic settings, but they cannot be read or cannot be used."""
 
 
 def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
-    """`static`, and what was set since.
+    """`static` with the dynamic settings of an open store.
 
-    Raises PartitionQuarantined where that is damaged, SettingsUnreadable.
+    Raises PartitionQuarantined if the log of dynamic settings is damaged, and SettingsUnreadable.
     """
     if CONFIG_PARTITION not in store.logs and CONFIG_PARTITION not in store.quarantined:
         return static
@@ -35,7 +35,10 @@ def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
 
 
 def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> TopicConfigs:
-    """The same of a folder that is only looked at. Raises DamageFound, SettingsUnreadable."""
+    """`static` with the dynamic settings of a folder that is read without a lock.
+
+    Raises DamageFound, SettingsUnreadable.
+    """
     for each in view.logs:
         if each.topic_partition == CONFIG_PARTITION:
             config = static.log_config(CONFIG_PARTITION.topic)
@@ -54,7 +57,7 @@ def _replayed(log: ReadableLog, static: TopicConfigs) -> TopicConfigs:
         shard.replay(buffer[:end].tobytes())
     if shard.doubt is not None:
         raise SettingsUnreadable(
-            f"the settings in the folder cannot be read: {shard.doubt}; a server that is started on"
-            " it takes other ones, or `offsetd log recreate` gives them up"
+            f"the settings in the folder cannot be read: {shard.doubt}; set other values on a"
+            " server that runs on it, or give the settings up with `offsetd log recreate`"
         )
     return shard.applied.configs

@@ -9,9 +9,10 @@ from offsetd_storage.views.folder_view import LogView
 
 @attrs.frozen(kw_only=True)
 class LogDescription:
-    """A log as far as its batches are valid: `end_offset` is the next one, `size_bytes` theirs.
+    """A log up to its first invalid batch.
 
-    `problem` names the first bad batch; None if there is none.
+    `end_offset` is the offset after the last valid record, and `size_bytes` the size of the valid
+    batches. `problem` names the first bad batch; None if there is none.
     """
 
     start_offset: int
@@ -26,7 +27,7 @@ class LogDescription:
 def describe_log(files: Files, log: LogView, *, start_offset: int = 0) -> LogDescription:
     """Checks the batches of every segment.
 
-    The log begins with its first segment, or behind that at `start_offset`.
+    The log starts at its first segment, or at `start_offset` if that is higher.
     """
     base_offsets = segment_base_offsets(files, log.folder)
     scans: list[SegmentScan] = []

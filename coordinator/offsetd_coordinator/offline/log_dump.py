@@ -64,9 +64,9 @@ _RECORD_TYPES: Final = frozenset(RecordType)
 
 
 def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iterator[str]:
-    """The lines for every segment of a log, as far as it is to be read.
+    """The lines for every segment of a log, up to the end that the view allows.
 
-    Where a server exchanges segments meanwhile, what has been dumped is not dumped again.
+    If a running server swaps segments meanwhile, no batch is dumped twice.
     """
     segments = SegmentWalk(files, log)
     offset_next = 0
@@ -92,7 +92,7 @@ def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iter
                 yield _batch_line(header, batch, position)
                 yield from _record_lines(batch, position, decode_offsets=decode_offsets)
                 offset_next = max(offset_next, header.last_offset + 1)
-            # Where the segment has been cleaned since, the recovery point is in none of its places.
+            # If the segment was cleaned since, the recovery point is no longer a place in it.
             if valid_bytes < readable_bytes and (is_whole or not segments.is_live):
                 yield f"Found {readable_bytes - valid_bytes} invalid bytes at the end of {name}"
         finally:
@@ -150,7 +150,7 @@ def _control_text(record: Record) -> str:
 
 
 def _decoded_text(record: Record) -> str:
-    """What follows a record's metadata: its key and value, or why they cannot be shown."""
+    """The end of a record's line: its key and value, or why they cannot be shown."""
     if record.key is None:
         return f" key: Error at offset {record.offset}, skipping. The record has no key."
     try:
@@ -205,7 +205,7 @@ def _unreadable(version: int, part: str, error: UndecodableRecord) -> Undecodabl
 
 
 def _open_consumer_blobs(message: Message) -> None:
-    """Replaces the members' bytes by what they say, if the group is one of consumers."""
+    """Decodes the members' subscriptions and assignments, if the group is one of consumers."""
     if message.fields["protocolType"] != CONSUMER_PROTOCOL_TYPE:
         return
     for member in cast("list[Fields]", message.fields["members"]):
@@ -225,7 +225,7 @@ def _blob_json(layout: Layout, blob: bytes) -> JsonText | None:
         return None
     topics = message.fields.get("ownedPartitions") or message.fields.get("assignedPartitions")
     if version > layout.version_last and topics:
-        return None  # Kafka reads a newer message, but none of the structs in it.
+        return None  # Kafka's tool reads a message of a newer version, but no struct in it.
     return JsonText(message_json(layout, message))
 
 

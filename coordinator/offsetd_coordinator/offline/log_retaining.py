@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Retained:
-    """What of a log went, or would go, of how much."""
+    """What retention deletes of a log, and what the log had before."""
 
     plan: RetentionPlan
-    start_offset: int  # Before.
+    start_offset: int  # This and what follows: before the deletion.
     segments: int
     size_bytes: int
 
@@ -38,7 +38,7 @@ class Retained:
 def retained_partitions(
     store: OpenLogs, partitions: Sequence[TopicPartition], *, files: Files, clock: Clock
 ) -> Iterator[PartitionOutcome[Retained]]:
-    """Takes away what is due, of one log after the other. Raises StorageFailed."""
+    """Applies retention to one log after the other. Raises StorageFailed."""
     for each in partitions:
         yield outcome_of(each, partial(_retained, store, each, files=files, clock=clock))
 
@@ -63,9 +63,9 @@ def previewed_retention(
     clock: Clock,
     log_starts: Mapping[TopicPartition, int],
 ) -> Iterator[PartitionOutcome[Retained]]:
-    """What `retained_partitions` would do, without a change to the folder.
+    """What `retained_partitions` would do. The folder is not changed.
 
-    A server may clean it meanwhile: what it exchanged is looked at again.
+    If a running server swaps segments of a log meanwhile, that log is read again.
     """
     for log in logs:
         each = log.topic_partition

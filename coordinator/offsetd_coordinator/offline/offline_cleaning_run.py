@@ -44,28 +44,28 @@ _CLEANUP_POLICY: Final = "cleanup.policy"
 
 @attrs.frozen(kw_only=True)
 class CleaningSettings:
-    """How the folder is opened, and how its logs are cleaned."""
+    """The settings to open a folder with and to clean its logs by."""
 
     store: LogStoreConfig
     cleaner: CleanerConfig
     configs: TopicConfigs
     topic: str
-    changes: Mapping[str, str]  # Of the topic's settings: they go before all others.
+    changes: Mapping[str, str]  # The topic's, from the command line; they win.
 
     @property
     def topics_of_store(self) -> frozenset[str]:
-        """Those whose logs are the server's own: of others its journal knows nothing."""
+        """The topics whose logs the server writes. Its journal knows no other topics."""
         return frozenset((OFFSETS_TOPIC, *(spec.topic for spec in self.store.other_topics)))
 
     def with_changes(self, configs: TopicConfigs) -> TopicConfigs:
-        """The settings in the folder, with what was said for the topic.
+        """`configs`, the settings in the folder, with the changes for the topic.
 
-        Raises InvalidSetting: values do not fit each other or the topic, or nobody says what is to
-        be kept of it.
+        Raises InvalidSetting if values do not fit each other or the topic, or if no setting says
+        how long the topic's records are kept.
         """
         if self.topic not in configs.topics and _CLEANUP_POLICY not in self.changes:
             raise InvalidSetting(
-                _CLEANUP_POLICY, f"nothing here says how {self.topic} is kept: --set it"
+                _CLEANUP_POLICY, f"topic {self.topic} has no cleanup policy here: --set one"
             )
         return configs.with_changes(self.topic, self.changes)
 
@@ -76,16 +76,16 @@ def read_cleaning_settings(
     *,
     topic: str = OFFSETS_TOPIC,
 ) -> CleaningSettings:
-    """The server's settings, without its file: of `assignments` (`NAME=VALUE`) and `environment`.
+    """The settings from `assignments` (`NAME=VALUE`) and `environment`; no file is read.
 
-    A topic's setting among the assignments is one of `topic`. Raises SettingsError,
+    A setting of topics among the assignments applies to `topic`. Raises SettingsError,
     InvalidSetting.
     """
     of_server, changes = [], {}
     for assignment in assignments:
         name, equals, text = (part.strip() for part in assignment.partition("="))
         if name == "data.dir":
-            raise SettingsError("data.dir (--set): the folder is told by --data-dir")
+            raise SettingsError("data.dir (--set): name the folder with --data-dir")
         is_of_topic = equals and canonical_name(name) in TOPIC_SETTINGS
         if is_of_topic:
             changes[name] = text
@@ -111,7 +111,7 @@ def cleaner_tools(
     random: Random,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CleanerTools:
-    """What one thread cleans with, which has the whole buffer. Raises InvalidSetting."""
+    """The tools of a single cleaner thread, which gets the whole buffer. Raises InvalidSetting."""
     try:
         offset_map = new_map(attrs.evolve(config, threads=1), hash_key=random.randbytes(16))
     except MemoryError as error:
@@ -128,9 +128,9 @@ def cleaned_partitions(
     *,
     rolls_active: bool,
 ) -> Iterator[PartitionOutcome[CleanReport]]:
-    """Cleans one log after the other; one that is damaged, or cannot be cleaned, is told.
+    """Cleans one log after the other. The outcome says if a log is damaged or cannot be cleaned.
 
-    Raises StorageFull where no segment can be rolled; StorageFailed.
+    Raises StorageFull if the disk has no room to roll a segment, and StorageFailed.
     """
     if rolls_active:
         roll_active(store, [each for each in partitions if each in store.logs])
@@ -150,9 +150,9 @@ def previewed_partitions(
     log_starts: Mapping[TopicPartition, int],
     rolls_active: bool,
 ) -> Iterator[PartitionOutcome[CleanReport]]:
-    """What `cleaned_partitions` would do, without a change to the folder.
+    """What `cleaned_partitions` would do. The folder is not changed.
 
-    A server may clean it meanwhile: what it exchanged is looked at again.
+    If a running server swaps segments of a log meanwhile, that log is read again.
     """
     checkpoint = CleanerCheckpoint(tools.files, view.folder)
     for log in logs:

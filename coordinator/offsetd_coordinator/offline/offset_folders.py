@@ -38,10 +38,10 @@ _CHUNK_BYTES: Final = 512 * 1024
 
 
 class FolderGroup(NamedTuple):
-    """A group as the folders have it, its offsets by topic and partition.
+    """A group in the folders, with its offsets sorted by topic and partition.
 
-    `has_members`: as of the newest record. None: its records cannot be read. `problems` say what
-    may be missing among its offsets.
+    `has_members` is what the group's newest record says; None if its records cannot be read.
+    `problems` say which offsets may be missing.
     """
 
     group_id: str
@@ -66,10 +66,10 @@ def read_groups(
 ) -> Iterator[FolderGroup]:
     """Yields all groups that have offsets, log partition by log partition.
 
-    Several folders are those of several brokers; of a log partition that more than one of them
-    has, the copy that reaches furthest counts. `problem` is told what cannot be read, beside the
-    problems that groups have; `note` what else is to be known. Raises OSError, and ValueError for
-    what is no folder of offsets.
+    Several folders are those of several brokers. If more than one has a log partition, the copy
+    with the highest end offset is used. `problem` is called with each thing that cannot be read
+    and is not among a group's problems, `note` with other remarks. Raises OSError, and ValueError
+    if a folder has no partition of `__consumer_offsets`.
     """
     files = OsFiles()
     copies = _copies(files, folders)
@@ -115,7 +115,7 @@ def _copies(files: Files, folders: Sequence[Path]) -> dict[int, list[_Copy]]:
 def _furthest(
     files: Files, copies: Sequence[_Copy], config: LogConfig, problem: Callable[[str], object]
 ) -> ReplayedState | None:
-    """The state of the copy that ends last; None if none can be read."""
+    """The state of the copy with the highest end offset; None if no copy can be read."""
     furthest: ReplayedState | None = None
     for each in copies:
         try:
@@ -145,11 +145,11 @@ def _replayed(files: Files, view: LogView, config: LogConfig) -> ReplayedState:
 
 
 def _nameless(log: TopicPartition, state: ReplayedState) -> tuple[str, ...]:
-    """What cannot be read and may be of any group of the log partition, if something is."""
+    """The problem that a log partition has unreadable records of unknown groups, if it has any."""
     if not state.nameless_records:
         return ()
     return (
-        f"{log}: {_counted(state.nameless_records, 'record')} cannot be read, of groups unknown",
+        f"{log}: {_counted(state.nameless_records, 'record')} of unknown groups cannot be read",
     )
 
 
@@ -172,9 +172,7 @@ def _problems(log: TopicPartition, unreadable: Sequence[CommittedOffset]) -> tup
     if not unreadable:
         return ()
     first = f"{_text(unreadable[0].topic)}:{unreadable[0].partition}"
-    return (
-        f"{log}: {_counted(len(unreadable), 'offset')} cannot be read, the first that of {first}",
-    )
+    return (f"{log}: {_counted(len(unreadable), 'offset')} cannot be read, the first for {first}",)
 
 
 def _file_offset(group_id: bytes, stored: CommittedOffset) -> FileOffset:
@@ -192,7 +190,7 @@ def _file_offset(group_id: bytes, stored: CommittedOffset) -> FileOffset:
 
 
 def _text(name: bytes) -> str:
-    """Kafka's clients write UTF-8; what is none stays visible as such."""
+    """Decodes UTF-8, which Kafka's clients write. Other bytes are shown as `\\xNN`."""
     return name.decode(errors="backslashreplace")
 
 

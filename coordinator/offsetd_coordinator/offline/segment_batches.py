@@ -11,10 +11,10 @@ READ_BYTES: Final = 1 << 20
 
 
 def whole_batches(file: File, size: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Positions and bytes of the batches from `start` on, as far as their lengths lead.
+    """Yields the position and the bytes of each batch from byte `start` to byte `size`.
 
-    Stops where fewer bytes are left, of `size`, than a header or the batch needs. Nothing but the
-    length has been looked at.
+    Each batch's length field gives the start of the next one; nothing else in it is checked. Stops
+    when the bytes that are left are fewer than a header or than the batch needs.
     """
     position = start
     window, window_at = b"", start

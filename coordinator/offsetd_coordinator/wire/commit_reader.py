@@ -37,27 +37,28 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 COMMITS_AT_ONCE: Final = 512
-"""Of a stream's message: so many are read, and held, at one time."""
-_ROWS_KEPT: Final = 4096  # As many offsets are read at once, or those of one commit.
+"""The number of commits of a stream's message that are read, and held, at one time."""
+_ROWS_KEPT: Final = 4096  # Offsets that are read at once; a single commit may have more.
 _UINT64_MASK: Final = (1 << 64) - 1
 
 
 class ReadCommits(NamedTuple):
-    """Commits of one message, in arrays that the next read fills anew.
+    """Commits of one message, in arrays that the next read overwrites.
 
-    `commits` has a row each, as `kernels.wire.commit_fields` lists them, `columns` one for each
-    partition of any. Several are all plain.
+    `commits` has one row for each commit, with the columns that `kernels.wire.commit_fields` lists.
+    `columns` has one row for each partition of each commit. If there are several commits, all of
+    them are plain, in the sense of `kernels.wire.commit_fields`.
     """
 
     message: bytes
     names: Bytes
     commits: Int64s
     columns: Int64s
-    report_end_offsets: bool  # Whether any of several does.
+    report_end_offsets: bool  # Whether any commit does; False if there is only one commit.
 
     @property
     def alone(self) -> tuple[int, CommitOffsets | bytes]:
-        """The one commit and its sequence; its bytes, if it is not plain."""
+        """The only commit and its sequence number. A commit that is not plain is given as bytes."""
         row = self.commits[0].tolist()
         sequence = row[SEQUENCE] & _UINT64_MASK
         if row[ROWS] != NOT_PLAIN:
@@ -67,16 +68,16 @@ class ReadCommits(NamedTuple):
 
     @property
     def position_next(self) -> int:
-        """Where the message goes on."""
+        """The byte of the message at which the next commit starts."""
         return int(self.commits[-1, MESSAGE_NEXT])
 
     def group_ids(self, places: Int64s | list[int] | slice) -> list[bytes]:
-        """The groups of some."""
+        """The group ids of the commits at these places."""
         message, spans = self.message, self.commits[places, GROUP_START : GROUP_SIZE + 1]
         return [message[start : start + size] for start, size in spans.tolist()]
 
     def commit(self, place: int) -> CommitOffsets:
-        """One of them, which is plain, to be kept."""
+        """The plain commit at `place`, as a value that the next read does not change."""
         return self._commit(self.commits[place].tolist())
 
     def _commit(self, row: list[int]) -> CommitOffsets:
@@ -98,18 +99,18 @@ class CommitReader:
     """Reads `CommitOffsetsRequest` and `StreamCommitsRequest`; for one thread."""
 
     def __init__(self, *, metadata_units_max: int, offsets_max: int) -> None:
-        """A commit of more than `offsets_max` offsets is not plain."""
+        """A commit with more than `offsets_max` offsets is not plain."""
         self._settings = np.zeros(SETTINGS, np.int64)
         self._settings[SETTING_METADATA_UNITS_MAX] = metadata_units_max
         self._settings[SETTING_ROWS_MAX] = offsets_max
-        # Who knew the seeds could make all partitions of a commit collide.
+        # With known seeds, a client could make all partitions of a commit collide.
         self._settings[SETTING_SEED : SETTING_SEED + 2] = fresh_hash_seeds()[:2]
         self._commits = np.empty((COMMITS_AT_ONCE, READ_COMMIT_COLUMNS), np.int64)
         self._make_room(_ROWS_KEPT)
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of the arrays that are kept for the next message."""
+        """The size in bytes of the arrays that are kept for the next message."""
         return self._commits.nbytes + self._columns.nbytes + self._slots.nbytes
 
     def read_commit(self, message: bytes) -> CommitOffsets | None:
@@ -119,10 +120,10 @@ class CommitReader:
         return None if isinstance(commit, bytes) else commit
 
     def count_stream(self, message: bytes) -> tuple[int, Bytes | None]:
-        """How many commits a StreamCommitsRequest has, and the padded copy for `read_stream`.
+        """The number of commits in a StreamCommitsRequest, and a padded copy for `read_stream`.
 
-        None if what is around the commits is not plain: then there may be more of them, and
-        `read_stream` cannot read it.
+        The copy is None if the message's own fields are not plain. Then the message may have more
+        commits than the number says, and `read_stream` cannot read it.
         """
         names = padded_copy(message)
         count = count_commits(names, len(message))
@@ -131,7 +132,10 @@ class CommitReader:
     def read_stream(
         self, message: bytes, names: Bytes, position: int, commits_max: int
     ) -> ReadCommits:
-        """Some commits of a StreamCommitsRequest from `position`; `names` is of `count_stream`."""
+        """Reads up to `commits_max` commits of a StreamCommitsRequest from byte `position`.
+
+        `names` is the copy that `count_stream` returned.
+        """
         return self._read(message, names, position, commits_max, is_stream=True)
 
     def _read(
@@ -152,7 +156,7 @@ class CommitReader:
             if count != NO_ROOM:
                 break
             self._make_room(2 * len(columns))
-        assert count > 0, "what is read was counted"
+        assert count > 0, "the message still has commits"
         if len(columns) > _ROWS_KEPT:
             self._make_room(_ROWS_KEPT)
         commits = self._commits[:count]

@@ -46,7 +46,7 @@ _LOG_PARTITION_FIELD: Final = b"\x18"
 class GroupEncoder:
     """Encodes groups as `FetchOffsetsResponse.groups`; for one thread.
 
-    What it needs room for is kept for the next group, unless the group is large.
+    Its buffers are used again for the next group, unless the group is large.
     """
 
     def __init__(self) -> None:
@@ -62,9 +62,10 @@ class GroupEncoder:
         log_partition: int,
         bytes_max: int,
     ) -> bytes | None:
-        """The field that answers a selection, its offsets sorted by topic and partition.
+        """The field `groups` for one selection, its offsets sorted by topic and partition.
 
-        They expire by `rule`. None if it takes more than `bytes_max`. Raises RecordUndecodable.
+        `rule` says when the offsets expire. Returns None if the field is larger than `bytes_max`.
+        Raises RecordUndecodable.
         """
         found, count = self._find(offsets, selection)
         is_read = _NONE_READ
@@ -97,7 +98,7 @@ class GroupEncoder:
             out = np.empty(size, np.uint8)
 
     def _find(self, offsets: OffsetTable, selection: GroupSelection) -> tuple[Int64s, int]:
-        """What is asked for, sorted, and how many."""
+        """The rows of the selected offsets, sorted, and their number."""
         partitions = _NO_PARTITIONS if selection.partitions is None else selection.partitions
         found = self._found
         while True:
@@ -116,14 +117,14 @@ class GroupEncoder:
 
 
 def _are_read(offsets: OffsetTable, rows: Int64s, is_subscribed: Callable[[str], bool]) -> Bytes:
-    """A 1 for each row whose topic a member reads, else a 0."""
+    """1 for each row with a topic that a member is subscribed to, 0 for the other rows."""
     topics = [topic for topic, _ in offsets.partitions_of(rows)]
     read = {topic: is_subscribed(topic.decode()) for topic in set(topics)}
     return np.array([read[topic] for topic in topics], np.uint8)
 
 
 class RowsEncoder:
-    """Encodes what was read of a group as messages of its offsets, which expire by a rule."""
+    """Encodes rows of a group's offsets as messages; `rule` says when the offsets expire."""
 
     def __init__(self, group_id: bytes, rows: OffsetRows, rule: GroupRule) -> None:
         self._group_id = group_id
@@ -134,14 +135,14 @@ class RowsEncoder:
         self._rule = not rule.holds_all, rule.retention_ms, rule.empty_ms, rule.base, is_read
 
     def size(self) -> int:
-        """How many bytes the messages take. Raises RecordUndecodable."""
+        """The size of all messages in bytes. Raises RecordUndecodable."""
         size: int = rows_size(self._rows.rows, *self._rule)
         if size < 0:
             raise self._rows.refusal_of(self._group_id, -1 - size)
         return size
 
     def pieces(self) -> list[bytes]:
-        """The messages, in pieces that are copied fast."""
+        """The messages as pieces of bytes, each small enough to be copied fast."""
         texts, rows = self._rows.texts, self._rows.rows
         pieces = []
         out, written = np.empty(_PIECE_BYTES, np.uint8), np.zeros(1, np.int64)
@@ -152,7 +153,7 @@ class RowsEncoder:
 
 
 def _rows_read(rows: OffsetRows, is_subscribed: Callable[[str], bool]) -> Bytes:
-    """A 1 for each row whose topic a member reads, else a 0."""
+    """1 for each row with a topic that a member is subscribed to, 0 for the other rows."""
     spans = rows.rows[:, columns.TOPIC_START]
     _, firsts, of_row = np.unique(spans, return_index=True, return_inverse=True)
     read = [is_subscribed(rows.topic(first).decode()) for first in firsts.tolist()]
@@ -160,7 +161,7 @@ def _rows_read(rows: OffsetRows, is_subscribed: Callable[[str], bool]) -> Bytes:
 
 
 class FetchAnswer:
-    """A FetchOffsetsResponse in the making."""
+    """A FetchOffsetsResponse to which groups are added one by one."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class FetchAnswer:
         *,
         bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> None:
-        """`rule_of` says how the offsets of a group expire."""
+        """`rule_of` returns the rule by which a group's offsets expire."""
         self.size = 0
         self._encoder = encoder
         self._rule_of = rule_of
@@ -177,7 +178,7 @@ class FetchAnswer:
         self._groups: list[bytes] = []
 
     def add(self, offsets: OffsetTable, selection: GroupSelection, *, log_partition: int) -> None:
-        """Adds a group. Raises RecordUndecodable, and ResponseTooLarge if the answer becomes so."""
+        """Adds a group. Raises RecordUndecodable, and ResponseTooLarge above `bytes_max`."""
         group = self._encoder.encode(
             offsets,
             selection,
@@ -191,7 +192,10 @@ class FetchAnswer:
         self._groups.append(group)
 
     async def add_rows(self, group_id: bytes, rows: OffsetRows, *, log_partition: int) -> None:
-        """The same with what was read of a group, off the event loop."""
+        """Adds a group whose rows were read before. They are encoded outside the event loop.
+
+        Raises as `add` does.
+        """
         head = _ID_FIELD + encode_varint(len(group_id)) + group_id if group_id else b""
         end = _LOG_PARTITION_FIELD + encode_varint(log_partition) if log_partition else b""
         encoder = RowsEncoder(group_id, rows, self._rule_of(group_id))
@@ -206,7 +210,7 @@ class FetchAnswer:
 
     def _too_large(self) -> ResponseTooLarge:
         return ResponseTooLarge(
-            "the answer exceeds {bytes_max} bytes: ask for fewer groups or partitions at once",
+            "the answer exceeds {bytes_max} bytes: request fewer groups or partitions at once",
             bytes_max=self._bytes_max,
         )
 

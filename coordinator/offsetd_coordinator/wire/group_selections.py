@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 GROUPS_MAX: Final = 512
 PARTITIONS_MAX: Final = 4096
-"""What is read of one request at once. One for more is read by a reader with room for it, on a
-thread."""
+"""The most that one reader takes of a request. A larger request gets a reader of its own, with
+more room, and is read on a thread."""
 
 _NAMED_BYTES_MIN: Final = 5  # A topic of one character, partition 0.
 
@@ -33,9 +33,10 @@ _NAMED_BYTES_MIN: Final = 5  # A topic of one character, partition 0.
 class GroupSelection(NamedTuple):
     """All offsets of a group, or those of `partitions`, which names no partition twice.
 
-    `names` is a writable, padded buffer that holds the group id from `group_start`; a row of
-    `partitions` has the start and the size of a topic in it, and a number. `require_stable`: not
-    while a transaction is open on what is asked for.
+    `names` is a writable, padded buffer with the group id at `group_start`. A row of `partitions`
+    has the start and the size of a topic in that buffer, and the partition's number. With
+    `require_stable` the read is refused while a transaction has pending offsets for a selected
+    partition.
     """
 
     group_id: bytes
@@ -52,14 +53,14 @@ class GroupSelection(NamedTuple):
         *,
         require_stable: bool = False,
     ) -> GroupSelection:
-        """The plain way to make one, from Python values."""
+        """A selection made from Python values. `partitions` of None selects all offsets."""
         keys = PartitionKeys(group_id)
         for topic, partition in partitions or ():
             keys.add(topic, partition)
         return keys.selection(is_all=partitions is None, require_stable=require_stable)
 
     def has_any_of(self, partitions: AbstractSet[tuple[bytes, int]]) -> bool:
-        """Whether it asks for any of these partitions of the group."""
+        """Whether the selection includes any of these partitions."""
         if self.partitions is None or not partitions:
             return bool(partitions)
         names = self.names.tobytes()
@@ -70,9 +71,10 @@ class GroupSelection(NamedTuple):
 
 
 class PartitionKeys:
-    """Partitions of a group, packed one by one: their spans are of names that have the group first.
+    """Packs partitions of a group one by one, as spans of a buffer of names.
 
-    A topic's name is packed once as long as its partitions come one after the other.
+    The group id comes first in the buffer. A topic's name is packed once if its partitions are
+    added one after the other.
     """
 
     def __init__(self, group_id: bytes) -> None:
@@ -90,12 +92,12 @@ class PartitionKeys:
         self._keys.extend((self._last_at, len(topic), partition))
 
     def packed(self) -> tuple[Bytes, Int64s]:
-        """The names, padded, and a row for each partition."""
+        """The padded buffer of names, and one row for each partition."""
         keys = np.array(self._keys, np.int64).reshape(-1, PARTITION_COLUMNS)
         return padded_copy(self._names), keys
 
     def selection(self, *, is_all: bool, require_stable: bool) -> GroupSelection:
-        """These partitions, or all of the group."""
+        """A selection of these partitions, or with `is_all` of all of the group."""
         names, keys = self.packed()
         return GroupSelection(self._group_id, names, 0, None if is_all else keys, require_stable)
 
@@ -104,7 +106,7 @@ class SelectionReader:
     """Reads `FetchOffsetsRequest`; for one thread at a time."""
 
     def __init__(self, partitions_max: int = PARTITIONS_MAX) -> None:
-        # Who knew the seeds could make all partitions of a request collide.
+        # With known seeds, a client could make all partitions of a request collide.
         self._seeds = fresh_hash_seeds()[:2]
         self._groups = np.empty((GROUPS_MAX, GROUP_COLUMNS), np.int64)
         self._partitions = np.empty((partitions_max, PARTITION_COLUMNS), np.int64)
@@ -113,11 +115,14 @@ class SelectionReader:
 
     @classmethod
     def for_size(cls, message_bytes: int) -> SelectionReader:
-        """One with room for all that a message of this size can name."""
+        """A reader with room for all partitions that a message of this size can name."""
         return cls(message_bytes // _NAMED_BYTES_MIN + 1)
 
     def read(self, message: bytes) -> list[GroupSelection] | None:
-        """The groups that a request asks for, none twice, or None if it is not plain."""
+        """The selections of a request, at most one a group; None if the request is not plain.
+
+        `kernels.wire.fetch_request` says what is plain. A request that names a group twice is not.
+        """
         names = padded_copy(message)
         is_plain = read_fetch(
             names,

@@ -11,7 +11,7 @@ _VARINT_BYTES_MAX: Final = 9
 
 
 def encode_varint(number: int) -> bytes:
-    """The bytes of a number of 0 or more."""
+    """The bytes of a number that is not negative."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -21,7 +21,10 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varints(raw: bytes) -> Iterator[int]:
-    """The numbers that stand one behind the other. Raises ValueError, also above 63 bits."""
+    """The numbers in `raw`, one after the other.
+
+    Raises ValueError if the last one is cut short, or one has more than 63 bits.
+    """
     number = size = 0
     for byte in raw:
         number |= (byte & 0x7F) << 7 * size

@@ -272,7 +272,7 @@ def test_what_is_no_folder_of_ours_is_one_clear_line_and_stays(
             "delete.retention.ms (--set): 'soon' is not a whole number",
         ),
         ("segment.ms=0", 2, "segment.ms (--set): 0 is not a whole number from 1"),
-        ("data.dir=elsewhere", 2, "the folder is told by --data-dir"),
+        ("data.dir=elsewhere", 2, "name the folder with --data-dir"),
         ("log.cleaner.dedupe.buffer.size=1000", 2, "are not more than 1048576 bytes"),
         ("log.cleaner.io.buffer.load.factor=0.0000001", 2, "is too small"),
         ("offsets.topic.num.partitions=4", 1, "has 3 partitions of __consumer_offsets, not 4"),

@@ -294,7 +294,7 @@ def test_verify_names_the_batches_of_the_future_and_until_when_they_hold_back_re
     store.close()
     outcome, rows = verify(folder)
     assert outcome.code == 0
-    assert all("nothing here goes by age" in row["reason"] for row in rows)
+    assert all("retention by time is off" in row["reason"] for row in rows)
 
 
 def test_verify_names_the_first_of_very_many_batches_of_the_future(tmp_path: Path) -> None:

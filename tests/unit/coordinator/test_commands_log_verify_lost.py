@@ -86,7 +86,7 @@ def test_a_folder_that_is_whole_has_no_finding(folder: Path) -> None:
             lambda folder: shutil.rmtree(folder / f"{AUDIT_TOPIC}-0"),
             f"{AUDIT_TOPIC}-0",
             "warning",
-            "begins it anew",
+            "recreates it empty",
         ),
         (
             lambda folder: flip(folder / f"{CONFIG_TOPIC}-0" / LOG, 62),

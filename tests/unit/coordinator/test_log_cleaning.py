@@ -47,7 +47,7 @@ def test_without_a_setting_all_are_the_servers() -> None:
         ("delete.retention.mss=1", r"no such setting; did you mean delete.retention.ms\?"),
         ("delete.retention.ms", "must be NAME=VALUE"),
         ("log.segment.bytes=1", "1 is not a whole number from 1048576"),
-        ("data.dir=d", "told by --data-dir"),
+        ("data.dir=d", "name the folder with --data-dir"),
         ("segment.bytes=100", "100 is not a whole number from 1048576"),
     ],
 )

@@ -158,9 +158,9 @@ def test_offsets_that_cannot_be_read_are_their_groups_problem_until_committed_ag
     assert short(groups) == {"a": [1], "b": [2, 3], "c": []}
     log = "__consumer_offsets-0"
     assert problems(groups) == {
-        "a": (f"{log}: 2 offsets cannot be read, the first that of t:1",),
+        "a": (f"{log}: 2 offsets cannot be read, the first for t:1",),
         "b": (),
-        "c": (f"{log}: 1 offset cannot be read, the first that of t:0",),
+        "c": (f"{log}: 1 offset cannot be read, the first for t:0",),
     }
     assert told == []
 
@@ -180,7 +180,7 @@ def test_records_that_do_not_tell_whose_they_are_are_a_problem_of_all_groups_of_
     write_log(tmp_path, 1, batch(0, commit("c", 0, 3)))
     told = Told()
     found = problems(told.read(tmp_path))
-    problem = "__consumer_offsets-0: 1 record cannot be read, of groups unknown"
+    problem = "__consumer_offsets-0: 1 record of unknown groups cannot be read"
     assert (list(told), found["a"], found["c"]) == ([problem], (problem,), ())
     assert found.get("b", (problem,)) == (problem,)
 

@@ -98,11 +98,11 @@ TORN = "a batch is cut short; the {} bytes up to the end hold no valid batch, as
         ),
         (
             [batch(0), batch(0), batch(1)],
-            [(SIZE, "a batch has an offset not above those before, or out of range")],
+            [(SIZE, "a batch's offset is not above the offsets before it, or out of range")],
         ),
         (
             [batch(0, epoch=5), batch(1, epoch=4), batch(2, epoch=5)],
-            [(SIZE, "a batch has a lower leader epoch than those before")],
+            [(SIZE, "a batch has a lower leader epoch than the batches before it")],
         ),
     ],
     ids=["checksum", "twice", "torn", "damaged and torn", "offset twice", "leader epoch"],
@@ -185,7 +185,7 @@ def test_beside_a_running_server_nothing_behind_the_recovery_point_is_judged(
     [
         ("nonsense", "version"),
         ("0\n1\n0 0\n", "leader epoch 3, which the log has, is missing"),
-        ("0\n2\n3 0\n4 9\n", "leader epoch 4 begins at 9, behind the log's end 1"),
+        ("0\n2\n3 0\n4 9\n", "leader epoch 4 begins at 9, above the log's end 1"),
         ("", "leader epoch 3, which the log has, is missing"),
     ],
 )

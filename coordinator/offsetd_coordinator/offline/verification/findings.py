@@ -5,10 +5,10 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Something is wrong at a place: `file` inside the data folder, `position` in bytes.
+    """A problem in `file`, a path relative to the data folder, at the byte `position`.
 
-    The position is None where the file as a whole is meant. A warning is about what was written so:
-    nothing is damaged.
+    The position is None if the problem concerns the whole file. A warning says that nothing is
+    damaged: the file has what was written.
     """
 
     file: str

@@ -36,7 +36,7 @@ _JOURNAL_ATTEMPTS: Final = 3
 def folder_findings(
     files: Files, view: FolderView, logs: Mapping[TopicPartition, LogVerifier]
 ) -> Iterator[Finding]:
-    """What is wrong in the folder itself; `logs` have been verified before."""
+    """The problems of the folder's files outside its logs; `logs` have been verified before."""
     for name in CHECKPOINTS:
         yield from _checkpoint_findings(files, view, name, logs)
     yield from _missing_findings(files, view)
@@ -55,7 +55,7 @@ def _checkpoint_findings(
         yield Finding(file=name, reason=str(error).removeprefix(f"{path}: "))
         return
     if not view.is_settled:
-        return  # A server may have written it after the logs were looked at.
+        return  # A running server may have written it after the logs were verified.
     for topic_partition, offset in offsets.items():
         log = logs.get(topic_partition)
         if log is None:
@@ -66,13 +66,13 @@ def _checkpoint_findings(
             yield Finding(
                 file=name,
                 position=files.read_bytes(path).find(line),
-                reason=f"{topic_partition}: {offset} is outside of the log, which is from"
+                reason=f"{topic_partition}: {offset} is outside the log, which ranges from"
                 f" {log.log_start_offset} to {log.offset_next}",
             )
 
 
 def _missing_findings(files: Files, view: FolderView) -> Iterator[Finding]:
-    """What a start would not find: it refuses the folder, quarantines, or warns."""
+    """Files and folders that are missing. A start refuses the folder, quarantines, or warns."""
     has_journal = any(files.exists(view.folder / name) for name in JOURNAL_NAMES)
     if has_journal and not files.exists(view.folder / PROPERTIES_NAME):
         reason = f"it is missing, and a start is refused: {PROPERTIES_REMEDY}"
@@ -82,14 +82,16 @@ def _missing_findings(files: Files, view: FolderView) -> Iterator[Finding]:
         reason = "the folder is missing, and records were written to it"
         yield Finding(
             file=each.folder_name,
-            reason=f"{reason}: the next start begins it anew" if begins_anew else reason,
+            reason=f"{reason}: the next start recreates it empty" if begins_anew else reason,
             is_warning=begins_anew,
         )
 
 
 def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
-    """Damage of the journal. Beside a running server it changes while it is read, so what is found
-    there has to be found again.
+    """Damage of the journal.
+
+    A running server changes the journal while it is read. So a problem counts only once it was
+    found in two attempts.
     """
     reasons: list[str] = []
     for _ in range(_JOURNAL_ATTEMPTS):

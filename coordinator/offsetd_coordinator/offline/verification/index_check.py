@@ -28,11 +28,11 @@ from offsetd_coordinator.offline.verification.findings import Finding
 
 _MISSING: Final = "the index is missing"
 _INDEX_BYTES_MAX: Final = 256 << 20  # Kafka's default is 10 MiB.
-_TOO_LARGE: Final = f"it is larger than {_INDEX_BYTES_MAX} bytes, and was not looked at"
+_TOO_LARGE: Final = f"it is larger than {_INDEX_BYTES_MAX} bytes, and was not checked"
 
 
 class IndexVerifier:
-    """Checks the indexes of one segment, of which `scan` has seen every batch that counts."""
+    """Checks the indexes of one segment. `scan` has read every valid batch of its log file."""
 
     def __init__(
         self, files: Files, folder: Path, base_offset: int, log: File, scan: SegmentScan
@@ -44,7 +44,7 @@ class IndexVerifier:
         self._scan = scan
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with `.index` and `.timeindex`; the first wrong entry of each."""
+        """The problems of `.index` and `.timeindex`: at most one each, the first wrong entry."""
         for suffix, reason in (
             (INDEX_SUFFIX, self._offset_index_reason),
             (TIME_INDEX_SUFFIX, self._time_index_reason),
@@ -68,7 +68,7 @@ class IndexVerifier:
             return None, problem
         known = set(OffsetIndex(self._base_offset, self._scan.offset_index.tobytes()))
         for slot, entry in enumerate(OffsetIndex(self._base_offset, raw)):
-            if entry in known or entry.position == 0:  # Zeros are a killed broker's preallocation.
+            if entry in known or entry.position == 0:  # A killed broker leaves preallocated zeros.
                 continue
             header = self._header_at(entry.position)
             if header is None or header.base_offset > entry.offset:
@@ -99,7 +99,7 @@ class IndexVerifier:
         return None, ""
 
     def _header_with(self, offset: int) -> BatchHeader | None:
-        """The header of the batch that holds `offset`, or the first behind it."""
+        """The header of the batch that holds `offset`, or of the first batch after it."""
         index = OffsetIndex(self._base_offset, self._scan.offset_index.tobytes())
         position = index.lookup(offset).position
         while (header := self._header_at(position)) is not None and header.last_offset < offset:
@@ -107,7 +107,7 @@ class IndexVerifier:
         return header
 
     def _header_at(self, position: int) -> BatchHeader | None:
-        """The header at `position`; None if no batch that counts is there."""
+        """The header at `position`; None if no valid batch is there."""
         if position >= self._scan.valid_bytes:
             return None
         try:

@@ -34,21 +34,21 @@ READ_BYTES: Final = 4 << 20
 _NO_LEADER_EPOCH: Final = -1
 _STOPS: Final = {
     StopReason.INCOMPLETE: "a batch is cut short",
-    StopReason.BAD_LENGTH: "a batch has a length that cannot be",
+    StopReason.BAD_LENGTH: "a batch has an impossible length",
     StopReason.BAD_MAGIC: "no batch of format v2 is here",
-    StopReason.BAD_COUNT: "a batch has a number of records that cannot be",
-    StopReason.BAD_OFFSET: "a batch has an offset not above those before, or out of range",
-    StopReason.BAD_LEADER_EPOCH: "a batch has a lower leader epoch than those before",
+    StopReason.BAD_COUNT: "a batch has an impossible number of records",
+    StopReason.BAD_OFFSET: "a batch's offset is not above the offsets before it, or out of range",
+    StopReason.BAD_LEADER_EPOCH: "a batch has a lower leader epoch than the batches before it",
     StopReason.BAD_CHECKSUM: "a batch has a wrong checksum",
-    StopReason.TOO_LARGE: "a batch is larger than any that is read",
+    StopReason.TOO_LARGE: "a batch is larger than the largest that offsetd reads",
 }
 
 
 class LogVerifier:
-    """Checks one log, as far as it is to be read, and counts what it holds.
+    """Checks one log up to the end that its view allows, and counts its batches and records.
 
-    `partitions` is how many partitions the topic has; None: the records are not those of groups,
-    and not looked into. `future`: timestamps that hold back retention are told of, too.
+    `partitions` is the topic's number of partitions; with None the records are not those of groups,
+    and are not decoded. With `future`, timestamps that hold back retention are findings, too.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class LogVerifier:
 
     @property
     def unknown_records(self) -> int:
-        """How many records had a type that is not ours."""
+        """The number of records of types that offsetd does not know."""
         return 0 if self._records is None else self._records.unknown_records
 
     def findings(self) -> Iterator[Finding]:
-        """Everything that is wrong, in the order of the log."""
+        """All problems, in the order of the log."""
         base_offsets = segment_base_offsets(self._files, self._log.folder)
         if not base_offsets:
             yield Finding(file=self._log.folder.name, reason="there is no segment")
@@ -128,7 +128,7 @@ class LogVerifier:
             ).findings()
 
     def _contents(self, file: File, base_offset: int, valid_bytes: int) -> Iterator[Finding]:
-        """Looks into the records of the batches up to `valid_bytes`, which are valid."""
+        """Checks the records of the batches below byte `valid_bytes`, which are all valid."""
         if self._records is None:
             return
         partition = self._log.topic_partition.partition
@@ -141,7 +141,7 @@ class LogVerifier:
             while start < end:
                 batch = _batch_at(buffer, start, end)
                 if batch is None and start > 0:
-                    break  # The buffer cuts it: read on from its start.
+                    break  # The batch does not end in the buffer: read on from its start.
                 if batch is None:
                     batch = next(whole_batches(file, valid_bytes, position))[1]
                 yield from self._record_findings(base_offset, position + start, batch)
@@ -164,7 +164,7 @@ class LogVerifier:
         *,
         is_last: bool,
     ) -> Iterator[Finding]:
-        """Tells of the damage at `stop`, and of everything up to `size` behind it."""
+        """The damage at `stop`, and all problems between it and byte `size`."""
         while stop[0] < size:
             position, reason = stop
             try:
@@ -185,9 +185,9 @@ class LogVerifier:
     def _walk(
         self, file: File, base_offset: int, start: int, size: int
     ) -> Generator[Finding, None, tuple[int, StopReason]]:
-        """Checks the batches from `start` on; returns where and why that ends (`size`: at the end).
+        """Checks the batches from byte `start` on, and returns the place and reason of the stop.
 
-        The slow way, for what lies behind damage.
+        The place is `size` if all batches are valid. This is slow, and used only after damage.
         """
         position = start
         for position, batch in whole_batches(file, size, start):
@@ -199,7 +199,7 @@ class LogVerifier:
         return position, StopReason.INCOMPLETE
 
     def _flaw(self, batch: bytes) -> StopReason | None:
-        """What is wrong with a batch, or None: then it counts as part of the log."""
+        """What is wrong with a batch; None if it is valid. Then it counts as part of the log."""
         try:
             header = batch_header(batch)
         except CorruptBatch:
@@ -230,7 +230,7 @@ class LogVerifier:
             yield Finding(file=name, reason=reason)
         for epoch, start_offset in epochs:
             if start_offset > self.offset_next and self._log.recovery_point is None:
-                reason = f"leader epoch {epoch} begins at {start_offset}, behind the log's end"
+                reason = f"leader epoch {epoch} begins at {start_offset}, above the log's end"
                 yield Finding(file=name, reason=f"{reason} {self.offset_next}")
 
     def _finding(self, base_offset: int, position: int, reason: str) -> Finding:
@@ -239,7 +239,7 @@ class LogVerifier:
 
 
 def _batch_at(buffer: npt.NDArray[np.uint8], start: int, end: int) -> bytes | None:
-    """The batch at `start`; None if it does not end before `end`."""
+    """The batch at `start`; None if it ends after `end`, or its header is not valid."""
     try:
         header = batch_header(buffer.data[:end], start)
     except CorruptBatch:

@@ -22,10 +22,11 @@ from offsetd_coordinator.offline.verification.findings import Finding
 def lost_segments(
     files: Files, log: LogView, scans: Mapping[int, SegmentScan]
 ) -> Iterator[Finding]:
-    """What is wrong with the segments of a log, all of which were scanned as far as is settled.
+    """Segments that are missing or differ from what the journal and the segment list say of them.
 
-    Nothing is known of a log that a broker may have had since. What a scan has found is not told
-    again, and what the next start settles is left to that.
+    All segments of the log were scanned, up to the end that its view allows. If a broker may have
+    changed the log since, there is nothing to compare with. Damage that a scan has found is not
+    reported again, and neither is a swap that the next start completes or undoes.
     """
     point = log.last_point
     if point is None or point.headers_digest is None or _is_unsettled(files, log):
@@ -62,7 +63,7 @@ def _is_unsettled(files: Files, log: LogView) -> bool:
 def _is_longer(
     files: Files, log: LogView, scans: Mapping[int, SegmentScan], point: RecoveryPoint
 ) -> bool:
-    """Whether a log that was closed has been appended to since."""
+    """Whether a log was appended to after it was closed."""
     if log.recovery_point is not None or not scans:
         return False
     last = max(scans)

@@ -22,10 +22,10 @@ from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_tran
 
 
 class RecordVerifier:
-    """Checks the batches of one partition of `__consumer_offsets`, which has `partitions`.
+    """Checks the batches of one partition of `__consumer_offsets`.
 
-    A group that lies in a wrong partition is reported once. Records of unknown types are none of
-    ours, and counted in `unknown_records`.
+    `partitions` is the topic's number of partitions. A group in a wrong partition is reported once.
+    Records of types that offsetd does not know are only counted, in `unknown_records`.
     """
 
     def __init__(self, partition: int, partitions: int) -> None:
@@ -35,7 +35,7 @@ class RecordVerifier:
         self._misplaced: set[str] = set()
 
     def reasons(self, batch: bytes) -> Iterator[str]:
-        """What is wrong with the records of a batch whose checksum holds."""
+        """The problems of the records in a batch whose checksum is right."""
         try:
             decoded = decode_batch(batch, check_crc=False)
         except CorruptBatch as error:
@@ -67,13 +67,13 @@ class RecordVerifier:
         if expected != self._partition and key.group not in self._misplaced:
             self._misplaced.add(key.group)
             yield (
-                f"offset {record.offset}: group {key.group!r} belongs into partition {expected},"
+                f"offset {record.offset}: group {key.group!r} belongs in partition {expected},"
                 f" not {self._partition}, and is not served from here"
             )
 
 
 def _check_value(key: RecordKey, value: bytes, offset: int) -> None:
-    """Raises `UndecodableRecord`, which names the entry."""
+    """Raises UndecodableRecord with the name of the entry if the value does not decode."""
     try:
         match key:
             case OffsetKey():

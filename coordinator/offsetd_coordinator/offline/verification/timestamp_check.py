@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import File
 
-NAMED_MAX: Final = 10  # Of a segment; a writer with a wrong clock may have written millions.
+NAMED_MAX: Final = 10  # Per segment; a writer with a wrong clock may have written millions.
 
 
 @attrs.frozen(kw_only=True)
 class FutureTimestamps:
-    """What is too far ahead, and how long it holds back what lies behind it."""
+    """Finds batches with timestamps too far in the future, and says how long retention waits."""
 
     config: LogConfig
     now_ms: int
 
     @property
     def latest_ms(self) -> int:
-        """What an append takes just now."""
+        """The latest timestamp that an append accepts now."""
         return self.now_ms + self.config.timestamp_after_ms_max
 
     def reasons(
         self, file: File, valid_bytes: int, *, modified_ms: int
     ) -> Iterator[tuple[int, str]]:
-        """Position and reason of a segment's first batches that are too far ahead.
+        """Position and reason of the first `NAMED_MAX` batches that are too far ahead.
 
-        How many there are is said with the last one that is named.
+        The reason of the last one says how many more follow.
         """
         found: list[tuple[int, str]] = []
         count, largest_ms = 0, 0
@@ -63,18 +63,18 @@ class FutureTimestamps:
     def _held(self, largest_ms: int, modified_ms: int) -> str:
         config = self.config
         if config.retention_ms < 0:
-            return "nothing here goes by age"
+            return "retention by time is off"
         since_ms = largest_ms
         if config.retention_age_from_roll:
             since_ms = min(largest_ms, modified_ms)
         until_ms = since_ms + config.retention_ms
         if until_ms < self.now_ms:
-            return "its segment is due all the same, as it was last written long ago"
+            return "its segment is due anyway, as it was last written long ago"
         return f"it holds back retention by time until {shown_time(until_ms)}"
 
 
 def shown_time(timestamp_ms: int) -> str:
-    """In UTC; one that no calendar has, as it is."""
+    """A timestamp as text in UTC; as a number if it is outside the calendar's range."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
     except (OverflowError, OSError, ValueError):
