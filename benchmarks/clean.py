@@ -38,7 +38,7 @@ from offsetd_storage.configuration.server_config import CleanerConfig
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.kernels.registry import warm
 from offsetd_storage.log.partition_log import PartitionLog
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 

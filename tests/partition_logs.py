@@ -9,7 +9,7 @@ import attrs
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.log.partition_log import PartitionLog
-from offsetd_storage.log.segment import Segment, segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, scan_file
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.segment import Segment
 
 TOPIC_PARTITION = TopicPartition("__consumer_offsets", 7)
 FOLDER = Path("/__consumer_offsets-7")

@@ -19,7 +19,7 @@ from log_stores import (
 )
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log_store import LogStoreConfig
 from partition_logs import batch_of
 

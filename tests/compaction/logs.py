@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 from offsetd_storage.batch.compression import Compression
 from offsetd_storage.batch.record_batch import NO_PRODUCER_ID, Record, encode_batch
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.timestamp_type import TimestampType
 
 START_MS = 1_700_000_000_000

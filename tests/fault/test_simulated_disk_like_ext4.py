@@ -123,7 +123,7 @@ def test_what_a_power_cut_leaves_on_ext4_is_possible_in_the_simulation(
         live(simulated, folder, randoms[1])
         assert contents(real, folder) == contents(simulated, folder)
     volume.cut_power()
-    assert possible(contents(real, folder), simulated._folder(folder))
+    assert possible(contents(real, folder), simulated._tree.folder(folder))
 
 
 def test_what_no_power_cut_leaves_is_not_possible() -> None:
@@ -131,7 +131,7 @@ def test_what_no_power_cut_leaves_is_not_possible() -> None:
     disk.put_durable(Path("/folder/a"), b"o" * 2 * SECTOR)
     file = disk.open(Path("/folder/a"))
     file.pwrite([b"n" * 2 * SECTOR], 0)
-    folder = disk._folder(Path("/folder"))
+    folder = disk._tree.folder(Path("/folder"))
     old, new = b"o" * SECTOR, b"n" * SECTOR
     for left in [old + old, old + new, new + old, new + new]:
         assert possible({"a": left}, folder)

@@ -11,7 +11,7 @@ from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG, L
 from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from partition_logs import (
     GOLDEN,
     GOLDEN_PARTITIONS,

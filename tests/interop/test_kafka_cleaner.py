@@ -31,7 +31,7 @@ from interop.kafka_runtime import KafkaUnavailable
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import RecordBatch, decode_batches
 from offsetd_storage.cleaner.cleaning_round import CleanReport
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 

@@ -23,7 +23,7 @@ from offsetd_storage.cleaner.offset_map import OffsetMap
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log.segment_swap import delete_oldest, install
 from partition_logs import FOLDER, bases, contents, everything

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from log_stores import FOLDER, P0, P1, P2, append, commit, contents, log_bytes, opened, seeded
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from partition_logs import batch_of
 
 if TYPE_CHECKING:

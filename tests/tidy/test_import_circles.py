@@ -17,12 +17,6 @@ PACKAGES = (
 
 # By package: circles that are not cut yet. A circle that is cut, or gets smaller, changes here.
 KNOWN: dict[str, list[tuple[str, ...]]] = {
-    "offsetd_storage": [
-        ("disk.simulated_files", "disk.simulated_lock"),
-        ("log.segment", "log.segment_reader"),
-        ("recovery.log_recreation", "recovery.survey"),
-        ("recovery.partition_recovery", "recovery.segment_comparison"),
-    ],
     "offsetd_coordinator": [
         (
             "calls.admission",

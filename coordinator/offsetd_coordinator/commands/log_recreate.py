@@ -9,7 +9,7 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint
 from offsetd_storage.folder.checkpoints import read_offset_checkpoint
 from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.log.segment import LOG_SUFFIX
+from offsetd_storage.log.segment_files import LOG_SUFFIX
 from offsetd_storage.recovery.quarantine import list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, read_folder

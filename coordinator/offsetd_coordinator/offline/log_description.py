@@ -2,7 +2,7 @@
 
 import attrs
 from offsetd_storage.disk.files import Files
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import ScanStop, SegmentScan, scan_file
 from offsetd_storage.views.folder_view import LogView
 

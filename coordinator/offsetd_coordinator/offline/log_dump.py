@@ -19,7 +19,7 @@ from offsetd_storage.batch.record_batch import (
 )
 from offsetd_storage.disk.files import Files
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.offsets_topic.schemas.kafka_json import JsonText, message_json, replacing_text
 from offsetd_storage.offsets_topic.schemas.layout import (
     Fields,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import FolderChanged, StorageError
-from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.log.segment_files import segment_base_offsets
 
 from offsetd_pipeline.archive.columns import archived_batch
 from offsetd_pipeline.archive.day_files import DayFiles, by_day

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from offsetd_storage.errors import FolderChanged, FolderMismatch
-from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.log.segment_files import segment_base_offsets
 from offsetd_storage.log.store_config import OFFSETS_TOPIC
 from offsetd_storage.views.folder_view import read_folder
 

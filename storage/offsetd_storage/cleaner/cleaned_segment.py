@@ -16,11 +16,11 @@ from offsetd_storage.errors import (
     may_pass,
     storage_failed,
 )
-from offsetd_storage.log.segment import (
+from offsetd_storage.log.segment import Segment
+from offsetd_storage.log.segment_files import (
     CLEANED_STATE,
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     segment_path,
 )
 from offsetd_storage.log.segment_scan import scan_segment

@@ -11,7 +11,7 @@ from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.log.partition_log import PartitionLog
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import scan_file
 from offsetd_storage.recovery.quarantine import require_whole
 

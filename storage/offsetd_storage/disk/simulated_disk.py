@@ -157,7 +157,6 @@ class FileNode:
         "durable",
         "lost",
         "modified_ms",
-        "open_count",
         "path",
         "pending",
         "stamp",
@@ -171,7 +170,6 @@ class FileNode:
         self.blocks = blocks_of(0, len(durable))  # A bit for each block that the file holds.
         self.modified_ms = modified_ms
         self.stamp = stamp  # Another one after each change; a power cut does not bring it back.
-        self.open_count = 0
         self.path = _NEVER_OPENED  # Where it was opened, or renamed to since.
 
     def change(self, number: int, change: FileChange, now_ms: int) -> None:

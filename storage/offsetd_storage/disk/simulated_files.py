@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
-import threading
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from offsetd_storage.clock import Clock, ManualClock
@@ -25,7 +23,6 @@ from offsetd_storage.disk.simulated_disk import (
     FolderNode,
     MoveName,
     NameChange,
-    Node,
     RemoveName,
     SetSize,
     Write,
@@ -36,6 +33,7 @@ from offsetd_storage.disk.simulated_disk import (
 )
 from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.disk.simulated_lock import SimulatedLock
+from offsetd_storage.disk.simulated_tree import FileTree, names_of, path_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,12 +60,8 @@ class SimulatedFiles:
         self.before_operation: Callable[[SimulatedFiles, Operation], None] | None = None
         self.faults: list[Fault] = []
         self.capacity_bytes: int | None = None  # For contents, in blocks; names cost nothing.
-        self._root = FolderNode({})
+        self._tree = FileTree(FolderNode({}))
         self._stamps = itertools.count(1)
-        self._turn = threading.RLock()
-        self._open: dict[int, FileNode] = {}
-        self._locked: set[int] = set()
-        self._held: tuple[tuple[str, ...], FolderNode] | None = None  # See `SimulatedLock.files`.
 
     def crash_states(
         self, *, exhaustive_pending_max: int = 3, samples: int, random: Random
@@ -80,10 +74,10 @@ class SimulatedFiles:
         all subsets follow, then all subsets with one write torn, or `samples` of those by chance;
         else `samples` of all outcomes by chance.
         """
-        with self._turn:
-            for file in visible_files(self._root):
+        with self._tree.turn:
+            for file in visible_files(self._tree.root):
                 file.durable.digest()  # Known to this disk's later crash states too.
-            root = copied_root(self._root)
+            root = copied_root(self._tree.root)
         crashed = crashed_roots(
             root,
             sector_bytes=self.sector_bytes,
@@ -95,22 +89,22 @@ class SimulatedFiles:
 
     def power_cut(self) -> SimulatedFiles:
         """The disk after a power cut that lost everything unsynced."""
-        with self._turn:
-            return self._with_root(root_without_pending(self._root))
+        with self._tree.turn:
+            return self._with_root(root_without_pending(self._tree.root))
 
     def kill(self) -> SimulatedFiles:
         """The disk after the death of the process: the page cache stays, seen and unsynced.
 
         Locks and open files are gone, faults too; the room they took is back.
         """
-        with self._turn:
-            return self._with_root(copied_root(self._root))
+        with self._tree.turn:
+            return self._with_root(copied_root(self._tree.root))
 
     def put_durable(self, path: Path, content: bytes) -> None:
         """Puts a file there, with its folders, as if it had always been: not an operation."""
-        with self._turn:
-            folder = self._root
-            for name in _names(path)[:-1]:
+        with self._tree.turn:
+            folder = self._tree.root
+            for name in names_of(path)[:-1]:
                 child = folder.entries.get(name) or FolderNode({}, stamp=next(self._stamps))
                 assert isinstance(child, FolderNode), f"{name} in {path} is a file"
                 folder.durable[name] = folder.entries[name] = child
@@ -121,49 +115,49 @@ class SimulatedFiles:
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
         """Opens a file; `create` makes an empty one where there is none."""
-        with self._turn:
-            if create and self._find(path) is None:
+        with self._tree.turn:
+            if create and self._tree.find(path) is None:
                 self._create(path)
-            return SimulatedFile(self, self._file(path), path, read_only=read_only)
+            return SimulatedFile(self, self._tree.file(path), path, read_only=read_only)
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or a folder of that name."""
-        with self._turn, suppress(NotADirectoryError):
-            return self._find(path) is not None
+        with self._tree.turn, suppress(NotADirectoryError):
+            return self._tree.find(path) is not None
         return False
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder of that name."""
-        with self._turn, suppress(NotADirectoryError):
-            return isinstance(self._find(path), FolderNode)
+        with self._tree.turn, suppress(NotADirectoryError):
+            return isinstance(self._tree.find(path), FolderNode)
         return False
 
     def list_folder(self, path: Path) -> list[str]:
         """The names inside a folder, sorted."""
-        with self._turn:
-            return sorted(self._folder(path).entries)
+        with self._tree.turn:
+            return sorted(self._tree.folder(path).entries)
 
     def make_folder(self, path: Path) -> None:
         """Makes one folder. Its parent has to exist, itself must not."""
-        with self._turn:
-            parent = self._folder(path.parent)
-            if self._find(path) is not None:
-                raise _error(errno.EEXIST, path)
+        with self._tree.turn:
+            parent = self._tree.folder(path.parent)
+            if self._tree.find(path) is not None:
+                raise path_error(errno.EEXIST, path)
             self._begin(OperationKind.MAKE_FOLDER, path)
             made = FolderNode({}, stamp=next(self._stamps))
             self._change_names(parent, AddName(path.name, made))
 
     def rename(self, source: Path, target: Path) -> None:
         """Renames within a folder, at once; a file that was at `target` is gone."""
-        with self._turn:
-            folder = self._folder(source.parent)
-            if self._folder(target.parent) is not folder:
-                raise _error(errno.EXDEV, target)  # The engine has no need of it.
-            node, replaced = self._existing(source), self._find(target)
+        with self._tree.turn:
+            folder = self._tree.folder(source.parent)
+            if self._tree.folder(target.parent) is not folder:
+                raise path_error(errno.EXDEV, target)  # The engine has no need of it.
+            node, replaced = self._tree.existing(source), self._tree.find(target)
             if isinstance(replaced, FolderNode) and replaced is not node:
-                raise _error(errno.EISDIR, target)
+                raise path_error(errno.EISDIR, target)
             if isinstance(node, FolderNode) and isinstance(replaced, FileNode):
-                raise _error(errno.ENOTDIR, target)
+                raise path_error(errno.ENOTDIR, target)
             self._begin(OperationKind.RENAME, source, target=target)
             self._change_names(folder, MoveName(source.name, target.name, node))
             node.stamp = next(self._stamps)
@@ -172,10 +166,10 @@ class SimulatedFiles:
 
     def unlink(self, path: Path) -> None:
         """Removes a file's name. Whoever has it open keeps it."""
-        with self._turn:
-            file = self._file(path)
+        with self._tree.turn:
+            file = self._tree.file(path)
             self._begin(OperationKind.UNLINK, path)
-            self._change_names(self._folder(path.parent), RemoveName(path.name, file))
+            self._change_names(self._tree.folder(path.parent), RemoveName(path.name, file))
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage.
@@ -183,8 +177,8 @@ class SimulatedFiles:
         Where a fault makes it fail, they stay pending, and a later sync makes them durable: a file
         system does not forget names as it forgets pages.
         """
-        with self._turn:
-            folder = self._folder(path)
+        with self._tree.turn:
+            folder = self._tree.folder(path)
             self._begin(OperationKind.SYNC_FOLDER, path)
             folder.sync()
 
@@ -194,36 +188,36 @@ class SimulatedFiles:
 
     def size(self, path: Path) -> int:
         """A file's length."""
-        with self._turn:
-            return len(self._file(path).cached)
+        with self._tree.turn:
+            return len(self._tree.file(path).cached)
 
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, by the disk's clock."""
-        with self._turn:
-            return self._file(path).modified_ms
+        with self._tree.turn:
+            return self._tree.file(path).modified_ms
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Says when a file was last written: not an operation, and never lost."""
-        with self._turn:
-            file = self._file(path)
+        with self._tree.turn:
+            file = self._tree.file(path)
             file.modified_ms, file.stamp = modified_ms, next(self._stamps)
 
     def stamp(self, path: Path) -> tuple[int, ...]:
         """A number that no other file has, nor this one after its next change."""
-        with self._turn:
-            return (self._existing(path).stamp,)
+        with self._tree.turn:
+            return (self._tree.existing(path).stamp,)
 
     def free_bytes(self, path: Path) -> int:
         """Room left."""
-        with self._turn:
+        with self._tree.turn:
             total_bytes = self.total_bytes(path)
             used_bytes = 0 if self.capacity_bytes is None else self._used_bytes()
             return max(0, total_bytes - used_bytes)
 
     def total_bytes(self, path: Path) -> int:
         """All room, taken or not."""
-        with self._turn:
-            self._existing(path)
+        with self._tree.turn:
+            self._tree.existing(path)
             return _UNBOUNDED_FREE_BYTES if self.capacity_bytes is None else self.capacity_bytes
 
     def read_bytes(self, path: Path) -> bytes:
@@ -233,28 +227,12 @@ class SimulatedFiles:
 
     def lock(self, path: Path) -> SimulatedLock | None:
         """Locks a file, made where missing, for this opener; None where another holds it."""
-        with self._turn:
-            if self._find(path) is None:
+        with self._tree.turn:
+            if self._tree.find(path) is None:
                 self._create(path)
-            file = self._file(path)
-            is_held, folder = id(file) in self._locked, self._folder(path.parent)
-            return None if is_held else SimulatedLock(self, path, folder, file)
-
-    @contextmanager
-    def reached_through(self, path: Path, folder: FolderNode) -> Iterator[None]:
-        """In the block, one turn, what begins with `path` is looked up from `folder` on."""
-        with self._turn:
-            before, self._held = self._held, (_names(path), folder)
-            try:
-                yield
-            finally:
-                self._held = before
-
-    def leads_to(self, path: Path, node: Node) -> bool:
-        """Whether a path leads to this file or folder, now."""
-        with self._turn, suppress(NotADirectoryError):
-            return self._find(path) is node
-        return False
+            file = self._tree.file(path)
+            is_held, folder = id(file) in self._tree.locked, self._tree.folder(path.parent)
+            return None if is_held else SimulatedLock(self, self._tree, path, folder, file)
 
     def _announce(
         self,
@@ -291,14 +269,14 @@ class SimulatedFiles:
         """Announces and counts an operation that a fault keeps from happening at all."""
         fault = self._announce(kind, path, position=position, size=size, target=target)
         if fault is not None:
-            raise _error(fault.errno, path)
+            raise path_error(fault.errno, path)
 
     def _fault(self, kind: OperationKind, path: Path) -> Fault | None:
         striking = [fault for fault in self.faults if fault.strikes(kind, path)]
         return striking[0] if striking else None
 
     def _create(self, path: Path) -> None:
-        folder = self._folder(path.parent)
+        folder = self._tree.folder(path.parent)
         self._begin(OperationKind.CREATE, path)
         file = FileNode(Content(), self.clock.now_ms(), stamp=next(self._stamps))
         self._change_names(folder, AddName(path.name, file))
@@ -307,41 +285,8 @@ class SimulatedFiles:
         folder.change(self.operations, change)
         folder.stamp = next(self._stamps)
 
-    def _find(self, path: Path) -> Node | None:
-        node: Node = self._root
-        names = _names(path)
-        if self._held is not None and names[: len(self._held[0])] == self._held[0]:
-            names, node = names[len(self._held[0]) :], self._held[1]
-        for name in names:
-            if isinstance(node, FileNode):
-                raise _error(errno.ENOTDIR, path)
-            child = node.entries.get(name)
-            if child is None:
-                return None
-            node = child
-        return node
-
-    def _existing(self, path: Path) -> Node:
-        node = self._find(path)
-        if node is None:
-            raise _error(errno.ENOENT, path)
-        return node
-
-    def _file(self, path: Path) -> FileNode:
-        node = self._existing(path)
-        if isinstance(node, FolderNode):
-            raise _error(errno.EISDIR, path)
-        return node
-
-    def _folder(self, path: Path) -> FolderNode:
-        node = self._existing(path)
-        if isinstance(node, FileNode):
-            raise _error(errno.ENOTDIR, path)
-        return node
-
     def _used_bytes(self) -> int:
-        holders = {id(file): file for file in visible_files(self._root)} | self._open
-        return BLOCK_BYTES * sum(file.blocks.bit_count() for file in holders.values())
+        return BLOCK_BYTES * sum(file.blocks.bit_count() for file in self._tree.files_with_room())
 
     def _fitting_bytes(self, file: FileNode, position: int, size: int) -> int:
         """How many of the bytes to be put at `position` find room."""
@@ -353,7 +298,7 @@ class SimulatedFiles:
     def _with_root(self, root: FolderNode) -> SimulatedFiles:
         files = SimulatedFiles(sector_bytes=self.sector_bytes, clock=self.clock)
         files.capacity_bytes = self.capacity_bytes
-        files._root = root
+        files._tree.root = root
         files._stamps = itertools.count(next(self._stamps))
         return files
 
@@ -368,9 +313,8 @@ class SimulatedFile:
         self._node = node
         self._read_only = read_only
         self._closed = False
-        node.open_count += 1
         node.path = path
-        files._open[id(node)] = node
+        files._tree.opened[self] = node
 
     @property
     def _path(self) -> Path:
@@ -378,11 +322,11 @@ class SimulatedFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """`size` bytes from `position`; fewer only where the file ends."""
-        with self._files._turn:
+        with self._files._tree.turn:
             self._check_open()
             fault = self._files._fault(OperationKind.READ, self._path)
             if fault is not None:
-                raise _error(fault.errno, self._path)
+                raise path_error(fault.errno, self._path)
             return self._node.cached.read(size, position)
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
@@ -400,7 +344,7 @@ class SimulatedFile:
         """
         chunk = b"".join(as_memoryview(one) for one in chunks)
         files, node = self._files, self._node
-        with files._turn:
+        with files._tree.turn:
             self._check_open(writing=True)
             fault = files._announce(
                 OperationKind.WRITE, self._path, position=position, size=len(chunk)
@@ -413,23 +357,23 @@ class SimulatedFile:
                 node.change(files.operations, change, files.clock.now_ms())
                 node.stamp = next(files._stamps)
             if fault is not None:
-                raise _error(fault.errno, self._path)
+                raise path_error(fault.errno, self._path)
             if written < len(chunk):
-                raise _error(errno.ENOSPC, self._path)
+                raise path_error(errno.ENOSPC, self._path)
 
     def size(self) -> int:
         """The file's length."""
-        with self._files._turn:
+        with self._files._tree.turn:
             self._check_open()
             return len(self._node.cached)
 
     def truncate(self, size: int) -> None:
         """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
         files, node = self._files, self._node
-        with files._turn:
+        with files._tree.turn:
             self._check_open()
             if self._read_only:
-                raise _error(errno.EINVAL, self._path)
+                raise path_error(errno.EINVAL, self._path)
             files._begin(OperationKind.TRUNCATE, self._path, size=size)
             node.blocks &= blocks_of(0, size)
             node.change(files.operations, SetSize(size), files.clock.now_ms())
@@ -441,11 +385,11 @@ class SimulatedFile:
         A reservation beyond the length does not survive a power cut.
         """
         files, node = self._files, self._node
-        with files._turn:
+        with files._tree.turn:
             self._check_open(writing=True)
             files._begin(OperationKind.ALLOCATE, self._path, position=position, size=size)
             if files._fitting_bytes(node, position, size) < size:
-                raise _error(errno.ENOSPC, self._path)
+                raise path_error(errno.ENOSPC, self._path)
             node.blocks |= blocks_of(position, size)
             return True
 
@@ -459,12 +403,12 @@ class SimulatedFile:
         it until `drop_cache`, and later syncs succeed without it.
         """
         files, node = self._files, self._node
-        with files._turn:
+        with files._tree.turn:
             self._check_open()
             fault = files._announce(OperationKind.SYNC, self._path)
             if fault is not None:
                 node.fail_sync(fault.synced_writes)
-                raise _error(fault.errno, self._path)
+                raise path_error(fault.errno, self._path)
             node.sync()
 
     def sync(self) -> None:
@@ -473,28 +417,16 @@ class SimulatedFile:
 
     def drop_cache(self) -> None:
         """Forgets clean pages, among them those that a failed sync gave up."""
-        with self._files._turn:
+        with self._files._tree.turn:
             self._check_open()
             self._node.drop_cache()
 
     def close(self) -> None:
         """Gives the descriptor back. Calling it again does nothing."""
-        with self._files._turn:
-            if self._closed:
-                return
+        with self._files._tree.turn:
             self._closed = True
-            self._node.open_count -= 1
-            if self._node.open_count == 0:
-                del self._files._open[id(self._node)]
+            self._files._tree.opened.pop(self, None)
 
     def _check_open(self, *, writing: bool = False) -> None:
         if self._closed or (writing and self._read_only):
-            raise _error(errno.EBADF, self._path)
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    return path.parts[1:] if path.is_absolute() else path.parts
-
-
-def _error(number: int, path: Path) -> OSError:
-    return OSError(number, os.strerror(number), str(path))
+            raise path_error(errno.EBADF, self._path)

@@ -10,58 +10,60 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import File, Files
     from offsetd_storage.disk.simulated_disk import FileNode, FolderNode
-    from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
+    from offsetd_storage.disk.simulated_tree import FileTree
 
 _CHANGING_NAMES: Final = frozenset(("make_folder", "rename", "unlink"))
 
 
 class SimulatedLock:
-    """A lock that is held on a simulated disk."""
+    """A lock that is held on a simulated disk. `disk` works on `tree`."""
 
     def __init__(
-        self, disk: SimulatedFiles, path: Path, folder: FolderNode, file: FileNode
+        self, disk: Files, tree: FileTree, path: Path, folder: FolderNode, file: FileNode
     ) -> None:
         self._disk = disk
+        self._tree = tree
         self._path = path
         self._folder = folder
         self._file: FileNode | None = file  # Held, so that no other file gets its id.
-        disk._locked.add(id(file))
+        tree.locked.add(id(file))
 
     @property
     def files(self) -> Files:
-        """The disk, but that the lock's folder is reached wherever it was moved to."""
-        return cast("Files", _DiskOfLock(self._disk, self, self._path.parent, self._folder))
+        """The disk; paths in the lock's folder lead there even after the folder was moved."""
+        return cast("Files", _DiskOfLock(self._disk, self._tree, self, self._path, self._folder))
 
     def is_in_place(self) -> bool:
         """Whether the paths of the folder and of the file still lead to what was locked."""
         return (
             self._file is not None
-            and self._disk.leads_to(self._path.parent, self._folder)
-            and self._disk.leads_to(self._path, self._file)
+            and self._tree.leads_to(self._path.parent, self._folder)
+            and self._tree.leads_to(self._path, self._file)
         )
 
     def leads_to(self, path: Path, file: File) -> bool:
         """Whether a path within the folder leads to a file that is open."""
-        node = cast("SimulatedFile", file)._node
-        with self._disk.reached_through(self._path.parent, self._folder):
-            return self._disk.leads_to(path, node)
+        node = self._tree.node_of(file)
+        with self._tree.reached_through(self._path.parent, self._folder):
+            return self._tree.leads_to(path, node)
 
     def release(self) -> None:
         """Gives the lock back. Calling it again does nothing."""
         file, self._file = self._file, None
         if file is not None:
-            self._disk._locked.discard(id(file))
+            self._tree.locked.discard(id(file))
 
 
 class _DiskOfLock:
-    """A simulated disk whose methods look up a locked folder's paths from that folder on."""
+    """A simulated disk whose methods look up paths in a locked folder from that folder on."""
 
     def __init__(
-        self, disk: SimulatedFiles, lock: SimulatedLock, path: Path, folder: FolderNode
+        self, disk: Files, tree: FileTree, lock: SimulatedLock, path: Path, folder: FolderNode
     ) -> None:
         self._disk = disk
+        self._tree = tree
         self._lock = lock
-        self._path = path
+        self._path = path.parent
         self._folder = folder
 
     def __getattr__(self, name: str) -> Any:
@@ -74,7 +76,7 @@ class _DiskOfLock:
             changes_names = name in _CHANGING_NAMES or named.get("create")
             if changes_names and is_within and not self._lock.is_in_place():
                 raise OSError(errno.ESTALE, "the folder is not at its path any more", str(path))
-            with self._disk.reached_through(self._path, self._folder):
+            with self._tree.reached_through(self._path, self._folder):
                 return asked(path, *arguments, **named)
 
         return call

@@ -19,18 +19,7 @@ from offsetd_storage.log.indexes import (
     time_index_problem,
 )
 from offsetd_storage.log.segment_files import (
-    CLEANED_STATE,
-    DELETED_STATE,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_MAX,
-    SEGMENT_SUFFIXES,
-    SWAP_STATE,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     SegmentFiles,
-    segment_base_offsets,
-    segment_path,
 )
 from offsetd_storage.log.segment_reader import SegmentReader
 from offsetd_storage.log.segment_scan import (
@@ -47,22 +36,6 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import File, Files
     from offsetd_storage.log.segment_scan import SegmentScan
-
-__all__ = [
-    "CLEANED_STATE",
-    "DELETED_STATE",
-    "INDEX_SUFFIX",
-    "LOG_SUFFIX",
-    "OFFSET_MAX",
-    "SEGMENT_SUFFIXES",
-    "SWAP_STATE",
-    "TIME_INDEX_SUFFIX",
-    "TRANSACTION_INDEX_SUFFIX",
-    "Segment",
-    "SegmentSync",
-    "segment_base_offsets",
-    "segment_path",
-]
 
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
 # What is reserved at a time is twice as much as before, where that did not last so long: a segment
@@ -450,17 +423,20 @@ class Segment(SegmentFiles):
 
     @contextmanager
     def reader(self) -> Iterator[SegmentReader]:
-        """Reads what is written, through a descriptor of the reader's own.
+        """A reader of what the file holds now, with its own descriptor.
 
-        So a log of thousands of segments holds few descriptors, and none is closed under a reader.
+        So a log of thousands of segments holds few descriptors, and no reader loses its file.
         Raises SegmentRetired.
         """
         with self._name_lock:
             if self.is_retired:
                 raise SegmentRetired(f"{self.path} has left the log")
             file = self._files.open(self.path, read_only=True)
+            file_name = self.path.name
         try:
-            yield SegmentReader(self, file)
+            yield SegmentReader(
+                file, file_name, self.offset_index, written_bytes=self.written_bytes
+            )
         finally:
             file.close()
 

@@ -1,4 +1,4 @@
-"""A reader of the written part of a segment, while other threads append to its log."""
+"""Reads of the written part of a segment, while other threads append to its log."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ if TYPE_CHECKING:
 
     from offsetd_storage.batch.record_batch import BatchHeader
     from offsetd_storage.disk.files import File
-    from offsetd_storage.log.segment import Segment
+    from offsetd_storage.log.indexes import OffsetIndex
 
 _WALK_BYTES: Final = 16_384  # Read at once when batch headers are walked.
 
 
 class SegmentReader:
-    """One reader of one segment, with a descriptor of its own; made by `Segment.reader`."""
+    """Reads what a segment's file holds when the reader is made; see `Segment.reader`.
 
-    __slots__ = ("_segment", "file")
+    `file` is the segment's log file, through a descriptor of this reader. All positions are in
+    bytes from its start. The index may go on growing, beyond what this reader reads.
+    """
 
-    def __init__(self, segment: Segment, file: File) -> None:
-        self._segment = segment
+    __slots__ = ("_offset_index", "_written_bytes", "file", "file_name")
+
+    def __init__(
+        self, file: File, file_name: str, offset_index: OffsetIndex, *, written_bytes: int
+    ) -> None:
         self.file = file
-
-    @property
-    def file_name(self) -> str:
-        """What the segment's log file is called."""
-        return self._segment.path.name
+        self.file_name = file_name
+        self._offset_index = offset_index
+        self._written_bytes = written_bytes
 
     def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Walks the batches between two of their boundaries; yields (position, header).
+        """Yields (position, header) of each batch from `start` to `end`, which are boundaries.
 
-        Raises CorruptBatch where there is no batch.
+        Raises CorruptBatch where no batch begins, or one reaches beyond `end`.
         """
         position = start
         block_start, block = position, b""
@@ -50,34 +53,34 @@ class SegmentReader:
             position += header.size_bytes
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or above `offset`; the file's end if none."""
-        end = self._segment.written_bytes  # Once: another thread may write meanwhile.
-        for position, header in self.headers(
-            self._segment.offset_index.lookup(offset).position, end
-        ):
+        """The start of the first batch that ends at or above `offset`; the file's end if none."""
+        end = self._written_bytes
+        for position, header in self.headers(self._offset_index.lookup(offset).position, end):
             if header.last_offset >= offset:
                 return position
         return end
 
     def batches_end(self, position: int, bytes_max: int) -> int:
-        """Where whole batches from `position` end within `bytes_max` bytes, but after one batch."""
-        limit, end = position + bytes_max, self._segment.written_bytes
+        """The end of the whole batches that fit into `bytes_max` bytes from `position` on.
+
+        At least one batch counts, even if it is larger.
+        """
+        limit, end = position + bytes_max, self._written_bytes
         if limit >= end:
             return end
-        start = max(position, self._segment.offset_index.last_position_up_to(limit))
+        start = max(position, self._offset_index.last_position_up_to(limit))
         for batch_start, header in self.headers(start, end):
             if batch_start + header.size_bytes > limit and batch_start > position:
                 return batch_start
         return end
 
     def chunk_end(self, position: int, end: int, chunk_bytes: int) -> int:
-        """A boundary of batches about `chunk_bytes` behind `position`, found without a walk."""
+        """A batch boundary about `chunk_bytes` behind `position`, from the index alone."""
         limit = position + chunk_bytes
         if limit >= end:
             return end
-        offset_index = self._segment.offset_index
-        below = offset_index.last_position_up_to(limit)
+        below = self._offset_index.last_position_up_to(limit)
         if below > position:
             return below
-        above = offset_index.first_position_above(limit)
+        above = self._offset_index.first_position_above(limit)
         return end if above is None else min(above, end)

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import StorageFull, is_no_room, may_pass, storage_failed
-from offsetd_storage.log.segment import (
+from offsetd_storage.log.segment_files import (
     CLEANED_STATE,
     DELETED_STATE,
     LOG_SUFFIX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, scan_file
 from offsetd_storage.recovery.journaled_tail import Stretch, is_of_journal
 from offsetd_storage.recovery.quarantine import DamageFound

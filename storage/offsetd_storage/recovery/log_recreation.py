@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.batch.record_batch import batch_header
-from offsetd_storage.log.segment import segment_base_offsets
-from offsetd_storage.recovery.partition_recovery import PartitionPlan
+from offsetd_storage.log.segment_files import segment_base_offsets
+from offsetd_storage.recovery.partition_plan import PartitionPlan
 from offsetd_storage.recovery.quarantine import Claim
 from offsetd_storage.recovery.swap_recovery import plan_settling
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
     from offsetd_storage.recovery.quarantine import Damage
-    from offsetd_storage.recovery.survey import RecoveryScope
+    from offsetd_storage.recovery.recovery_scope import RecoveryScope
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -124,21 +124,3 @@ def plan_anew(
         bytes_scanned=0,
         point=None,
     )
-
-
-def start_warnings(
-    plans: Mapping[TopicPartition, PartitionPlan],
-    claims: Mapping[TopicPartition, Claim | Damage],
-) -> tuple[str, ...]:
-    """Logs that lack their oldest segments: an operator took them away, or the disk lost them."""
-    warnings = []
-    for each, plan in plans.items():
-        claim, first = claims.get(each), min(plan.scans, default=None)
-        if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
-            continue  # Without the list it is not known whether they were to go.
-        if claim.point.log_start_offset < first:
-            warnings.append(
-                f"{each}: the segments from offset {claim.point.log_start_offset} to {first - 1}"
-                f" are not there any more; the log starts at {first}"
-            )
-    return tuple(warnings)

@@ -14,7 +14,7 @@ import attrs
 from offsetd_storage.batch.record_batch import BatchHeader, batch_header
 from offsetd_storage.errors import is_unreadable, words_of
 from offsetd_storage.log.partition_log import PartitionLog
-from offsetd_storage.log.segment import (
+from offsetd_storage.log.segment_files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -22,6 +22,7 @@ from offsetd_storage.log.segment import (
 )
 from offsetd_storage.log.segment_list import remove_segment_list
 from offsetd_storage.recovery.log_reader import NO_LEADER_EPOCH, LogReader
+from offsetd_storage.recovery.partition_plan import PartitionPlan
 from offsetd_storage.recovery.quarantine import Claim, Damage, DamageFound, require_whole
 from offsetd_storage.recovery.repair_plan import put_aside
 from offsetd_storage.recovery.segment_comparison import (
@@ -35,10 +36,10 @@ from offsetd_storage.recovery.segment_comparison import (
     require_point,
     require_same,
 )
-from offsetd_storage.recovery.swap_recovery import Settling, settle, unlink_orphans
+from offsetd_storage.recovery.swap_recovery import settle, unlink_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from random import Random
 
@@ -49,41 +50,9 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.log.segment_scan import SegmentScan
-    from offsetd_storage.recovery.repair_plan import MendedSegment, Repair
     from offsetd_storage.topic_partition import TopicPartition
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-
-
-@attrs.frozen(kw_only=True)
-class PartitionPlan:
-    """What recovery is going to do with a partition that is not damaged."""
-
-    topic_partition: TopicPartition
-    settling: Settling
-    scans: Mapping[int, SegmentScan]  # Of the segments that stay, as far as they stay.
-    dropped: Sequence[int]  # Base offsets of the segments that go.
-    offset_next: int  # The log's end before batches are appended again.
-    batches: Sequence[bytes]  # Those.
-    bytes_cut: int  # Behind the end, and not among `batches` either.
-    bytes_scanned: int
-    # The claim's point, where nobody but us has written since: then it says where the log starts,
-    # and which leader epoch our batches carry. The checkpoints hold no checksum.
-    point: RecoveryPoint | None
-    # With what the segments were compared; where that is nothing, they are listed as they are.
-    known: KnownSegments = NOTHING_KNOWN
-    listed_below: int = 0  # The segments that begin below are as the list says.
-    # Of the batches that are cut, and of what is known to be ours: only a broker raises it.
-    leader_epoch_cut: int = NO_LEADER_EPOCH
-    leader_epoch_known: int = NO_LEADER_EPOCH
-    valid_offset_next: int = 0  # Behind those batches.
-    repair: Repair | None = None  # The operator's word: what is whole of a damaged log is kept.
-    mended: Mapping[int, MendedSegment] = attrs.Factory(dict)  # By base offset; written anew.
-
-    @property
-    def recovered_offset_next(self) -> int:
-        """The log's end after recovery."""
-        return batch_header(self.batches[-1]).last_offset + 1 if self.batches else self.offset_next
 
 
 class PartitionPlanner:

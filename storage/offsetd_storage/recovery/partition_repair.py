@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.errors import CorruptBatch, is_unreadable, words_of
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.recovery.log_reader import LogReader
-from offsetd_storage.recovery.partition_recovery import PartitionPlan, PartitionPlanner
+from offsetd_storage.recovery.partition_plan import PartitionPlan
+from offsetd_storage.recovery.partition_recovery import PartitionPlanner
 from offsetd_storage.recovery.quarantine import Damage, DamageFound
 from offsetd_storage.recovery.repair_plan import (
     Bounds,

@@ -34,15 +34,15 @@ from offsetd_storage.recovery.quarantine import (
     write_quarantine_file,
 )
 from offsetd_storage.recovery.recovery_report import PartitionReport, RecoveryReport
-from offsetd_storage.recovery.segment_comparison import listing_notes
+from offsetd_storage.recovery.recovery_scope import RecoveryScope
 from offsetd_storage.recovery.survey import (
-    RecoveryScope,
     Survey,
     check_format,
     lock_folder,
     survey_as_it_is,
     survey_folder,
 )
+from offsetd_storage.recovery.survey_warnings import listing_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -23,7 +23,7 @@ from offsetd_storage.disk.files import replace_file
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.encode import LEADER_EPOCH_AT
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, scan_segment
 from offsetd_storage.recovery.tail_search import valid_batch_after
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.log.segment_scan import SegmentScan
-    from offsetd_storage.recovery.partition_recovery import PartitionPlan
-    from offsetd_storage.topic_partition import TopicPartition
-
 
 OLDER_LIST: Final = "it is older than the journal"
 
@@ -183,30 +180,3 @@ def _require_none(flaws: Sequence[SegmentFlaw]) -> None:
     others = len(flaws) - 1
     more = f" (and {others} more such segment{'s' if others > 1 else ''})" if others else ""
     raise DamageFound(f"{flaws[0].reason}{more}", base_offset=flaws[0].base_offset, position=None)
-
-
-def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """Logs of which it cannot be told whether they have all of their segments."""
-    return tuple(
-        f"{each}: {SEGMENT_LIST_NAME}: {plan.known.problem}; whether segments of it are missing is"
-        " not known, and those that are there are listed anew"
-        for each, plan in plans.items()
-        if plan.known.problem is not None
-    )
-
-
-def listing_notes(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """Logs whose segments are listed for the first time, or the first time after a broker."""
-    names = [
-        str(each)
-        for each, plan in plans.items()
-        if plan.known == NOTHING_KNOWN and len(plan.scans) > 1
-    ]
-    if not names:
-        return ()
-    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
-    note = (
-        f"the segments of {names[0]}{more} are listed from now on, as they were found: no list was"
-        " there, or a broker has had the folder since"
-    )
-    return (note,)

@@ -36,11 +36,10 @@ from offsetd_storage.log.store_config import (
     OFFSETS_PARTITIONS_DEFAULT,
     OFFSETS_TOPIC,
     PARTITIONS_MAX,
-    LogStoreConfig,
 )
 from offsetd_storage.recovery.clean_shutdown_marker import ClosedMark, read_closed_mark
 from offsetd_storage.recovery.log_reader import is_as_closed
-from offsetd_storage.recovery.log_recreation import find_begun_anew, plan_anew, start_warnings
+from offsetd_storage.recovery.log_recreation import find_begun_anew, plan_anew
 from offsetd_storage.recovery.partition_repair import RepairingPlanner
 from offsetd_storage.recovery.quarantine import (
     REPAIR_REMEDY,
@@ -51,34 +50,20 @@ from offsetd_storage.recovery.quarantine import (
     list_quarantine_files,
 )
 from offsetd_storage.recovery.recovery_report import RecoveryProgress
-from offsetd_storage.recovery.segment_comparison import listing_warnings
+from offsetd_storage.recovery.survey_warnings import listing_warnings, start_warnings
 from offsetd_storage.recovery.swap_recovery import sync_segments
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-    from random import Random
 
-    from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.recovery.partition_recovery import PartitionPlan
+    from offsetd_storage.recovery.partition_plan import PartitionPlan
+    from offsetd_storage.recovery.recovery_scope import RecoveryScope
     from offsetd_storage.recovery.repair_plan import Repair
 
 _OUR_PREFIX: Final = "offsetd"
-
-
-@attrs.frozen(kw_only=True)
-class RecoveryScope:
-    """What every step needs."""
-
-    files: Files
-    path: Path
-    config: LogStoreConfig
-    clock: Clock
-    random: Random
-    begin_anew: frozenset[TopicPartition] = frozenset()  # The operator's word.
-    repaired: frozenset[TopicPartition] = frozenset()  # As well: what is whole of these is kept.
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.log.segment import (
+from offsetd_storage.log.segment_files import (
     CLEANED_STATE,
     DELETED_STATE,
     INDEX_SUFFIX,

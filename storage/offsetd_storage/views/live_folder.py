@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from offsetd_storage.errors import FolderChanged, StorageError
-from offsetd_storage.log.segment import LOG_SUFFIX, segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import LOG_SUFFIX, segment_base_offsets, segment_path
 from offsetd_storage.recovery.quarantine import DamageFound
 
 if TYPE_CHECKING:

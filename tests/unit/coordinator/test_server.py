@@ -163,7 +163,7 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
         asyncio.run(run())
     assert listen_error(address) is None
     monkeypatch.undo()
-    assert not files._locked
+    assert not files._tree.locked
 
 
 @pytest.mark.parametrize(

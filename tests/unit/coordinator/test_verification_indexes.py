@@ -12,7 +12,7 @@ from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log.partition_log import PartitionLog
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 

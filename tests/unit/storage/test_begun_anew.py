@@ -12,7 +12,7 @@ from offsetd_storage.configuration.log_config import DELETE
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import PartitionQuarantined
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-from offsetd_storage.log.segment import SEGMENT_SUFFIXES, segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import SEGMENT_SUFFIXES, segment_base_offsets, segment_path
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log_store import LogStore, TopicSpec
 from offsetd_storage.recovery.quarantine import list_quarantine_files

@@ -16,7 +16,7 @@ from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKin
 from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import JournalDamaged
 from offsetd_storage.journal.journal import JOURNAL_NAMES
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME, read_closed_mark
 from patience import PATIENCE_SECONDS
 from recovered_folders import committed, log_path, put

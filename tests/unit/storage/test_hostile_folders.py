@@ -17,7 +17,7 @@ from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, JournalDamaged
 from offsetd_storage.journal.journal import JOURNAL_NAMES
 from offsetd_storage.journal.journal_format import HEADER, HEADER_MAGIC, PREFIX
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from partition_logs import NOW_MS, batch_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from log_stores import FOLDER, P0, P1, P2, SMALL, append, contents, opened, seed
 from offsetd_storage.batch.record_batch import Record, batch_header, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.recovery.quarantine import quarantine_path
 from offsetd_storage.recovery.repair_plan import ASIDE_SUFFIX, Bounds, mended_segment

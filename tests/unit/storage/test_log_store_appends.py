@@ -14,7 +14,7 @@ from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.disk.delayed_deletion import FileDeleter
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.timestamp_type import TimestampType
 from partition_logs import NOW_MS, batch_of

@@ -11,7 +11,7 @@ from cleaned_logs import clean_group
 from log_stores import FOLDER, P0, P1, SMALL, append, contents, opened, seeded
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.log.segment_files import segment_base_offsets
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log.segment_swap import install
 from offsetd_storage.views.folder_view import read_folder

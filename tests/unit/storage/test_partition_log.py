@@ -20,7 +20,7 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from partition_logs import (
     FOLDER,
     append,

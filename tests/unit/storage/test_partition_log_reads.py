@@ -14,7 +14,7 @@ from offsetd_storage.errors import (
     CorruptBatch,
 )
 from offsetd_storage.kernels import PADDING_BYTES
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from partition_logs import (
     FOLDER,
     append,

@@ -9,8 +9,9 @@ from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.journal.journal_format import RecoveryPoint
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.log.segment import segment_path
-from offsetd_storage.recovery.partition_recovery import PartitionPlan, PartitionPlanner
+from offsetd_storage.log.segment_files import segment_path
+from offsetd_storage.recovery.partition_plan import PartitionPlan
+from offsetd_storage.recovery.partition_recovery import PartitionPlanner
 from offsetd_storage.recovery.quarantine import Claim, Damage
 from partition_logs import FOLDER, TOPIC_PARTITION, batch_of
 

@@ -194,7 +194,7 @@ def test_a_start_that_fails_gives_the_lock_back() -> None:
     files.faults.append(Fault(errno=errno.EIO, kind=OperationKind.SYNC, nth=1))
     with pytest.raises(StorageFailed):
         opened(files)
-    assert not files._open
+    assert not files._tree.opened
     opened(files)
 
 

@@ -8,7 +8,8 @@ from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log import segment as segment_module
-from offsetd_storage.log.segment import Segment, segment_base_offsets, segment_path
+from offsetd_storage.log.segment import Segment
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, index_rows, scan_segment
 from partition_logs import FOLDER, NOW_MS, batch_of
 from simulated_disks import contents

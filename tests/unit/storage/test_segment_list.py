@@ -10,7 +10,7 @@ from cleaned_logs import clean_group
 from log_stores import FOLDER, P0, P1, P2, SMALL, append, contents, opened
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_list import (
     SEGMENT_LIST_NAME,
     SegmentListDamaged,

@@ -21,7 +21,7 @@ from offsetd_storage.log.indexes import (
     offset_index_problem,
     time_index_problem,
 )
-from offsetd_storage.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from offsetd_storage.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan
 
 from offsetd_coordinator.offline.verification.findings import Finding

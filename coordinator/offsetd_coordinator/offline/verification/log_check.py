@@ -16,7 +16,7 @@ from offsetd_storage.errors import CorruptBatch, CorruptCheckpoint
 from offsetd_storage.folder.checkpoints import read_leader_epochs
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, StopReason, scan_segment
 from offsetd_storage.recovery.tail_search import valid_batch_after
 from offsetd_storage.views.folder_view import LogView

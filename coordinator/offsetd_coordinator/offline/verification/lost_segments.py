@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from offsetd_storage.disk.files import Files
 from offsetd_storage.journal.journal_format import RecoveryPoint
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log.segment_scan import SegmentScan
 from offsetd_storage.recovery.segment_comparison import (

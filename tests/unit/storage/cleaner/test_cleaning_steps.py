@@ -29,7 +29,7 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.retention.cleaning_claims import CleaningState
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.views.folder_view import read_folder
 from partition_logs import NOW_MS

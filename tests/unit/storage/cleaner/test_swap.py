@@ -23,7 +23,7 @@ from offsetd_storage.cleaner.transactions import AbortedTransaction
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptBatch, SegmentRetired, StorageFailed, StorageFull
-from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.log.segment_swap import delete_oldest, install, unlink_cleaned
 from partition_logs import FOLDER, bases, contents, everything, segment_bytes
 
