@@ -27,7 +27,7 @@ _LOGS_AT_ONCE: Final = 200
 
 
 class FilesInPlace:
-    """Looks at the files of one store; one thread at a time."""
+    """Checks the files of one store. One thread at a time may call it."""
 
     def __init__(
         self, lock: FolderLock, journal: Journal, logs: Mapping[TopicPartition, PartitionLog]
@@ -38,12 +38,15 @@ class FilesInPlace:
         self._left: Iterator[PartitionLog] = iter(())
 
     def check_journal(self) -> None:
-        """Raises FilesGone; no file of the journal is exchanged meanwhile."""
+        """Raises FilesGone if a file of the journal was removed or replaced.
+
+        The caller makes sure that no file of the journal is exchanged meanwhile.
+        """
         for path in self._journal.lost_files(self._lock):
             raise FilesGone(f"{path} is not the file any more that was opened")
 
     def check_some_logs(self) -> None:
-        """Raises FilesGone; each call looks at other logs."""
+        """Checks the last segments of the next logs, at most 200. Raises FilesGone."""
         looked = 0
         for log in islice(self._left, _LOGS_AT_ONCE):
             looked += 1

@@ -26,7 +26,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 
 
 class FolderCheckpoints:
-    """The two checkpoints, read once and rewritten where they changed."""
+    """The two checkpoints. They are read once, and rewritten where they change."""
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
@@ -39,13 +39,14 @@ class FolderCheckpoints:
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """Of all topics in the folder."""
+        """The recovery points of all topics in the folder."""
         return self._written[RECOVERY_POINT_CHECKPOINT]
 
     def log_start(self, topic_partition: TopicPartition, offset_next: int) -> int:
-        """Where a log begins that ends at `offset_next`; 0: with its first segment.
+        """The start offset of a log that ends at `offset_next`.
 
-        A start behind the end cannot be right.
+        0 means: the log starts with its first segment. A start above the log's end cannot be right;
+        then a warning is noted, and the answer is 0.
         """
         log_start = self._written[LOG_START_CHECKPOINT].get(topic_partition, 0)
         if log_start <= offset_next:
@@ -72,9 +73,10 @@ class FolderCheckpoints:
     def write(
         self, recovery_points: Mapping[TopicPartition, int], logs: Iterable[PartitionLog]
     ) -> None:
-        """Puts these in, beside the entries of other partitions. Raises OSError.
+        """Replaces the entries of these partitions and keeps those of others. Raises OSError.
 
-        Without room, or a descriptor, the old ones stay: for Kafka they only mean more to check.
+        If there is no room, or no free file descriptor, the old files stay: then Kafka only has
+        more to check.
         """
         log_starts = dict(self._written[LOG_START_CHECKPOINT])
         for log in logs:

@@ -1,14 +1,16 @@
 """The two sparse indexes of a segment, and the files that hold them.
 
 `.index`: 8-byte entries, int32 offset relative to the segment's base, int32 position in the log
-file. `.timeindex`: 12-byte entries, int64 timestamp, int32 relative offset. Both big-endian, both
-growing. An entry stands for a batch: its last offset, and where it begins; or the largest
-timestamp so far, and the last offset of the batch that brought it.
+file. `.timeindex`: 12-byte entries, int64 timestamp, int32 relative offset. Both are big-endian,
+and in both all fields grow. An entry of `.index` holds the last offset of a batch, and the position
+where the batch begins. An entry of `.timeindex` holds the largest timestamp so far, and the last
+offset of the batch that brought it.
 
-Indexes are derived from the log, and here the log decides: an index lives in memory, is built from
-checked batches whenever a log is opened, and its file is put right where it differs. So nothing
-that happens to an index file can change an answer. Kafka maps these files and sizes them
-ahead; ours only reserve blocks ahead, so that a full disk refuses an append and fails no sync.
+Indexes are derived from the log. An index lives in memory and is built from checked batches
+whenever a log is opened. Where the file differs, the file is corrected. So damage to an index file
+can never change an answer. Kafka maps these files into memory and gives them their full size in
+advance. offsetd only reserves blocks in advance: then a full disk refuses an append, and does not
+fail a sync.
 """
 
 from __future__ import annotations
@@ -46,14 +48,14 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """Up to the batch that ends with `offset`, `timestamp_ms` is the largest, and first there."""
+    """`timestamp_ms` is the largest up to the batch that ends with `offset`, which brought it."""
 
     timestamp_ms: int
     offset: int
 
 
 class OffsetIndex:
-    """Where to begin to look for an offset. Positions are in bytes of the segment's log file."""
+    """Finds the position at which a search for an offset begins, in bytes of the log file."""
 
     __slots__ = ("base_offset", "entries")
 
@@ -77,7 +79,7 @@ class OffsetIndex:
         return self[len(self) - 1] if self.entries else OffsetEntry(self.base_offset, 0)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Adds the batch at `position`, which ends with `last_offset`; both have to grow."""
+        """Adds the batch at `position`, which ends with `last_offset`. Both must grow."""
         self.entries += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetEntry:
@@ -112,7 +114,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """From which offset on to look for a time."""
+    """Finds the offset from which a search for a timestamp begins."""
 
     __slots__ = ("base_offset", "entries", "last_timestamp_ms")
 
@@ -143,9 +145,9 @@ class TimeIndex:
             self.last_timestamp_ms = timestamp_ms
 
     def lookup(self, timestamp_ms: int) -> TimeEntry:
-        """The last entry at or below the time; the segment's start where there is none.
+        """The last entry at or below the timestamp; the segment's start where there is none.
 
-        Every batch before the one the entry stands for has a smaller largest timestamp.
+        Every batch before the batch of this entry has a smaller largest timestamp.
         """
         slot = bisect_right(range(len(self)), timestamp_ms, key=self._timestamp_ms)
         return self[slot - 1] if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
@@ -173,7 +175,7 @@ class TimeIndex:
 def offset_index_problem(raw: bytes, *, log_bytes: int) -> str | None:
     """What is wrong with a `.index` file beside a log of `log_bytes`; None if nothing is.
 
-    Zeros at the end are a killed broker's preallocation, and fine.
+    Zeros at the end are allowed: a killed broker leaves them, as it allocates in advance.
     """
     if len(raw) % OFFSET_ENTRY.size:
         return "its size is not a multiple of 8"
@@ -193,8 +195,8 @@ def offset_index_problem(raw: bytes, *, log_bytes: int) -> str | None:
 def time_index_problem(raw: bytes, *, largest_timestamp_ms: int, offset_span: int) -> str | None:
     """What is wrong with a `.timeindex` file; None if nothing is.
 
-    `offset_span` is the log's next offset, relative to the segment's base. Zeros at the end are a
-    killed broker's preallocation, and fine.
+    `offset_span` is the log's next offset, relative to the segment's base. Zeros at the end are
+    allowed: a killed broker leaves them, as it allocates in advance.
     """
     if len(raw) % TIME_ENTRY.size:
         return "its size is not a multiple of 12"
@@ -226,7 +228,10 @@ def _grows(column: npt.NDArray[np.int64]) -> bool:
 def index_problems(
     found: Iterable[tuple[IndexFile, bytearray, str | None]],
 ) -> tuple[str, ...]:
-    """By file name what is wrong with index files; each with its entries and its own problem."""
+    """The problems of index files, each with the file's name.
+
+    `found` holds each file, the entries that it should have, and the problem found in it.
+    """
     problems = []
     for file, entries, problem in found:
         if file.is_missing and entries:
@@ -237,7 +242,7 @@ def index_problems(
 
 
 class IndexTail(NamedTuple):
-    """What to do to an index file: put `entries` at `position`, and end it behind them if `cut`."""
+    """A change of an index file: write `entries` at `position`; if `cut`, end the file there."""
 
     position: int
     entries: bytes
@@ -254,7 +259,7 @@ class IndexFile:
         self.path = path
         self._file_bytes: int | None = files.size(path) if files.exists(path) else None
         self._right_bytes = 0
-        self._reserved_bytes = 0  # In blocks that we know of.
+        self._reserved_bytes = 0  # That are known to be reserved.
 
     @property
     def is_missing(self) -> bool:
@@ -268,35 +273,36 @@ class IndexFile:
             self._file_bytes = 0
 
     def holds(self, entries: bytearray) -> bool:
-        """Whether the file is known to be what `entries` say."""
+        """Whether the file is known to hold exactly `entries`."""
         return self._file_bytes == self._right_bytes == len(entries)
 
     def read(self, bytes_max: int) -> bytes:
-        """The start of the file; empty where it is missing."""
+        """The first bytes of the file; empty if there is no file."""
         return b"" if self.is_missing else read_start(self._files, self.path, bytes_max)
 
     def compare(self, raw: bytes, entries: bytearray) -> None:
-        """Takes note of how far the file's contents `raw` are what `entries` say."""
+        """Notes how many first bytes of the file, whose contents are `raw`, equal `entries`."""
         size = min(len(raw), len(entries))
         found = np.frombuffer(raw, np.uint8, size)
         different = np.flatnonzero(found != np.frombuffer(bytes(entries[:size]), np.uint8))
         self._right_bytes = int(different[0]) if len(different) else size
 
     def changed_from(self, size: int) -> None:
-        """Takes note that entries from byte `size` on are gone or will change."""
+        """Notes that the entries from byte `size` on are gone or will change."""
         self._right_bytes = min(self._right_bytes, size)
 
     def reserve(self, size: int) -> None:
-        """Makes sure of blocks for `size` bytes, in a file that holds nothing wrong.
+        """Reserves blocks for `size` bytes, and cuts off contents that are wrong.
 
-        Raises OSError where they are not to be had.
+        Raises OSError if there are no free blocks.
         """
         file_bytes = self._file_bytes or 0
         if file_bytes == self._right_bytes and size <= self._reserved_bytes:
             return
         file = self._files.open(self.path, create=True)
         try:
-            if file_bytes > self._right_bytes:  # First: it gives back blocks behind the end, too.
+            # First, because it also gives back the blocks behind the new end.
+            if file_bytes > self._right_bytes:
                 file.truncate(self._right_bytes)
                 self._reserved_bytes = self._right_bytes
             self._file_bytes = self._right_bytes
@@ -307,9 +313,9 @@ class IndexFile:
             file.close()
 
     def take_tail(self, entries: bytearray, size: int, *, last: bool = False) -> IndexTail | None:
-        """What makes the file hold `entries[:size]`; None where it does.
+        """The change after which the file holds `entries[:size]`; None if it does already.
 
-        After the `last` one it reserves nothing more.
+        With `last`, no entries follow: the file keeps no reserved blocks.
         """
         start = min(self._right_bytes, size)
         reserves = last and self._reserved_bytes > size
@@ -322,7 +328,7 @@ class IndexFile:
         return IndexTail(position=start, entries=bytes(entries[start:size]), cut=cut)
 
     def write(self, tail: IndexTail) -> None:
-        """Brings the file up to date, and makes it durable; it is made where it is missing."""
+        """Makes a change and syncs the file. Makes the file if it is missing."""
         file = self._files.open(self.path, create=True)
         try:
             if tail.entries:

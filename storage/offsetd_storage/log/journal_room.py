@@ -33,7 +33,7 @@ _FILES: Final = 2
 
 @attrs.frozen
 class StoreLocks:
-    """Of a store, taken in this order where more than one is held."""
+    """The locks of a store. A thread that takes several takes them in this order."""
 
     flush: threading.Lock = attrs.field(factory=threading.Lock)
     advance: threading.Lock = attrs.field(factory=threading.Lock)
@@ -42,9 +42,10 @@ class StoreLocks:
 
 
 class JournalRoom:
-    """`rest` and `grow` are for any thread, beside appends and flushes; they raise StorageFailed.
+    """The size of a store's journal.
 
-    `batch_bytes_max`: the largest batch that may be appended now, of any partition.
+    Any thread may call `rest` and `grow`, while others append and flush. Both raise StorageFailed.
+    `batch_bytes_max` is the size of the largest batch that any partition may append now.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class JournalRoom:
         *,
         advance_points: Callable[[], object],
     ) -> None:
-        """`advance_points` moves the recovery points to the journal's end."""
+        """`advance_points` moves the recovery points to the end of the journal."""
         self.batch_bytes_max = journal.batch_bytes_max
         self._journal = journal
         self._unflushed = unflushed
@@ -65,26 +66,26 @@ class JournalRoom:
         self._locks = locks
         self._latch = latch
         self._advance_points = advance_points
-        self._changing = threading.Lock()  # Taken before all others.
+        self._changing = threading.Lock()  # Taken before the locks of the store.
 
     @property
     def growth_bytes(self) -> int:
-        """What the files are short of their full size."""
+        """How many bytes both files together lack to their full size."""
         return self.growth_bytes_to(self._journal.full_file_bytes)
 
     def growth_bytes_to(self, file_bytes: int) -> int:
-        """What the files are short of that size each."""
+        """How many bytes both files together lack to `file_bytes` each."""
         return sum(max(0, file_bytes - size) for size in self._journal.sizes_bytes)
 
     @property
     def sizes_to_grow_to(self) -> tuple[int, int]:
-        """A file's size under load, and the least that the largest batch of any log wants."""
+        """The full size of a file, and the least size that takes the largest batch of any log."""
         full_bytes = self._journal.full_file_bytes
         return full_bytes, min(self._rest_file_bytes(), full_bytes)
 
     @property
     def rest_gain_bytes(self) -> int:
-        """What the files would give back at rest; 0 where that is not worth it."""
+        """How many bytes `rest` would free; 0 if that is not worth it."""
         rest_bytes = self._rest_file_bytes()
         if 2 * rest_bytes > self._journal.full_file_bytes:
             return 0
@@ -92,16 +93,16 @@ class JournalRoom:
 
     @property
     def is_short(self) -> bool:
-        """Whether a log may by now have batches that only files of full size take."""
+        """Whether some log allows batches that the journal takes only once its files have grown."""
         return self._largest_batch_bytes() > self.batch_bytes_max and self.growth_bytes > 0
 
     @property
     def size_bytes(self) -> int:
-        """What both files take."""
+        """The size of both files together."""
         return sum(self._journal.sizes_bytes)
 
     def refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
-        """Raises RecordTooLarge or JournalTooSmall for a batch above what log and journal take."""
+        """Raises RecordTooLarge or JournalTooSmall if the log or the journal cannot take the batch."""
         bytes_max = min(log.batch_bytes_max, self.batch_bytes_max)
         if batch_bytes <= bytes_max:
             return
@@ -120,10 +121,11 @@ class JournalRoom:
         return self._journal.rest_file_bytes(self._largest_batch_bytes())
 
     def rest(self) -> bool:
-        """Makes both files as small as they may be, where nothing in them is needed any more.
+        """Makes both files as small as they may be, once nothing in them is needed any more.
 
-        Flushes wait meanwhile. Returns whether it did: not where anything waits to be flushed, or
-        the recovery points are behind, or a log wants larger ones, or there is no room to do it.
+        Flushes wait meanwhile. Returns whether both files are small now. They stay large if a batch
+        waits for a flush, if the recovery points are behind, if a log allows batches for which the
+        files must be larger, or if there is no disk space for the new files.
         """
         locks, journal = self._locks, self._journal
         with self._changing, locks.flush, locks.advance, locks.journal, self._latch.fail_stop():
@@ -133,7 +135,7 @@ class JournalRoom:
             with locks.pending:
                 if self._unflushed:
                     return False
-                # From now on frames go into the small ones, and into what there is already.
+                # From now on a frame must fit into the smaller file, the new or the present one.
                 least_bytes = min(size, *journal.sizes_bytes)
                 self._bound(journal.frame_payload_bytes_of(least_bytes))
             try:
@@ -142,7 +144,7 @@ class JournalRoom:
                 self._follow_journal()
 
     def _exchange_both(self, size: int) -> bool:
-        """The other file, and then, in its turn, what was the current one."""
+        """Exchanges the other file, turns, and exchanges what was the current file."""
         journal = self._journal
         for is_turned in (False, True):
             current_bytes, other_bytes = journal.sizes_bytes
@@ -155,9 +157,10 @@ class JournalRoom:
         return True
 
     def grow(self, file_bytes: int | None = None) -> bool:
-        """Makes the files that large, or as they are under load; flushes go on meanwhile.
+        """Makes both files at least `file_bytes` large, by default their full size.
 
-        Returns whether they are. Not where there is no room, or the points do not come after.
+        Flushes go on meanwhile. Returns whether both files are that large now. They are not if
+        there is no disk space, or if the recovery points do not keep up.
         """
         wanted_bytes = file_bytes or self._journal.full_file_bytes
         with self._changing:
@@ -169,7 +172,10 @@ class JournalRoom:
             return not self.growth_bytes_to(wanted_bytes)
 
     def _grow_once(self, wanted_bytes: int) -> bool:
-        """Exchanges the other file, where that is small, and turns where the current one is."""
+        """Exchanges the other file if it is small, and turns if the current file is small.
+
+        Returns whether the other file was free, so that it could be exchanged.
+        """
         journal, is_spare_made = self._journal, False
         with self._latch.fail_stop():
             if journal.sizes_bytes[1] < wanted_bytes:
@@ -178,7 +184,7 @@ class JournalRoom:
                     return False
         self._advance_points()
         with self._locks.journal, self._latch.fail_stop():
-            # A flush may have turned since.
+            # A flush may have turned meanwhile.
             current_bytes, other_bytes = journal.sizes_bytes
             is_free = journal.other_file_is_free
             if is_free and is_spare_made and other_bytes < wanted_bytes:
@@ -186,11 +192,11 @@ class JournalRoom:
             elif is_spare_made:
                 journal.drop_spare()
             if is_free and current_bytes < wanted_bytes:
-                journal.turn()  # So that it can be exchanged as the other one.
+                journal.turn()  # Then this file can be exchanged as the other one.
         return is_free
 
     def _made_spare(self, size: int) -> bool:
-        """False where there is no room for it, or for a file at all."""
+        """Whether the spare file was made. False if there is no disk space or no free descriptor."""
         try:
             self._journal.make_spare(size)
         except OSError as error:
@@ -201,7 +207,7 @@ class JournalRoom:
         return True
 
     def _follow_journal(self) -> None:
-        """Behind the journal's lock: appends are bounded by what the files take now."""
+        """Limits appends to what the files take now. The caller holds the journal's lock."""
         with self._locks.pending:
             self._bound(self._journal.frame_payload_bytes_max)
 

@@ -19,11 +19,11 @@ LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
 class FoundLeaderEpochs(NamedTuple):
-    """The leader epochs of a log that is opened."""
+    """The leader epochs of a log, found when it is opened."""
 
-    epochs: list[tuple[int, int]]  # With the offset at which each began; at least one.
-    changed: bool  # The checkpoint says something else.
-    problem: str | None  # Where that cannot be what was written there.
+    epochs: list[tuple[int, int]]  # Each with its first offset; at least one.
+    changed: bool  # Whether the checkpoint file differs from `epochs`.
+    problem: str | None  # Of the checkpoint file, if its contents cannot be right.
 
 
 def found_leader_epochs(
@@ -35,11 +35,11 @@ def found_leader_epochs(
     offset_next: int,
     known_last: int | None = None,
 ) -> FoundLeaderEpochs:
-    """Of the checkpoint and the batches.
+    """The leader epochs that the checkpoint and the batches show.
 
-    The checkpoint is believed unless it is damaged, lacks the last epoch found in batches, or does
-    not end with the one that is `known_last` from elsewhere; then the batches decide. Epochs that
-    begin behind the log's end are left out, as Kafka does.
+    The checkpoint counts, unless it is damaged, lacks the last epoch found in batches, or does not
+    end with `known_last`, which the caller knows from elsewhere. Then the batches count. Epochs
+    that begin above the log's end are left out, as Kafka does.
     """
     recorded, problem = _read(files, folder / LEADER_EPOCHS_FILE)
     epochs = [(epoch, start) for epoch, start in recorded if start <= offset_next]
@@ -56,7 +56,7 @@ def found_leader_epochs(
 
 
 def _read(files: Files, path: Path) -> tuple[list[tuple[int, int]], str | None]:
-    """What the checkpoint says, and what is wrong with it."""
+    """The epochs in the checkpoint, and the problem with it, if any."""
     try:
         return read_leader_epochs(files, path), None
     except CorruptCheckpoint as error:

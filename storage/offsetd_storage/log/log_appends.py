@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Bounds(NamedTuple):
-    """Within these a run goes in as it is, by the settings of its log."""
+    """The limits within which a run is appended unchanged, by the settings of its log."""
 
     config: LogConfig
     batch_bytes_max: int
@@ -31,7 +31,10 @@ class _Bounds(NamedTuple):
 
 
 class LogAppends:
-    """Behind the lock of what is pending. A failure that changed anything is latched."""
+    """Appends for one store. The caller holds the lock `pending`.
+
+    If a failure may have changed anything, it is latched: the store acknowledges nothing more.
+    """
 
     def __init__(self, unflushed: Unflushed, room: JournalRoom, latch: FailureLatch) -> None:
         self._unflushed = unflushed
@@ -80,9 +83,10 @@ class LogAppends:
     def _put_runs(
         self, logs: Sequence[PartitionLog], runs: Sequence[Run], now_ms: int
     ) -> tuple[list[int], list[int]]:
-        """Puts the runs that go in as they are into their logs; into the frame is for the caller.
+        """Appends each run that may go in unchanged to its log. The caller adds them to the frame.
 
-        Returns their places, and those of the others, of which each batch is judged by itself.
+        Returns the places of these runs, and the places of the others, whose batches are then
+        checked one by one.
         """
         whole: list[int] = []
         split: list[int] = []
@@ -108,7 +112,10 @@ class LogAppends:
     def _put_batches(
         self, log: PartitionLog, run: Run, now_ms: int
     ) -> tuple[int, StorageError | None]:
-        """How many batches of a run went in, one by one, and why no more did."""
+        """Appends the batches of a run one by one.
+
+        Returns how many were appended, and the error that stopped it, if any.
+        """
         _refuse_misplaced(log, run.base_offset, run.leader_epoch_max)
         count = 0
         try:
@@ -124,7 +131,10 @@ class LogAppends:
 
 
 def _refuse_misplaced(log: PartitionLog, base_offset: int, leader_epoch: int) -> None:
-    """What is recovered rests on these two, so they hold without assertions, too."""
+    """Raises ValueError if the offset or the leader epoch is wrong.
+
+    Recovery relies on both, so this check stays when Python runs without assertions.
+    """
     if base_offset != log.offset_next:
         raise ValueError(f"{log.topic_partition}: offsets leave no hole")
     if leader_epoch > log.leader_epoch:

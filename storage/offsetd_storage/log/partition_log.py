@@ -1,4 +1,4 @@
-"""The log of one partition: a row of segments; the last one takes the appends."""
+"""The log of one partition: a list of segments; the last one takes the appends."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class PartitionLog(ReadableLog):
     """Appends to, reads and syncs the segments of one partition.
 
     One thread appends (`append`, `roll`), one syncs (`sync`), one cleans or deletes
-    (`replace_segments`, `take_oldest`); these may be three. Any thread writes (`write`), and reads,
-    which writes what is to be read. The rest (`truncate`, `close`, `abandon`) is for one thread
-    that has the log to itself. An OSError out of `write`, `sync`, `truncate` or `close` means that
-    what the disk holds is unknown: nothing may be tried again, and `write` refuses to.
+    (`replace_segments`, `take_oldest`). These may be three threads. Any thread may `write` and
+    read; a read first writes what it is going to read. For the other methods (`truncate`, `close`,
+    `abandon`) a thread must have the log to itself. After an OSError from `write`, `sync`,
+    `truncate` or `close`, the contents of the disk are unknown: nothing may be tried again, and
+    `write` refuses to.
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class PartitionLog(ReadableLog):
         *,
         random: Random | None,
     ) -> None:
-        """For `create` and `open`."""
+        """Use `create` or `open` instead."""
         self.topic_partition = topic_partition
         self.folder = folder
         self.segments = segments
         self.log_start_offset = segments[0].base_offset
-        self.offset_next = segments[-1].offset_next  # Of the next append.
+        self.offset_next = segments[-1].offset_next  # The offset of the next append.
         self.offset_next_written = self.offset_next
         self._gapless_floor = 0
         self.superseders_end = 0
@@ -67,16 +68,18 @@ class PartitionLog(ReadableLog):
         self._config = config
         self._random = random
         self._active = segments[-1]
-        self._write_lock = threading.Lock()  # Taken before the other where both are.
+        self._write_lock = threading.Lock()  # Taken before `_lock` by a thread that takes both.
         self._lock = threading.Lock()
         self._unwritten: list[Segment] = []  # With queued batches, by base offset.
-        self.unwritten_bytes = 0  # Of those batches.
+        self.unwritten_bytes = 0  # The size of all queued batches.
         self._write_failed: BaseException | None = None
-        # Told of a failure of `write`, on whatever thread.
+        # Called with a failure of `write`, on the thread on which it failed.
         self.on_write_failed: Callable[[BaseException], object] = lambda _: None
-        self._unsynced: dict[int, Segment] = {}  # By base offset: `sync` has to see to them.
+        # The segments that `sync` has work for, by base offset.
+        self._unsynced: dict[int, Segment] = {}
         self._unsynced_folders: list[Path] = []
-        self.leader_epochs_problem: str | None = None  # With its checkpoint, when it was opened.
+        # Found in the checkpoint when the log was opened.
+        self.leader_epochs_problem: str | None = None
         self._leader_epochs: list[tuple[int, int]] = []
         self._leader_epochs_changed = False
 
@@ -93,8 +96,9 @@ class PartitionLog(ReadableLog):
     ) -> PartitionLog:
         """Makes the partition's folder and an empty first segment.
 
-        A folder without segments, as a crash may leave it, is taken. Not durable before `sync`,
-        which also writes `leader-epoch-checkpoint`, with epoch 0 from `base_offset` on.
+        The folder may exist, as after a crash, if its first segment is empty. Nothing is durable
+        before `sync`, which also writes `leader-epoch-checkpoint`, with epoch 0 from `base_offset`
+        on.
         """
         if not files.exists(folder):
             files.make_folder(folder)
@@ -125,13 +129,12 @@ class PartitionLog(ReadableLog):
     ) -> PartitionLog:
         """Opens the segments in `scans`, by base offset; at least one.
 
-        Each holds the `valid_bytes` of its scan; the indexes are those of the scan. Nothing on
-        disk is changed yet: what a file has behind `valid_bytes` is cut off, and index files that
-        differ are put right, by the next `append`, `truncate`, `sync` or `close` that concerns
-        them. The first `sync` syncs every file, except where the caller promises by `synced` that
-        all are durable as they are. The `leader_epoch` that appended batches carry is what the
-        checkpoint says, except where the caller knows. A log that is only read opens no file for
-        writing, and is abandoned.
+        Each segment holds the `valid_bytes` of its scan and has the indexes of the scan. Opening
+        changes nothing on disk. The next `append`, `truncate`, `sync` or `close` of a segment cuts
+        off the bytes behind `valid_bytes` and corrects index files that differ. The first `sync`
+        syncs every file, unless `synced` promises that all files are durable as they are. Appended
+        batches carry `leader_epoch`, or the epoch in the checkpoint if that is None. A log that is
+        only read opens no file for writing; end it with `abandon`.
         """
         segments = []
         for base_offset in sorted(scans):
@@ -172,17 +175,17 @@ class PartitionLog(ReadableLog):
 
     @property
     def leader_epoch(self) -> int:
-        """The log's last leader epoch, which the batches that are appended carry."""
+        """The log's last leader epoch. Batches that are appended carry it."""
         return self._leader_epochs[-1][0]
 
     @property
     def end(self) -> LogEnd:
-        """Where it ends, for the thread that appends."""
+        """The end of the log. For the thread that appends."""
         return LogEnd(self.offset_next, self._active.base_offset, self._active.size_bytes)
 
     @property
     def size_bytes(self) -> int:
-        """Of all batches, queued ones too."""
+        """The size of all batches, queued ones included."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
@@ -194,15 +197,14 @@ class PartitionLog(ReadableLog):
 
     @property
     def batch_bytes_max(self) -> int:
-        """How large a new batch may be."""
+        """The largest size of a new batch, in bytes."""
         return self._config.batch_bytes_max
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Queues a record batch whose base offset is at or above `offset_next`.
 
-        How large it may be is for the caller to check: what was acknowledged goes in whatever the
-        bounds are now. Raises StorageFull (no blocks, or no file, to be had) and StorageFailed
-        (the disk is broken); then nothing has changed.
+        The caller checks its size; a batch that was acknowledged is taken whatever its size. Raises
+        StorageFull (no free blocks or descriptors), StorageFailed; then nothing has changed.
         """
         assert self.offset_next <= int.from_bytes(batch[:8], "big") <= last_offset
         with self._lock:
@@ -212,9 +214,9 @@ class PartitionLog(ReadableLog):
             self._queue(active, batch, last_offset, max_timestamp_ms, last_offset)
 
     def append_run(self, run: Run) -> bool:
-        """Queues the batches of a run that continues the log, where all go into the active segment.
+        """Queues all batches of a run that continues the log, if the active segment takes them all.
 
-        False where they are to be appended one by one; nothing has changed then.
+        Otherwise returns False and changes nothing; then append the batches one by one.
         """
         assert run.base_offset == self.offset_next
         with self._lock:
@@ -246,7 +248,7 @@ class PartitionLog(ReadableLog):
     def _make_room(
         self, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> Segment:
-        """The active segment, with room for the batch: a new one where it is time for that."""
+        """The active segment, with room for the batch. Rolls first, if a new segment is due."""
         size = len(batch)
         self._active.wake()
         try:
@@ -257,7 +259,7 @@ class PartitionLog(ReadableLog):
                 now_ms=now_ms,
             ):
                 self._roll(base_offset=int.from_bytes(batch[:8], "big"))
-            # If that fails now, an empty active segment stays, and the next batch goes there.
+            # If this fails, the active segment is empty and stays; the next batch goes into it.
             self._active.make_room(
                 batch_bytes=size, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
             )
@@ -270,7 +272,7 @@ class PartitionLog(ReadableLog):
         return StorageFull(str(failed)) if may_pass(error) else failed
 
     def roll(self) -> bool:
-        """Begins a new active segment at the log's end, unless the active one holds nothing.
+        """Starts a new active segment at the log's end, unless the active one is empty.
 
         Returns whether it did. Raises StorageFull and StorageFailed; then nothing has changed.
         """
@@ -284,10 +286,10 @@ class PartitionLog(ReadableLog):
             return True
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Rolls an active segment that is older than it may be by the clock; whether it did.
+        """Rolls an active segment that is too old by the clock; returns whether it did.
 
-        Kafka rolls by time only when a batch comes, so an idle log keeps what its last segment
-        holds for ever. Raises StorageFull and StorageFailed.
+        Kafka rolls by time only when a batch arrives, so there an idle log keeps its last segment
+        for ever. Raises StorageFull, StorageFailed.
         """
         return self._active.is_overdue(now_ms) and self.roll()
 
@@ -301,7 +303,7 @@ class PartitionLog(ReadableLog):
         self.segments = [*self.segments, new]
 
     def _made_segment(self, base_offset: int) -> Segment:
-        """A new segment, not yet in the row. Its name is not durable before `sync`."""
+        """A new segment, not yet in the list. Its name is not durable before `sync`."""
         jitter_ms = _jitter_ms(self._config, self._random)
         segment = Segment(
             self._files, self.folder, base_offset, self._config, create=True, jitter_ms=jitter_ms
@@ -319,14 +321,14 @@ class PartitionLog(ReadableLog):
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether `sync` has something to do."""
+        """Whether `sync` has work to do."""
         return bool(self._unsynced or self._unsynced_folders or self._leader_epochs_changed)
 
     def write(self) -> None:
-        """Puts the queued batches into the segments' files, with one call for each file.
+        """Writes the queued batches into the segments' files, one system call per file.
 
-        For any thread, and several: whoever comes later returns once all is written that was queued
-        when it came. Appends do not wait for the disk. Raises OSError, once; from then on
+        Any threads may call it. Each returns once all is written that was queued when it called.
+        Appends do not wait for the disk. The first failure raises OSError, each later call
         StorageFailed.
         """
         if not self.has_unwritten:
@@ -358,7 +360,7 @@ class PartitionLog(ReadableLog):
             self.offset_next_written = offset_next
 
     def sync(self) -> int:
-        """Makes durable what was written before the call; returns where that ends (exclusive)."""
+        """Makes durable what was written before the call; returns the end of that (exclusive)."""
         with self._lock:
             offset_next = self.offset_next_written
             segments = [self._unsynced[base_offset] for base_offset in sorted(self._unsynced)]
@@ -378,9 +380,9 @@ class PartitionLog(ReadableLog):
         return offset_next
 
     def close(self) -> None:
-        """Writes and syncs everything, gives back the reserved blocks and the descriptors.
+        """Writes and syncs everything, gives back reserved blocks and descriptors.
 
-        Without room for the last entry of the time index, the next start writes it.
+        If there is no room for the last entry of the time index, the next start writes it.
         """
         self.write()
         with _passing_without_room():
@@ -394,7 +396,8 @@ class PartitionLog(ReadableLog):
     def abandon(self) -> None:
         """Gives the descriptors back and leaves the files as they are.
 
-        From now on `write` refuses: the folder may be another process's, and a reader be late.
+        From now on `write` refuses: another process may own the folder, and a late reader may still
+        call.
         """
         with self._write_lock:
             if self._write_failed is None:
@@ -402,12 +405,12 @@ class PartitionLog(ReadableLog):
             for segment in self.segments:
                 segment.close()
 
-    # Cleaning and deleting. What happens to files is for the caller (`log.segment_swap`).
+    # Cleaning and deleting. The caller changes the files (`log.segment_swap`).
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Puts `new` in the place of `old`, neighbours in the row, all of them durable.
+        """Replaces `old`, neighbours in the list, by `new`; all are durable, none is active.
 
-        From then on nobody opens an old one. None of them is active.
+        From then on no thread opens an old segment.
         """
         with self._lock:
             start = bisect_left(self.segments, old[0].base_offset, key=_base_offset)
@@ -416,13 +419,13 @@ class PartitionLog(ReadableLog):
             assert self._active not in old, "the active segment takes appends"
             assert not any(each.base_offset in self._unsynced for each in old), "not durable yet"
             self.segments = [*self.segments[:start], *new, *self.segments[end:]]
-            # Also where nothing of the oldest ones stays.
+            # This is needed if all of the oldest segments go.
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         for segment in old:
             segment.retire()
 
     def take_oldest(self, count: int) -> list[Segment]:
-        """Takes the oldest segments out of the row; all of them lie below `log_start_offset`."""
+        """Removes the oldest segments from the list. All of them lie below `log_start_offset`."""
         taken = self.segments[:count]
         if taken:
             assert self.segments[count].base_offset <= self.log_start_offset
@@ -430,19 +433,19 @@ class PartitionLog(ReadableLog):
         return taken
 
     def note_superseders(self, offset_next: int) -> None:
-        """Records are about to go that have a later one of their key below `offset_next`."""
+        """Call it before records are removed whose key has a later record below `offset_next`."""
         with self._lock:
             self.superseders_end = max(self.superseders_end, offset_next)
 
     def _note_gaps(self) -> None:
-        """What is missing in a log that has just been opened, or cut, as far as it can be told."""
+        """Notes which records may be missing in a log that was just opened or cut."""
         if self.offset_next > self.segments[-1].offset_next:
-            self._gapless_floor = self.offset_next  # Its last batches are gone.
-        # Nobody has noted how far the rounds went; they leave the active segment alone.
+            self._gapless_floor = self.offset_next  # The last batches were cleaned away.
+        # How far the cleaner got is not recorded. It never cleans the active segment.
         self.superseders_end = self._active.base_offset if self.gapless_from else 0
 
     def raise_log_start_offset(self, offset: int) -> None:
-        """Hides what lies below `offset`. Never lowers the start, nor raises it above the end."""
+        """Hides what lies below `offset`. Neither lowers the start nor raises it above the end."""
         with self._lock:
             assert offset <= self.offset_next_written, "a log starts where it has batches"
             self.log_start_offset = max(self.log_start_offset, offset)
@@ -452,7 +455,7 @@ class PartitionLog(ReadableLog):
     def truncate(self, offset_next: int) -> None:
         """Keeps the batches that end below `offset_next`, which becomes the log's end.
 
-        The end may lie behind the last batch: cleaning removes batches, not their offsets.
+        The end may lie above the last batch: cleaning removes batches, but not their offsets.
         """
         assert not self._unwritten, "recovery cuts before it appends"
         kept = [segment for segment in self.segments if segment.base_offset <= offset_next]
@@ -487,7 +490,7 @@ def _passing_without_room() -> Iterator[None]:
 
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:
-    """How much earlier a segment rolls, so that not all do at once; needs chance."""
+    """How much earlier this segment rolls, so that not all logs roll at once. 0 without `random`."""
     jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
     return random.randrange(jitter_ms) if random and jitter_ms else 0
 

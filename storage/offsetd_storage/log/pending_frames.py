@@ -14,30 +14,32 @@ if TYPE_CHECKING:
     from offsetd_storage.log.partition_log import PartitionLog
 
 
-_ENTRY_HEAD_BYTES_MAX: Final = 300  # What stands before a run; the longest name has 249 bytes.
+# Of the head before each run; the longest topic name has 249 bytes.
+_ENTRY_HEAD_BYTES_MAX: Final = 300
 
 
 class Unflushed:
-    """For one thread at a time; nothing is appended to a log meanwhile.
+    """The frames of the next flush. One thread at a time; no log is appended to meanwhile.
 
-    `payload_bytes_max` may be changed: it holds for what is appended from then on.
+    A change of `payload_bytes_max` holds for later appends.
     """
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
         self._full: list[BatchesFrame] = []
         self._frame = BatchesFrame()
-        self._taken = BatchesFrame()  # The last one of those that were.
-        self._logs: dict[PartitionLog, None] = {}  # Of which the frame has runs.
+        self._taken = BatchesFrame()  # The frame that was taken last, to be filled again.
+        self._logs: dict[PartitionLog, None] = {}  # The logs whose runs are in the frame.
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Whether any batch waits."""
         return bool(self._frame or self._full)
 
     def make_room(self, size_bytes: int, *, runs: int = 1) -> bool:
-        """Ends the frame if so many runs of that size might not go in; before they are in a log.
+        """Ends the current frame if runs of this size in all may not fit into it.
 
-        False if they might not go into any.
+        Call it before the runs are appended to their logs. Returns False if they may not fit even
+        into an empty frame.
         """
         added_bytes = runs * _ENTRY_HEAD_BYTES_MAX + size_bytes
         if self._frame.payload_bytes + added_bytes > self.payload_bytes_max and self._frame:
@@ -46,24 +48,24 @@ class Unflushed:
         return COUNT.size + added_bytes <= self.payload_bytes_max
 
     def add(self, log: PartitionLog, batches: bytes) -> None:
-        """Notes what was just put at the end of a log; there is room for it."""
+        """Adds the batches that were just appended to a log. `make_room` has made room for them."""
         self._logs[log] = None
         self._frame.add(log.topic_partition, batches)
 
     def add_runs(self, logs: Sequence[PartitionLog], content: Bytes, spans: Numbers) -> None:
-        """The same for a run of each log, which lie in `content` at `spans` as `read_runs` says."""
+        """Adds a run for each log; they lie in `content` at `spans`, as for `read_runs`."""
         self._logs.update(dict.fromkeys(logs))
         self._frame.add_runs([log.topic_partition for log in logs], content, spans)
 
     def frames(self) -> list[BatchesFrame]:
-        """All of it. Frame after frame it is in the order of the appends."""
+        """All frames, in the order of the appends."""
         if not self._frame:
             return self._full
         self._frame.ends = {log.topic_partition: log.end for log in self._logs}
         return [*self._full, self._frame]
 
     def take(self) -> list[BatchesFrame]:
-        """All of it, which is then no longer here. A frame that is cleared may be filled again."""
+        """Removes and returns all frames. Once a frame is cleared, it may be filled again."""
         frames = self.frames()
         free = BatchesFrame() if self._taken else self._taken
         self._frame, self._taken = free, self._frame

@@ -26,31 +26,32 @@ if TYPE_CHECKING:
 
 
 class ReadableLog(ABC):
-    """Reads what was appended to a log, written or not: where it is not, it is written then.
+    """The reads of a log. What is appended but not yet written is written first.
 
-    A segment may leave the row, and its name become another's, at any moment. So positions are
-    looked up in no other segment than the one whose file was opened, and where a segment has left
-    before it was opened, the offset is looked up again in the row as it is now.
+    At any moment, a segment may leave the list, and another segment may get its name. So a reader
+    looks positions up only in the segment whose file it has opened. If a segment leaves before a
+    reader has opened it, the reader looks the offset up again in the new list.
     """
 
-    # By base offset; the last is active. Replaced as a whole, so that readers can hold it.
+    # By base offset; the last is active. Replaced as a whole, so a reader can keep the old list.
     segments: list[Segment]
     log_start_offset: int
-    offset_next_written: int  # Behind what is in the files.
-    superseders_end: int  # What was cleaned away has a later record of its key below this.
+    offset_next_written: int  # The end of what is in the files.
+    # Each record that was cleaned away has a later record of its key below this.
+    superseders_end: int
     _gapless_floor: int
     _lock: threading.Lock
 
     @abstractmethod
     def write(self) -> None:
-        """Puts all that was appended into the files. Raises OSError, StorageFailed."""
+        """Writes all appended batches into the files. Raises OSError, StorageFailed."""
 
     @property
     def gapless_from(self) -> int:
         """From here to the log's end each offset has its record, outside of transactions.
 
-        It rises with what is cleaned and deleted. Who reads asks again afterwards: what was read
-        from there on is all that there was.
+        It rises when the log is cleaned, or segments are deleted. Ask again after a read: what was
+        read at or above this offset is complete.
         """
         floor = max(self.log_start_offset, self._gapless_floor)
         segments = self.segments
@@ -69,7 +70,7 @@ class ReadableLog(ABC):
         return segments[max(slot - 1, 0) :]
 
     def _readers_from(self, offset: int) -> Iterator[tuple[SegmentReader, int]]:
-        """Opens one segment after the other; with the offset from which each is to be read."""
+        """Opens one segment after the other. Yields (reader, offset from which to read)."""
         while True:
             for segment in self.segments_from(offset):
                 offset = max(offset, segment.base_offset)
@@ -82,12 +83,12 @@ class ReadableLog(ABC):
                 return
 
     def read(self, offset: int, *, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset`, or from the first behind it.
+        """Whole batches, from the one that holds `offset`, or from the first behind it.
 
-        At most `bytes_max` bytes, but at least one batch; empty at the log's end. Nothing below
-        `log_start_offset` is asked for. Raises CorruptBatch, OSError, StorageFailed.
+        At most `bytes_max` bytes, but at least one batch; empty at the log's end. Starts at
+        `log_start_offset` if `offset` is below it. Raises CorruptBatch, OSError, StorageFailed.
         """
-        # What is written meanwhile may come to a segment that was looked at, and to the next one.
+        # Another thread may write meanwhile, to this segment or to the next one.
         limit = self._written_up_to(None)
         for reader, start, limit_at in self._parts(max(offset, self.log_start_offset), limit):
             end = min(limit_at, reader.batches_end(start, bytes_max))
@@ -100,11 +101,11 @@ class ReadableLog(ABC):
     ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
         """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
 
-        With `offset_limit` only batches that end below it come, else all that were appended, also
-        those that are while others are read: so whatever took the place of a record that was
-        cleaned away comes, too. Chunks have about `chunk_bytes`, more where one batch does.
-        The buffer is padded for the kernels, and used again for the next chunk. Raises CorruptBatch
-        where a file ends early, OSError, StorageFailed.
+        With `offset_limit`, yields only batches that end below it. Without it, yields all appended
+        batches, also those that are appended during the read: so the later record of a key, for
+        which an earlier one was cleaned away, is yielded too. A chunk has about `chunk_bytes`, or
+        more if one batch is larger. The buffer is padded for the kernels and is used again for the
+        next chunk. Raises CorruptBatch if a file ends early, OSError, StorageFailed.
         """
         buffer = padded_buffer(chunk_bytes)
         offset = max(offset, self.log_start_offset)
@@ -126,20 +127,20 @@ class ReadableLog(ABC):
                 limit = self._written_up_to(None)
 
     def _written_up_to(self, offset_limit: int | None) -> int:
-        """The limit, or else the log's end; what lies below it is in the files then."""
+        """The limit, or the log's end if that is None. Everything below it is in the files then."""
         if offset_limit is None or offset_limit > self.offset_next_written:
             self.write()
         return self.offset_next_written if offset_limit is None else offset_limit
 
     def _parts(self, offset: int, limit: int) -> Iterator[tuple[SegmentReader, int, int]]:
-        """Where the batches between these offsets lie: a reader, and positions in its segment."""
+        """Yields (reader, start, end): where the batches between two offsets are, by position."""
         for reader, start_offset in self._readers_from(offset):
             if start_offset >= limit:
                 return
             yield reader, reader.position_of(start_offset), reader.position_of(limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record that was appended with that time or a later one, if any."""
+        """The offset of the first record in the log with this timestamp or a later one, if any."""
         self.write()
         while True:
             try:
@@ -151,7 +152,7 @@ class ReadableLog(ABC):
         for segment in self.segments:
             if segment.largest_timestamp_ms < timestamp_ms:
                 continue
-            with self._lock:  # The last entry goes when the segment takes appends again.
+            with self._lock:  # The last entry is removed when the segment takes appends again.
                 offset = segment.time_index.lookup(timestamp_ms).offset
             start = segment.offset_index.lookup(offset).position
             found = self._first_record_since(segment, start, timestamp_ms)
@@ -160,7 +161,7 @@ class ReadableLog(ABC):
         return None
 
     def _first_record_since(self, segment: Segment, start: int, timestamp_ms: int) -> int | None:
-        """The same in one segment, from a batch's `start` on."""
+        """The offset of the first such record in one segment, from the batch at `start` on."""
         with segment.reader() as reader:
             for position, header in reader.headers(start, segment.written_bytes):
                 if header.max_timestamp_ms < timestamp_ms:

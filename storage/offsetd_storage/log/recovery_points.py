@@ -1,4 +1,4 @@
-"""Recovery points: those that can be reached now, and that of a log that is durable to its end."""
+"""Recovery points: those that can be reached now, and the one at the end of a durable log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 def with_listings(
     logs: Mapping[TopicPartition, PartitionLog], points: Mapping[TopicPartition, RecoveryPoint]
 ) -> dict[TopicPartition, RecoveryPoint]:
-    """The points with the digests of their segments; the segments before these are listed.
+    """The points, with the digests of their segments. Lists the segments before these.
 
-    All that lies below the points is in the segments already, durably. Raises CorruptBatch,
-    OSError.
+    All batches below the points are in the segments, durably. Raises CorruptBatch, OSError.
     """
     return {
         each: attrs.evolve(
@@ -50,11 +49,11 @@ def points_to_reach(
     points: Mapping[TopicPartition, RecoveryPoint],
     journaled: Mapping[TopicPartition, LogEnd],
 ) -> dict[TopicPartition, RecoveryPoint]:
-    """Those where the journal ends, of the logs whose `points` are not there yet.
+    """The points at the journal's end, for the logs whose `points` have not reached it.
 
-    `journaled` is where each log ends in the journal. A point that cannot move still says anew
-    where its log starts. If its log has rolled right there, it leaves the old segment, which can
-    be cleaned then.
+    `journaled` holds the end of each log in the journal. A point whose offset does not move is
+    still returned if its log's start has moved. If a log has rolled exactly at its point, the point
+    leaves the old segment, so that this can be cleaned.
     """
     to_reach = {}
     for topic_partition, log in logs.items():
@@ -76,7 +75,7 @@ def points_to_reach(
 
 
 def point_at_end(log: PartitionLog) -> RecoveryPoint:
-    """Of a log that is durable up to its end; without what is listed of its segments."""
+    """The point of a log that is durable up to its end, without the listing of its segments."""
     return RecoveryPoint(
         topic_partition=log.topic_partition,
         offset=log.offset_next,

@@ -37,31 +37,31 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import File, Files
     from offsetd_storage.log.segment_scan import SegmentScan
 
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
-# What is reserved at a time is twice as much as before, where that did not last so long: a segment
-# that grows fast waits seldom for the file system, and a log holds little that it does not use.
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # The largest that an index entry holds.
+# Each reservation is twice the one before if that lasted less than `_AHEAD_LASTS_MS`. So a segment
+# that grows fast rarely waits for the file system, and an idle log reserves few blocks.
 _AHEAD_LASTS_MS: Final = 1000
 _AHEAD_STEPS_MAX: Final = 16
 
 
 class SegmentSync(NamedTuple):
-    """What makes a segment's files durable and complete."""
+    """The work of one `Segment.sync`."""
 
-    file: File | None  # None: nothing will be written to it any more, and it is closed.
-    cut_bytes: int | None  # The log file ends there, and no block is reserved beyond.
+    file: File | None  # None: the segment takes no more writes, and `sync` closes it.
+    cut_bytes: int | None  # The log file is cut there; nothing stays reserved behind it.
     offset_tail: IndexTail | None
     time_tail: IndexTail | None
 
 
 class Segment(SegmentFiles):
-    """A segment's bytes, and what its log knows of them. Its log keeps the threads apart.
+    """One segment's files and the state of its log in memory. The log serialises the threads.
 
-    Blocks are reserved ahead while it takes appends. At rest (closed, or no longer the active
-    one) it reserves none, and its time index has the last entry that Kafka gives it then. From its
-    first change on it holds a descriptor, until it is synced and no longer the active one.
+    While the segment takes appends, blocks are reserved ahead. At rest (closed, or no longer the
+    active one) it reserves none, and its time index has the last entry that Kafka adds then. From
+    its first change on it holds a descriptor, until it is synced and no longer active.
 
-    It is retired when it leaves the log. Whoever reads it then goes on with the file that he has
-    open; nobody opens one for it any more, as the name may be that of another segment's by now.
+    A segment that leaves the log is retired. Its readers go on with the files that they have open.
+    No thread opens its file any more, because the name may be another segment's by now.
     """
 
     __slots__ = (
@@ -106,25 +106,25 @@ class Segment(SegmentFiles):
         jitter_ms: int = 0,
         state: str = "",
     ) -> None:
-        """The log file is taken to be empty; `take_scan` says what is in it.
+        """The log file counts as empty until `take_scan` says what is in it.
 
-        `state` ends the names of its files until they are renamed; it is empty for one in use.
+        `state` is the end of its files' names until they are renamed; empty for a segment in use.
         """
         super().__init__(files, folder, base_offset, create=create, state=state)
         self.size_bytes = 0  # Queued batches included.
         self.written_bytes = 0  # In the file.
-        self.offset_next = base_offset  # Behind the last batch, queued ones included.
+        self.offset_next = base_offset  # The end of the last batch, queued ones included.
         self.gapless_from = base_offset  # See `SegmentScan`.
-        self.first_timestamp_ms = NO_TIMESTAMP  # The largest one of the first batch.
+        self.first_timestamp_ms = NO_TIMESTAMP  # The largest timestamp of the first batch.
         self.largest_timestamp_ms = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset  # Last offset of the batch that has it.
         self.offset_index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)
         self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
-        self.headers_digest = RunningDigest()  # For the log's `SegmentListing`.
-        self.plain_bytes = 0  # No batch before here is a producer's or has a delete horizon.
+        self.headers_digest = RunningDigest()  # Kept for the log's `SegmentListing`.
+        self.plain_bytes = 0  # Before here no batch has a producer or a delete horizon.
 
-        # A batch that ends within these goes in without a further look.
+        # Batches within these limits are appended without a further check.
         self.room_bytes = 0
         self.roll_after_ms = sys.maxsize
         self.last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
@@ -132,17 +132,19 @@ class Segment(SegmentFiles):
         self._config = config
         self._jitter_ms = jitter_ms
         self._unwritten: list[bytes | bytearray] = []
-        self._reserved_bytes = 0  # Blocks that we know of.
-        self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends,
-        self._ahead_steps = 1  # and how much.
-        self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
-        self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
-        self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
-        self._filled_ms: int | None = None  # Since when it holds batches, by the clock.
+        self._reserved_bytes = 0  # That are known to be reserved.
+        self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends.
+        self._ahead_steps = 1  # By how many steps ahead.
+        self._tail_found = files.size(self.path) > 0  # Bytes that do not belong to the log.
+        # Size of the time index before it rested; None: not at rest.
+        self._waking_bytes: int | None = None
+        # First request for room by batches without a timestamp.
+        self._timeless_since_ms = sys.maxsize
+        self._filled_ms: int | None = None  # When the first batch came, by the clock.
         self._note_indexed()
 
     def take_scan(self, scan: SegmentScan) -> None:
-        """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
+        """Takes over the batches that `scan` found valid. Changes nothing on disk."""
         self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
         self._tail_found = self._files.size(self.path) > scan.valid_bytes
         self.headers_digest = RunningDigest(scan.valid_bytes, scan.headers_digest)
@@ -156,7 +158,7 @@ class Segment(SegmentFiles):
         self._note_indexed()
         self.configure(self._config)
         self.rest()
-        # One entry more than there should be shows whether anything but zeros follows.
+        # One more entry than expected shows whether anything but zeros follows.
         offset_raw = self._offset_file.read(len(self.offset_index.entries) + OFFSET_ENTRY.size)
         time_raw = self._time_file.read(len(self.time_index.entries) + TIME_ENTRY.size)
         self._offset_file.compare(offset_raw, self.offset_index.entries)
@@ -178,12 +180,12 @@ class Segment(SegmentFiles):
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither the log nor its file holds anything."""
+        """Whether neither the log has batches here, nor the file has bytes."""
         return not (self.size_bytes or self._tail_found)
 
     @property
     def needs_mending(self) -> bool:
-        """Whether its files are not what the batches say: then a `sync` is due."""
+        """Whether its files differ from what the batches say; then a `sync` corrects them."""
         return (
             self._tail_found
             or not self._offset_file.holds(self.offset_index.entries)
@@ -201,9 +203,9 @@ class Segment(SegmentFiles):
     def must_roll(
         self, *, batch_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> bool:
-        """Whether a batch belongs into a new segment, by Kafka's `LogSegment.shouldRoll`.
+        """Whether a batch needs a new segment, by the rules of Kafka's `LogSegment.shouldRoll`.
 
-        Time is that of the records; only where the first batch has none, it is the clock's.
+        Time is that of the records. If the first batch has no timestamp, time is that of the clock.
         """
         if last_offset > self.last_offset_max:
             return True
@@ -222,8 +224,8 @@ class Segment(SegmentFiles):
 
     @property
     def _free_slots(self) -> int:
-        """How many more entries each index takes for what is queued next."""
-        # A time index keeps one slot free, for the entry that it gets at rest.
+        """How many more entries each index can take."""
+        # The time index keeps one slot free for the entry that it gets at rest.
         bytes_max = self._config.segment_index_bytes_max
         return min(
             bytes_max // OFFSET_ENTRY.size - len(self.offset_index),
@@ -231,11 +233,11 @@ class Segment(SegmentFiles):
         )
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether it holds batches for longer than it may, by the clock.
+        """Whether the segment has held batches for longer than it may, by the clock.
 
-        What time its records are of does not matter: they may have been written long before they
-        were appended, or be from the future. It counts from its first append; where an earlier
-        process made that, from when the file was last written before the first look.
+        The records' timestamps do not count: records may be old when they are appended, or be from
+        the future. Time counts from the segment's first append; if an earlier process made that,
+        from the file's last modification before the first call.
         """
         if self.size_bytes == 0:
             return False
@@ -244,7 +246,7 @@ class Segment(SegmentFiles):
         return now_ms - self._filled_ms > self._config.roll_ms - self._jitter_ms
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
-        """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
+        """Prepares the segment for a batch. Raises OSError if there are no free blocks."""
         config = self._config
         if self.size_bytes + batch_bytes > self._reserved_bytes:
             is_fast = now_ms - self._reserved_ms < _AHEAD_LASTS_MS
@@ -257,16 +259,16 @@ class Segment(SegmentFiles):
         if self.first_timestamp_ms >= 0:
             self.roll_after_ms = self.first_timestamp_ms + config.roll_ms - self._jitter_ms
         else:
-            self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
+            self.roll_after_ms = NO_TIMESTAMP - 1  # So each batch looks at the clock again.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
-        # Before an index can be full, another look is due.
+        # The next check comes before an index can be full.
         until_full_bytes = (self._free_slots - 2) * index_step_bytes(config.index_interval_bytes)
         self.room_bytes = min(
             self._reserved_bytes, config.segment_bytes_max, self.size_bytes + until_full_bytes
         )
 
     def reserve(self, end_bytes: int) -> None:
-        """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
+        """Reserves blocks for the log up to `end_bytes` or more, and for its index entries."""
         config = self._config
         self.cut_tail()
         if end_bytes > self._reserved_bytes:
@@ -275,7 +277,7 @@ class Segment(SegmentFiles):
             try:
                 self._allocate_up_to(max(ahead, end_bytes))
             except OSError as error:
-                # What a recovery writes again had room, but perhaps none ahead of it.
+                # For batches that recovery appends again there may be room, but none ahead.
                 if not is_no_room(error) or ahead <= end_bytes:
                     raise
                 self._allocate_up_to(end_bytes)
@@ -290,13 +292,13 @@ class Segment(SegmentFiles):
         self._reserved_bytes = end_bytes
 
     def cut_tail(self) -> None:
-        """Cuts off what was found behind the batches; before anything is queued."""
+        """Cuts off the bytes found behind the batches. Comes before batches are queued."""
         if self._tail_found:
             self.file.truncate(self.size_bytes)
             self._tail_found = False
 
     def takes(self, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> bool:
-        """Whether batches go in without a further look."""
+        """Whether batches are appended without a further check."""
         return (
             self.size_bytes + size_bytes <= self.room_bytes
             and max_timestamp_ms <= self.roll_after_ms
@@ -306,9 +308,9 @@ class Segment(SegmentFiles):
     def append(
         self, batches: bytes, last_offset: int, max_timestamp_ms: int, max_timestamp_offset: int
     ) -> bool:
-        """Queues batches for which there is room; returns whether nothing else is queued.
+        """Queues batches for which there is room. Returns whether nothing else was queued.
 
-        `max_timestamp_offset`: the last offset of the first batch that has that timestamp.
+        `max_timestamp_offset` is the last offset of the first batch that has that timestamp.
         """
         if max_timestamp_ms > self.largest_timestamp_ms:
             self.largest_timestamp_ms = max_timestamp_ms
@@ -319,9 +321,9 @@ class Segment(SegmentFiles):
         return len(self._unwritten) == 1
 
     def index_queued(self) -> None:
-        """Brings the indexes to the end of what is queued.
+        """Adds index entries for everything that is queued.
 
-        That is late, and for many batches at once: nobody looks anything up in what is not written.
+        This can come late, for many batches at once: lookups only concern batches in the file.
         """
         queued = self._unwritten[self._indexed_pieces :]
         if not queued:
@@ -342,22 +344,22 @@ class Segment(SegmentFiles):
         self._note_indexed()
 
     def _note_indexed(self) -> None:
-        """The indexes are at the end of what is queued."""
+        """Notes that the indexes cover everything that is queued."""
         self._indexed_pieces = len(self._unwritten)
         self._indexed_timestamp_ms = self.largest_timestamp_ms
         self._indexed_timestamp_offset = self.largest_timestamp_offset
 
     def make_room_to_rest(self) -> None:
-        """Readies it for `rest`. Raises OSError where no blocks are to be had for that."""
+        """Prepares `rest`. Raises OSError if there are no free blocks for that."""
         if self._waking_bytes is None:
             self.index_queued()
             self._offset_file.reserve(len(self.offset_index) * OFFSET_ENTRY.size)
             self._time_file.reserve((len(self.time_index) + 1) * TIME_ENTRY.size)
 
     def rest(self) -> bool:
-        """Takes no more appends, for now; the time index gets its last entry.
+        """Takes no appends until `wake`; the time index gets its last entry.
 
-        Returns False where it was at rest already.
+        Returns False if it was at rest already.
         """
         self.index_queued()
         if self._waking_bytes is not None:
@@ -368,7 +370,7 @@ class Segment(SegmentFiles):
         return True
 
     def wake(self) -> None:
-        """May take appends again, without that entry: so an index is always what a scan makes."""
+        """Takes appends again. Removes that last entry, so that the index equals one from a scan."""
         if self._waking_bytes is not None:
             self.time_index.shorten(self._waking_bytes)
             self._time_file.changed_from(self._waking_bytes)
@@ -377,20 +379,20 @@ class Segment(SegmentFiles):
     # Writing and syncing: called under the log's lock, except for `sync`.
 
     def take_unwritten(self) -> bytes | bytearray:
-        """The queued batches, which go into the file at `written_bytes`, in one piece."""
+        """Takes the queued batches, in one piece; they belong at `written_bytes` in the file."""
         self.index_queued()
         queued, self._unwritten, self._indexed_pieces = self._unwritten, [], 0
         return queued[0] if len(queued) == 1 else b"".join(queued)
 
     def take_unsynced(self, offset_next_written: int, *, is_active: bool = True) -> SegmentSync:
-        """What `sync` has to do for the batches in the file, which end at `offset_next_written`."""
-        self.cut_tail()  # Now: once an append has come, it must not be cut off.
+        """The work of `sync` for the batches in the file, which end at `offset_next_written`."""
+        self.cut_tail()  # Now, as a later cut would remove what is appended meanwhile.
         finished = self._waking_bytes is not None and self.written_bytes == self.size_bytes
         cut = finished and self._reserved_bytes > self.size_bytes
         if cut:
             self._reserved_bytes = self.size_bytes
         return SegmentSync(
-            # Where an append may want it too, it is opened now.
+            # Opened now if an append may want it too.
             file=None if finished and not is_active else self.file,
             cut_bytes=self.size_bytes if cut else None,
             offset_tail=self._offset_file.take_tail(
@@ -406,7 +408,7 @@ class Segment(SegmentFiles):
         )
 
     def sync(self, unsynced: SegmentSync) -> None:
-        """Makes the files durable; not the names of those it has to make."""
+        """Makes the files durable, but not the names of files that it makes."""
         file = unsynced.file or self.file
         if unsynced.cut_bytes is not None:
             file.truncate(unsynced.cut_bytes)
@@ -440,19 +442,19 @@ class Segment(SegmentFiles):
         finally:
             file.close()
 
-    # Recovery: one thread has the log.
+    # Recovery: one thread has the log to itself.
 
     def truncate(self, offset_next: int) -> None:
         """Keeps the batches that end below `offset_next`. Nothing is queued."""
         assert not self._unwritten, "only what is written can be cut"
         self.wake()
         self.offset_index.truncate(offset_next)
-        # A time entry is older than the offset entry with which it came; it goes with that.
+        # A time entry may name an earlier batch than the offset entry that came with it; both go.
         entries_end = self.offset_index.last.offset + 1 if self.offset_index.entries else 0
         self.time_index.truncate(entries_end)
         self._offset_file.changed_from(len(self.offset_index.entries))
         self._time_file.changed_from(len(self.time_index.entries))
-        # What the last entries say holds up to their batch; the rest has to be looked at.
+        # The last entries describe the batches up to theirs; the batches behind are read.
         self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
         self.offset_next = self.base_offset
         end = self.offset_index.last.position

@@ -19,7 +19,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
-# What follows these in the names of files that are not in use.
+# The ends of the names of files that are not in use.
 DELETED_STATE: Final = ".deleted"
 CLEANED_STATE: Final = ".cleaned"
 SWAP_STATE: Final = ".swap"
@@ -44,7 +44,7 @@ _CLOCK_OFF_MS: Final = 60_000
 
 
 class SegmentFiles:
-    """A segment's log file and its indexes, in one of the states that their names end with."""
+    """A segment's log file and its indexes. The end of their names is their state."""
 
     __slots__ = (
         "_file",
@@ -66,32 +66,33 @@ class SegmentFiles:
         self.is_retired = False
         self._files = files
         self._folder = folder
-        self._name_lock = threading.Lock()  # Of `path`, and `is_retired`.
+        self._name_lock = threading.Lock()  # Guards `path` and `is_retired`.
         self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
         self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
         if create:
-            # Now: a sync must not lack room for a name. First: what has no log counts for nothing.
+            # Made now, so that a sync needs no room for a name. First, as indexes without a log are
+            # ignored.
             self._offset_file.make()
             self._time_file.make()
         self._file = files.open(self.path, create=True) if create else None
 
     @property
     def file(self) -> File:
-        """The log file, for changing it. Opened under the log's lock, or by whoever has the log."""
+        """The log file, for changes. The caller holds the log's lock, or has the log to itself."""
         if self._file is None:
             self._file = self._files.open(self.path)
         return self._file
 
-    # Leaving the log, and coming into it: one thread, the cleaner's or the one of retention.
+    # Leaving and joining the log: one thread, of the cleaner or of retention.
 
     def retire(self) -> None:
-        """From now on nobody opens it any more; it is out of the log's row of segments."""
+        """Marks the segment as out of the log's list: its file is not opened again."""
         with self._name_lock:
             self.is_retired = True
         self.close()
 
     def rename(self, suffix: str, old_state: str, state: str) -> bool:
-        """Gives one of its files, if it is there, the name of another state; whether it is there.
+        """Renames one of its files to another state; returns whether there was such a file.
 
         Not durable before the folder is synced.
         """
@@ -109,13 +110,13 @@ class SegmentFiles:
         return True
 
     def remove_files(self, state: str = "", *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
-        """Removes its files, in whatever state they are; what owns the others, last."""
+        """Removes its files in a state. The log goes last: without it the others are ignored."""
         self.close()
         for path in reversed(self.paths(state, suffixes=suffixes)):
             self._files.unlink(path)
 
     def paths(self, state: str, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> list[Path]:
-        """Its files that are there in a state; the log first."""
+        """The paths of its files in a state, as far as they exist; the log first."""
         paths = [self._path_of(suffix, state) for suffix in suffixes]
         return [path for path in paths if self._files.exists(path)]
 
@@ -123,13 +124,13 @@ class SegmentFiles:
         return segment_path(self._folder, self.base_offset, suffix + state)
 
     def close(self) -> None:
-        """Gives the descriptor back; writes nothing."""
+        """Closes the log file. Writes nothing."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _date_file(self, filled_ms: int | None) -> None:
-        """Where the machine's clock is behind ours, its file looks older than what is in it."""
+        """Sets the file's time if the machine's clock made it look older than its batches."""
         if filled_ms is None or self._files.modified_ms(self.path) >= filled_ms - _CLOCK_OFF_MS:
             return
         self._files.set_modified_ms(self.path, filled_ms)

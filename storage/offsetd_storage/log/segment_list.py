@@ -1,13 +1,13 @@
-"""`offsetd.segments` in a partition's folder: which segments the log has, and what they are like.
+"""The file `offsetd.segments` in a partition's folder: the list of the log's segments.
 
-A segment that is missing, or cut where a batch ends, leaves a log whose batches are all valid, and
-no checksum covers the first 17 bytes of a batch. So the segments behind which the recovery point
-has moved are listed, each with its end and the digest of its headers; of the segment that holds the
-recovery point, the point itself has that. `docs/formats/segments.md` says when the list is written.
+If a segment is missing, or is cut between two batches, all batches of the log are still valid; and
+no checksum covers the first 17 bytes of a batch. So the file lists each segment below the one that
+holds the recovery point, with its end and the digest of its headers. For the segment that holds the
+recovery point, the point itself has both. `docs/formats/segments.md` says when the list is written.
 
-A swap of the cleaner is listed before it begins: what is there from then on is either the segments
-that it replaces, or what it puts in their place and the last few of them (`log.segment_swap`, step
-4).
+A swap of the cleaner is listed before it begins. From then on the folder holds either the segments
+that are replaced, or their replacements, perhaps with the last few of the replaced ones
+(`log.segment_swap`, step 4).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _CHECKSUM: Final = "checksum"
 
 @attrs.frozen(kw_only=True)
 class ListedSegment:
-    """A segment that takes no appends any more: where it ends, and the digest of its headers."""
+    """A segment that takes no more appends: its end, and the digest of its headers."""
 
     base_offset: int
-    offset_next: int  # Behind its last batch.
+    offset_next: int  # The end of its last batch.
     size_bytes: int
     headers_digest: int  # See `SegmentScan`.
 
     @classmethod
     def of_scan(cls, base_offset: int, scan: SegmentScan) -> ListedSegment:
-        """As a scan has found it."""
+        """The entry for a segment that was scanned."""
         return cls(
             base_offset=base_offset,
             offset_next=scan.offset_next,
@@ -62,7 +62,7 @@ class ListedSegment:
 
     @classmethod
     def of_segment(cls, segment: Segment) -> ListedSegment:
-        """As it is in an open log, all of it written. Raises CorruptBatch, OSError."""
+        """The entry for a segment of an open log, all of it written. Raises CorruptBatch, OSError."""
         size_bytes, known = segment.size_bytes, segment.headers_digest
         if known.size_bytes < size_bytes:
             with segment.reader() as reader:
@@ -81,21 +81,21 @@ class SegmentList:
 
     below: int
     segments: tuple[ListedSegment, ...]  # By base offset.
-    # Of a swap that may have ended, or not have begun: what `segments` has instead of these.
+    # What `segments` replaces, by a swap that may have ended or not have begun.
     replaced: tuple[ListedSegment, ...] = ()
-    # A broker's snapshots of producers, by offset: one more tells that a broker had the log.
+    # By offset; a broker's snapshots of producers. A new one shows that a broker had the log.
     snapshots: tuple[int, ...] = ()
 
 
 class SegmentFlaw(NamedTuple):
-    """What is wrong with a segment."""
+    """A difference between a segment and the list."""
 
     base_offset: int
     reason: str
 
 
 class SegmentListDamaged(ValueError):
-    """A list of segments that is not whole, or says what cannot be."""
+    """The list of segments is cut, has a bad checksum, or has impossible values."""
 
 
 # What is wrong with a log ----------------------------------------------------------------------
@@ -110,8 +110,8 @@ def segment_flaws(
 ) -> list[SegmentFlaw]:
     """How the segments that begin below `below` differ from the list, by base offset.
 
-    Whatever lies below the log's start may be there or not: it is deleted. `listed.below` is not
-    less than `below`.
+    Segments below the log's start may be there or not, as they are being deleted. `listed.below` is
+    not less than `below`.
     """
     there = [each for each in found.values() if each.base_offset < below]
     least: list[SegmentFlaw] | None = None
@@ -126,7 +126,7 @@ def segment_flaws(
 
 
 def _expected(listed: SegmentList) -> Iterator[Sequence[ListedSegment]]:
-    """The rows of segments that there may be."""
+    """The lists of segments that are right: more than one during a swap."""
     yield listed.segments
     if not listed.replaced:
         return
@@ -170,14 +170,14 @@ def _flaw(
 
 
 def batches_flaw(found_bytes: int, written_bytes: int) -> str | None:
-    """What is wrong with a segment of valid batches, if it is not as long as it was."""
+    """The flaw of a segment of valid batches whose size differs; None if it does not."""
     if found_bytes == written_bytes:
         return None
     return f"the segment has {found_bytes} bytes of batches, not {written_bytes}"
 
 
 def headers_flaw(found: int, written: int) -> str | None:
-    """What is wrong with batches that have valid checksums, if their headers differ."""
+    """The flaw of batches with valid checksums whose headers differ; None if they do not."""
     return None if found == written else "a batch's header is not as it was written"
 
 
@@ -187,7 +187,7 @@ def headers_flaw(found: int, written: int) -> str | None:
 def read_segment_list(files: Files, log_folder: Path) -> SegmentList | None:
     """The list in a partition's folder; None if there is none.
 
-    Raises SegmentListDamaged, NewerFormat, and OSError where it is not the file that is unreadable.
+    Raises SegmentListDamaged, also if the disk cannot give back the file; NewerFormat; OSError.
     """
     path = log_folder / SEGMENT_LIST_NAME
     if not files.exists(path):
@@ -230,7 +230,7 @@ def write_segment_list(files: Files, log_folder: Path, listed: SegmentList) -> N
 
 
 def remove_segment_list(files: Files, log_folder: Path) -> None:
-    """Forgets what segments there were, durably."""
+    """Removes the list, durably."""
     path = log_folder / SEGMENT_LIST_NAME
     if files.exists(path):
         files.unlink(path)

@@ -1,6 +1,6 @@
-"""Keeps the list of a log's segments while the log is open: when it rolls, and when it is cleaned.
+"""Updates the list of a log's segments while the log is open: at each roll and each cleaning.
 
-Retention writes nothing: what it takes away lies below a log start that is durable by then.
+Retention does not update it: what it deletes lies below a log start that is durable by then.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 class SegmentListing:
-    """For two threads: one moves the recovery point, one cleans."""
+    """The list of one log's segments. One thread moves the recovery point, one cleans."""
 
     def __init__(
         self, files: Files, log_folder: Path, row: Callable[[], Sequence[Segment]]
     ) -> None:
-        """`row` says which segments the log has just now, the active one last."""
-        self.is_kept = True  # False of a broker's log: nothing of ours gets into its folder.
+        """`row` returns the log's segments at that moment; the last is active."""
+        self.is_kept = True  # False for a broker's log: offsetd puts no file into its folder.
         self.below = 0  # The segments that begin below this are in the file, durably.
         self._files = files
         self._folder = log_folder
         self._row = row
-        self._lock = threading.Lock()  # Of the file.
-        self._written: SegmentList | None = None  # What it says, where that is known.
-        self._old: Sequence[Segment] = ()  # Of the swap that goes on.
+        self._lock = threading.Lock()  # Guards the file.
+        self._written: SegmentList | None = None  # What the file says, if that is known.
+        self._old: Sequence[Segment] = ()  # Of the swap in progress.
         self._new: Sequence[Segment] = ()
 
     def take(self, found: SegmentList | None, *, below: int) -> None:
-        """Brings the file up to date with a log that has just been recovered, durably.
+        """Updates the file for a log that has just been recovered, durably.
 
-        `found` is what the file says, None if nothing counts. On a full disk it stays as it is,
-        and is right up to `below`. Raises OSError.
+        `found` is what the file says, or None if that does not count. On a full disk the file stays
+        as it is, and is right up to `below`. Raises OSError.
         """
         if not self.is_kept:
             return
@@ -60,15 +60,15 @@ class SegmentListing:
             if found is None and exists:
                 remove_segment_list(self._files, self._folder)
             if len(segments) == 1 and not (found and exists):
-                self.below = end  # There is nothing to list.
+                self.below = end  # There is no segment to list.
                 return
             self._write_if_room(end)
 
     def cover(self, below: int) -> int:
-        """Lists the segments that begin below `below`, which are durable; returns up to where all
-        are listed: on a full disk that may be less.
+        """Lists the segments that begin below `below`, which are durable.
 
-        Raises CorruptBatch, OSError.
+        Returns the offset below which all are listed: less than `below` if the disk is full. Raises
+        CorruptBatch, OSError.
         """
         if below > self.below:
             with self._lock:
@@ -76,16 +76,16 @@ class SegmentListing:
         return min(self.below, below)
 
     def settle(self) -> None:
-        """Strikes out what the last swap replaced. Raises OSError."""
+        """Removes from the file what the last swap replaced. Raises OSError."""
         with self._lock:
             if self._written is not None and self._written.replaced:
                 self._write_if_room(self.below)
 
     @contextmanager
     def replacing(self, old: Sequence[Segment], new: Sequence[Segment]) -> Iterator[None]:
-        """In the block `old`, neighbours in the row, give way to `new`, before or behind a crash.
+        """In the block, replace the neighbours `old` by `new`; a crash may leave either.
 
-        All of them are durable. Raises OSError, CorruptBatch: nothing has changed.
+        All of them are durable. If this raises OSError or CorruptBatch, nothing has changed.
         """
         if not self.is_kept:
             yield
@@ -113,7 +113,7 @@ class SegmentListing:
                 raise
 
     def _write(self, below: int) -> None:
-        """Puts the segments that begin below `below` into the file, unless it says just that."""
+        """Writes the segments that begin below `below` to the file, unless it says that already."""
         exchanged = {each.base_offset for each in (*self._old, *self._new)}
         row = [each for each in self._row() if each.base_offset not in exchanged]
         row = sorted([*row, *self._new], key=lambda each: each.base_offset)
@@ -126,7 +126,8 @@ class SegmentListing:
             snapshots=found_snapshots(self._files, self._folder),
         )
         if listed != self._written:
-            self._written = None  # Should it fail, the file may say one or the other.
+            # If the write fails, the file may have the old list or the new one.
+            self._written = None
             write_segment_list(self._files, self._folder, listed)
             self._written = listed
         self.below = below

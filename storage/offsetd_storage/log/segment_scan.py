@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import File, Files
 
-BUFFER_BYTES: Final = 1024 * 1024  # It stays in the processor's cache between reading and scanning.
-# A batch is read in one piece. Kafka's brokers take no request above 100 MiB, unless told to.
+# So small that it stays in the processor's cache between the read and the scan.
+BUFFER_BYTES: Final = 1024 * 1024
+# A batch is read in one piece. By default Kafka's brokers take no request above 100 MiB.
 BATCH_BYTES_MAX: Final = 128 << 20
 
 _INDEX_ROWS_MAX: Final = 4096
@@ -39,7 +40,7 @@ assert TIME_INDEX_ENTRY.itemsize == 12, "an entry of .timeindex is 12 bytes"
 
 
 class StopReason(enum.IntEnum):
-    """What is wrong with the bytes at which a scan stopped."""
+    """Why a scan stopped."""
 
     INCOMPLETE = scan.INCOMPLETE
     BAD_LENGTH = scan.BAD_LENGTH
@@ -53,7 +54,7 @@ class StopReason(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class ScanStop:
-    """The first batch that is not whole and valid, by its position in the file, in bytes."""
+    """The first batch that is not whole and valid, and its position in the file, in bytes."""
 
     position: int
     reason: StopReason
@@ -61,14 +62,14 @@ class ScanStop:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SegmentScan:
-    """What the valid batches at the start of a segment file say.
+    """A summary of the valid batches at the start of a segment file.
 
-    `first_timestamp_ms` is the max timestamp of the first batch, from which Kafka counts
-    `segment.ms`; timestamps are -1 where there is none. Marked batches are those of producers, and
-    those with a delete horizon. From `gapless_from` up to `offset_next` each offset has its record,
-    outside of transactions. `tobytes()` of an index is what its file holds, but for the last entry
-    that a time index gets when its segment is closed. `headers_digest` is the CRC32C of the first
-    21 bytes of each batch, one after the other: 17 that no checksum of Kafka's covers, and the CRC.
+    `first_timestamp_ms` is the max timestamp of the first batch; Kafka counts `segment.ms` from it.
+    Timestamps are -1 if there is none. Marked batches are those of producers, and those with a
+    delete horizon. From `gapless_from` up to `offset_next` each offset has its record, outside of
+    transactions. `tobytes()` of an index equals its file, except for the last entry that a time
+    index gets when its segment is closed. `headers_digest` is the CRC32C over the first 21 bytes of
+    every batch in order: 17 bytes that no checksum of Kafka's covers, and the batch's CRC.
     """
 
     valid_bytes: int
@@ -97,11 +98,11 @@ def scan_segment(
     index_interval_bytes: int = 4096,
     buffer: npt.NDArray[np.uint8] | None = None,
 ) -> SegmentScan:
-    """Check the first `size` bytes of a segment's log file, up to the first bad batch.
+    """Checks the first `size` bytes of a segment's log file, up to the first bad batch.
 
-    The first batch's offset has to be `offset_min` and `base_offset` or above, its leader epoch
-    `leader_epoch_min` or above. `buffer` (padded; any length) is used for reading, so that a
-    thread can use one for many files. Nearly all the time passes without the GIL.
+    The first batch's offset must be at least `offset_min` and `base_offset`, its leader epoch at
+    least `leader_epoch_min`. `buffer` (padded; any length) is used for reading, so that a thread
+    can use one buffer for many files. Nearly all of the time passes without the GIL.
     """
     state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
     state[scan.SEGMENT_BASE_OFFSET] = base_offset
@@ -147,7 +148,7 @@ def scan_file(
     index_interval_bytes: int = 4096,
     buffer: npt.NDArray[np.uint8] | None = None,
 ) -> SegmentScan:
-    """The same of a log file that is not open; without a `size` all of it. Raises OSError."""
+    """Opens a log file and scans it: all of it, or its first `size` bytes. Raises OSError."""
     file = files.open(path, read_only=True)
     try:
         return scan_segment(
@@ -164,7 +165,7 @@ def scan_file(
 
 
 class RunningDigest:
-    """The headers' digest of the first batches of a segment, carried on as it grows.
+    """The digest of the headers in a segment, which follows the segment as it grows.
 
     One thread at a time.
     """
@@ -176,9 +177,9 @@ class RunningDigest:
         self.digest = digest
 
     def up_to(self, file: File, size_bytes: int) -> int:
-        """The digest of the batches in the first `size_bytes`, all of them valid and in the file.
+        """Extends the digest to the first `size_bytes`, all of them valid and in the file.
 
-        Nothing before where the last call ended is read again. Raises CorruptBatch, OSError.
+        Reads only what lies behind the end of the last call. Raises CorruptBatch, OSError.
         """
         assert size_bytes >= self.size_bytes, "what it has read has been cut"
         state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
@@ -207,11 +208,11 @@ def index_rows(
     largest_timestamp_ms: int,
     largest_timestamp_offset: int,
 ) -> list[list[int]]:
-    """What a scan adds to the indexes for batches that are known to be valid.
+    """The index entries that a scan would make for batches that are known to be valid.
 
-    They lie at `file_position`, and the last one that has an index entry at `indexed_position`;
-    `largest_timestamp_ms` is that of all before. A row has the last offset of a batch, its
-    position in the file, and the largest timestamp up to there with its offset.
+    They lie at `file_position`. The last batch with an index entry lies at `indexed_position`.
+    `largest_timestamp_ms` is that of all batches before. A row holds the last offset of a batch,
+    its position in the file, and the largest timestamp so far with its offset.
     """
     state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
     state[scan.FILE_POSITION] = file_position
@@ -227,12 +228,12 @@ def index_rows(
 
 
 def index_entries_max(size_bytes: int, index_interval_bytes: int) -> int:
-    """How many entries either index may get for so many bytes of batches."""
+    """The most entries that either index gets for so many bytes of batches."""
     return size_bytes // index_step_bytes(index_interval_bytes) + 1
 
 
 def index_step_bytes(index_interval_bytes: int) -> int:
-    """How far a batch that has index entries lies behind the one before it that has, at least."""
+    """The least distance between two batches that have index entries."""
     return max(index_interval_bytes, BATCH_HEADER_BYTES)
 
 
@@ -249,7 +250,7 @@ def _scan_file(
     rows: list[npt.NDArray[np.int64]],
     buffer: npt.NDArray[np.uint8],
 ) -> int:
-    """Scan up to `size` and return where the valid batches end; adds to `rows`."""
+    """Scans up to `size`, adds to `rows`, and returns the end of the valid batches."""
     index = np.empty((_INDEX_ROWS_MAX, scan.INDEX_COLUMNS), dtype=np.int64)
     position = 0
     while position < size:
@@ -267,7 +268,7 @@ def _scan_file(
         position += start
         if state[scan.REASON] == scan.INCOMPLETE and position - start + end < size:
             if start > 0:
-                continue  # Read on from the start of the batch that the buffer cut.
+                continue  # Go on at the start of the batch that the buffer's end cut.
             batch_bytes = _batch_size(buffer)
             if batch_bytes > size - position:
                 break
@@ -286,7 +287,7 @@ def _batch_size(buffer: npt.NDArray[np.uint8]) -> int:
 
 
 def _offset_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.void]:
-    index = index[index[:, 1] <= scan.I32_MAX]  # What an entry can hold.
+    index = index[index[:, 1] <= scan.I32_MAX]  # The largest position that an entry holds.
     entries = np.empty(len(index), dtype=OFFSET_INDEX_ENTRY)
     entries["relative_offset"] = index[:, 0] - base_offset
     entries["position"] = index[:, 1]
@@ -294,7 +295,7 @@ def _offset_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray
 
 
 def _time_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.void]:
-    # The largest timestamp so far never falls; an entry is due where it has grown.
+    # The largest timestamp so far never falls. There is an entry where it grows.
     index = index[np.diff(index[:, 2], prepend=_NO_TIMESTAMP) > 0]
     entries = np.empty(len(index), dtype=TIME_INDEX_ENTRY)
     entries["timestamp_ms"] = index[:, 2]

@@ -1,20 +1,20 @@
-"""Puts cleaned segments in the place of those they were made of, and takes segments away.
+"""Replaces segments by cleaned ones, and deletes segments.
 
 Each step is durable before the next, so that a crash at any moment leaves a log whose batches say
-the same as before; `settle` finishes or undoes what it finds:
+the same as before. After a crash, `recovery.swap_recovery` finishes or undoes the swap:
 
-1. `.cleaned`: the new files, contents and all, synced. A crash: they are thrown away. The list of
-   the log's segments says what is going to happen, and is right before and after (`segment_list`).
-2. `.cleaned` becomes `.swap`, from the highest base offset down. A crash: thrown away, as long as
-   a `.cleaned` is left; then it counts, and takes the place of the segments within its offsets.
-3. In memory the new segments take the place of the old ones, which nobody opens any more.
-4. The old ones become `.deleted`. Those that begin behind the last offset of the new ones are not
-   replaced by a `.swap` that a crash leaves. They go one by one, from the lowest base offset up:
-   what is left of them is then always the log's later part, as it was, and a tombstone never goes
+1. `.cleaned`: the new files, synced with their contents. A crash: they are removed. The list of
+   the log's segments names the swap, so it is right before and after (`segment_list`).
+2. `.cleaned` becomes `.swap`, from the highest base offset down. A crash: removed, as long as
+   a `.cleaned` is left. After that, a `.swap` counts, and replaces the segments in its offsets.
+3. In memory the new segments replace the old ones, which no thread opens any more.
+4. The old ones become `.deleted`. Those that begin above the last offset of the new ones are not
+   replaced by a `.swap` after a crash. They go one by one, from the lowest base offset up: so
+   those that are left are always the unchanged later part of the log, and a tombstone never goes
    before a value that it hides.
 5. `.swap` becomes the final name.
 
-Kafka's `LocalLog.replaceSegments` has the same steps, and syncs the folder only at the end.
+Kafka's `LocalLog.replaceSegments` has the same steps, but syncs the folder only at the end.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def install(
     *,
     discard: Callable[[Sequence[Path]], None] | None = None,
 ) -> None:
-    """Puts `cleaned` in the place of `replaced`, neighbours in the log below its recovery point.
+    """Replaces `replaced`, neighbours in the log below its recovery point, by `cleaned`.
 
-    `cleaned` are in state `.cleaned` and synced, and no other file in the folder is; without any,
-    the log just loses `replaced`. These are `.deleted` at the end, and `discard` sees to them; by
-    default their files are removed.
+    `cleaned` are in state `.cleaned` and synced, and the folder has no other file in that state. If
+    there are none, the log just loses `replaced`. At the end these are `.deleted`, and their paths
+    go to `discard`; by default their files are removed.
 
-    Raises StorageFull: nothing has changed, and `cleaned` are gone. Raises StorageFailed: what the
-    disk holds is unknown, and the process has to exit.
+    Raises StorageFull: nothing has changed, and `cleaned` are removed. Raises StorageFailed: the
+    contents of the disk are unknown, and the process must exit.
     """
     assert all(replaced[0].base_offset <= each.base_offset for each in cleaned)
     assert not _cleaned_names(files, log.folder, but=cleaned), "it would undo the swap in a crash"
@@ -81,7 +81,7 @@ def _install(
             _rename(segment, SWAP_STATE, "", suffixes=SEGMENT_SUFFIXES[:-1])
         if cleaned:
             files.sync_folder(log.folder)
-        # Later: beside a swapped log it would count as one of what that replaces.
+        # Last: beside a `.log.swap`, it would count as a file of the segments that are replaced.
         found = [segment.rename(TRANSACTION_INDEX_SUFFIX, SWAP_STATE, "") for segment in cleaned]
         if any(found):
             files.sync_folder(log.folder)
@@ -95,9 +95,9 @@ def delete_oldest(
     *,
     discard: Callable[[Sequence[Path]], None] | None = None,
 ) -> None:
-    """Takes away the oldest segments, below a log start that is durable already.
+    """Deletes the oldest segments, which lie below a log start that is already durable.
 
-    So it does not matter which of them a crash leaves. Raises StorageFailed.
+    So a crash may leave any of them. Raises StorageFailed.
     """
     taken = log.take_oldest(count)
     if not taken:
@@ -110,7 +110,7 @@ def delete_oldest(
 
 
 def unlink_cleaned(files: Files, folder: Path) -> None:
-    """Removes what a round that failed has left; durable with the folder's next sync."""
+    """Removes the files of a cleaning round that failed; durable with the folder's next sync."""
     for name in _cleaned_names(files, folder):
         files.unlink(folder / name)
 
@@ -122,11 +122,11 @@ def _cleaned_names(files: Files, folder: Path, *, but: Sequence[Segment] = ()) -
 
 
 def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
-    """Step 2. After it a crash finishes the swap."""
+    """Step 2. Once it has ended, the start after a crash finishes the swap."""
     try:
         for segment in sorted(cleaned, key=_base_offset, reverse=True):
             _rename(segment, CLEANED_STATE, SWAP_STATE)
-            # Now: a higher one that comes back as `.cleaned` would be lost beside a lower `.swap`.
+            # Sync each rename: beside a lower `.swap`, a higher `.cleaned` would be thrown away.
             files.sync_folder(folder)
     except Exception as error:
         if not isinstance(error, OSError) or not is_no_room(error) or len(cleaned) > 1:
@@ -159,7 +159,7 @@ def _listed(
 
 
 def _delete(files: Files, folder: Path, segments: Sequence[Segment], *, covered_next: int) -> None:
-    """Step 4. A crash in it leaves some last ones of those at and above `covered_next`."""
+    """Step 4. A crash leaves at most the last few segments at and above `covered_next`."""
     covered = [each for each in segments if each.base_offset < covered_next]
     for segment in covered:
         _mark_deleted(segment)
@@ -172,7 +172,7 @@ def _delete(files: Files, folder: Path, segments: Sequence[Segment], *, covered_
 
 
 def _mark_deleted(segment: Segment, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
-    """Where a full disk has no room for a longer name, the file goes at once."""
+    """Renames its files to `.deleted`. On a full disk without room for a name, removes them."""
     for suffix in suffixes:
         try:
             segment.rename(suffix, "", DELETED_STATE)
@@ -199,8 +199,10 @@ def _discard(segments: Sequence[Segment], discard: Callable[[Sequence[Path]], No
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Also of what is not the disk's, as a lack of memory: names that a swap has left half done
-    would be finished by the next start, over what was done to the log in the meantime.
+    """Turns any error into StorageFailed, also one that is not the disk's, as a lack of memory.
+
+    The store must stop after a swap that is half done: the next start finishes it, and would undo
+    what was done to the log in the meantime.
     """
     try:
         yield

@@ -16,7 +16,8 @@ from offsetd_storage.journal.journal_format import FILE_BYTES_MAX, FRAME_BYTES_M
 __all__ = ["OFFSETS_TOPIC", "LogStoreConfig", "TopicSpec"]
 
 OFFSETS_PARTITIONS_DEFAULT: Final = 50  # Kafka's offsets.topic.num.partitions.
-PARTITIONS_MAX: Final = 10_000  # A larger number is a slip: each takes files, and time at a start.
+# More is probably a mistake: each partition takes files, and time at a start.
+PARTITIONS_MAX: Final = 10_000
 
 
 def _partitions() -> list[Any]:
@@ -25,12 +26,12 @@ def _partitions() -> list[Any]:
 
 @attrs.frozen(kw_only=True)
 class TopicSpec:
-    """A topic of our own beside `__consumer_offsets`."""
+    """A topic in the folder besides `__consumer_offsets`."""
 
     topic: str
     partitions: int = attrs.field(validator=_partitions())
     log: LogConfig
-    # Whether an operator may remove its folder after a clean stop, to have it begin anew.
+    # Whether an operator may remove its folder after a clean stop, so that it is recreated empty.
     is_removable: bool = True
 
 
@@ -38,37 +39,37 @@ class TopicSpec:
 class LogStoreConfig:
     """Settings of a data folder. Sizes are in bytes."""
 
-    # Of `__consumer_offsets`. None: what the folder says, else the default; a folder that says
-    # otherwise is refused, as its groups lie where their hash put them.
+    # Of `__consumer_offsets`. None: as the folder says, else the default. A folder that says
+    # otherwise is refused, because a group's partition follows from the number.
     partitions: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(_partitions())
     )
     log: LogConfig = OFFSETS_TOPIC_LOG_CONFIG
     other_topics: tuple[TopicSpec, ...] = ()
-    # Two such files are made. The larger, the rarer do all segments have to be synced.
+    # There are two such files. The larger they are, the more rarely all segments must be synced.
     journal_file_bytes: int = attrs.field(
         default=32 << 20,
         validator=[attrs.validators.ge(4096), attrs.validators.le(FILE_BYTES_MAX)],
     )
     journal_header_bytes: int = attrs.field(default=64 << 10, validator=attrs.validators.ge(512))
-    # What is flushed at once becomes several frames, each durable before the next, above this.
+    # A flush above this size becomes several frames, each durable before the next.
     frame_bytes_max: int = attrs.field(
         default=4 << 20,
         validator=[attrs.validators.ge(4096), attrs.validators.le(FRAME_BYTES_MAX)],
     )
-    # What waits in memory to be written to the segments, in all. Each log has an equal share, so
-    # that not all of them are written in one flush.
+    # The most that waits in memory to be written to segments, in all logs. Each log has an equal
+    # share, so that one flush does not write them all.
     unwritten_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(0))
     recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
 
     def is_removable(self, topic: str) -> bool:
-        """Whether a topic's folder may be removed by hand; else its loss is damage."""
+        """Whether a topic's folder may be removed by hand. If not, its loss is damage."""
         if topic == OFFSETS_TOPIC:
             return False
         return all(spec.is_removable for spec in self.other_topics if spec.topic == topic)
 
     def log_config(self, topic: str) -> LogConfig:
-        """How the logs of a topic behave."""
+        """The settings of a topic's logs."""
         for spec in self.other_topics:
             if spec.topic == topic:
                 return spec.log
