@@ -102,7 +102,7 @@ class JournalRoom:
         return sum(self._journal.sizes_bytes)
 
     def refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
-        """Raises RecordTooLarge or JournalTooSmall if the log or the journal cannot take the batch."""
+        """Raises RecordTooLarge or JournalTooSmall if log or journal cannot take the batch."""
         bytes_max = min(log.batch_bytes_max, self.batch_bytes_max)
         if batch_bytes <= bytes_max:
             return
@@ -196,7 +196,7 @@ class JournalRoom:
         return is_free
 
     def _made_spare(self, size: int) -> bool:
-        """Whether the spare file was made. False if there is no disk space or no free descriptor."""
+        """Whether the spare file was made: not without disk space or a free descriptor."""
         try:
             self._journal.make_spare(size)
         except OSError as error:

@@ -490,7 +490,7 @@ def _passing_without_room() -> Iterator[None]:
 
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:
-    """How much earlier this segment rolls, so that not all logs roll at once. 0 without `random`."""
+    """How much earlier a segment rolls, so that not all roll at once; 0 without `random`."""
     jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
     return random.randrange(jitter_ms) if random and jitter_ms else 0
 

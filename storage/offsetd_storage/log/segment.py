@@ -370,7 +370,7 @@ class Segment(SegmentFiles):
         return True
 
     def wake(self) -> None:
-        """Takes appends again. Removes that last entry, so that the index equals one from a scan."""
+        """Takes appends again. Removes that last entry, so the index equals one from a scan."""
         if self._waking_bytes is not None:
             self.time_index.shorten(self._waking_bytes)
             self._time_file.changed_from(self._waking_bytes)

@@ -62,7 +62,7 @@ class ListedSegment:
 
     @classmethod
     def of_segment(cls, segment: Segment) -> ListedSegment:
-        """The entry for a segment of an open log, all of it written. Raises CorruptBatch, OSError."""
+        """The entry for a segment of an open log, all written. Raises CorruptBatch, OSError."""
         size_bytes, known = segment.size_bytes, segment.headers_digest
         if known.size_bytes < size_bytes:
             with segment.reader() as reader:

@@ -1,14 +1,14 @@
-"""`offsetd.closed`: the stamps of all files when they were closed, all of them durable.
+"""The file `offsetd.closed`: the stamps of all files when they were closed, all of them durable.
 
-A start syncs everything it relies on, and reads the journal from the disk to its last byte, because
-a process that died may have left pages that were never written. A clean close leaves no such pages.
-But that holds only while the files are the ones that were closed: a copy of the folder may be in
-the page cache alone. So a close ends by writing the stamp of each file (`Files.stamp`). No other
-file has the same stamp, nor does the same file once it has changed. A file that still has its stamp
-is durable, whatever happened to the others.
+A start syncs everything that it relies on, and reads the journal from the disk to its last byte,
+because a process that died may have left pages that were never written. A clean close leaves no
+such pages. But that holds only while the files are the ones that were closed: a copy of the folder
+may be in the page cache alone. So a close ends by writing the stamp of each file (`Files.stamp`).
+No other file has the same stamp, nor has the same file after a change. A file that still has its
+stamp is durable, whatever happened to the others.
 
-Lines `name=digest`, one for the journal and one for each log by the name of its folder; the last
-one is a checksum. If the marker is missing, unreadable or old, the start only takes longer.
+Lines `name=digest`: one for the journal, and one for each log, by the name of its folder. The last
+line is a checksum. If the marker is missing, unreadable or old, the start only takes longer.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _BYTES_MAX: Final = 1 << 24
 
 @attrs.frozen(kw_only=True)
 class ClosedMark:
-    """What the last close in order left, if it is known; else nothing is as it was."""
+    """The digests of the stamps at the last clean close; empty if they are not known."""
 
     digests: Mapping[str, str]
 
     def has_journal(self, files: Files, folder: Path) -> bool:
-        """Whether the journal is the one that was closed, and durable."""
+        """Whether the journal is unchanged since the close, and so durable."""
         return self._has(_JOURNAL, files, [folder / name for name in JOURNAL_NAMES])
 
     def has_log(self, files: Files, log_folder: Path) -> bool:
-        """Whether a partition's folder has the segments that were closed, durable and no others."""
+        """Whether a log has exactly the segments that were closed, unchanged and so durable."""
         names = segment_file_names(files.list_folder(log_folder))
         paths = [log_folder, *(log_folder / name for name in names)]
         return self._has(log_folder.name, files, paths)
@@ -62,10 +62,10 @@ class ClosedMark:
 
 
 def write_closed_mark(files: Files, folder: Path, logs: Iterable[PartitionLog]) -> None:
-    """Marks the folder of a store whose journal and logs were closed just now. Raises OSError.
+    """Writes the mark of a store whose journal and logs were just closed. Raises OSError.
 
-    On a full disk, or without descriptors, there is no mark, or an old one, which nothing equals
-    that was touched since.
+    If the disk is full, or no descriptor is free, there is no mark, or an old one: that matches no
+    file that has changed since.
     """
     digests = {_JOURNAL: _digest(files, [folder / name for name in JOURNAL_NAMES])}
     for log in logs:
@@ -80,7 +80,7 @@ def write_closed_mark(files: Files, folder: Path, logs: Iterable[PartitionLog]) 
 
 
 def read_closed_mark(files: Files, folder: Path) -> ClosedMark:
-    """The mark of a folder; one that says nothing where there is none that can be read whole."""
+    """The mark of a folder. It is empty if it is missing, damaged or unreadable."""
     try:
         content = read_start(files, folder / CLOSED_MARK_NAME, _BYTES_MAX)
     except OSError:
@@ -97,7 +97,7 @@ def _with_checksum(body: bytes) -> bytes:
 
 
 def _digest(files: Files, paths: Iterable[Path]) -> str:
-    """Equal for files of the same names that have not changed. Raises OSError."""
+    """A digest that is equal only for the same files, unchanged. Raises OSError."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, stamp in sorted((path.name, files.stamp(path)) for path in paths):
         digest.update(f"{name}={stamp}\n".encode())

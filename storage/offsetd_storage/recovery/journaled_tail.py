@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import Files
 
-# The partition leader epoch of a batch: no checksum covers it.
+# The partition leader epoch of a batch. No checksum covers it.
 _EPOCH_AT: Final = 12
 _EPOCH_END: Final = 16
 
 
 @attrs.frozen
 class Stretch:
-    """Whole batches of a segment's file."""
+    """A range of bytes with whole batches, in a segment's file."""
 
     path: Path
     start: int
@@ -27,9 +27,10 @@ class Stretch:
 
 
 def is_of_journal(files: Files, stretches: Iterable[Stretch], batches: Iterable[bytes]) -> bool:
-    """Whether the stretches hold the first of these batches, whatever their leader epochs are.
+    """Whether the stretches hold the first of `batches`, apart from their leader epochs.
 
-    A broker's batches are others: so an epoch that differs here has rotted. Raises OSError.
+    A broker would have written other batches. So if only the epoch differs, it was damaged on the
+    disk. Raises OSError.
     """
     expected = iter(batches)
     for stretch in stretches:

@@ -1,4 +1,4 @@
-"""A reader of one log's segments for recovery: it finds and scans them and changes nothing."""
+"""Finds and scans the segments of one log for recovery. It changes nothing."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from offsetd_storage.recovery.quarantine import Claim
 
 NO_LEADER_EPOCH = -1
-_SEGMENT_BYTES_MAX = 2**31 - 1  # Positions in it are 32-bit numbers; Kafka opens no larger one.
+# Positions in a segment are 32-bit numbers. Kafka opens no larger segment.
+_SEGMENT_BYTES_MAX = 2**31 - 1
 
 
 def is_as_closed(files: Files, folder: Path, point: RecoveryPoint) -> bool:
-    """Whether a log ends where it did when it was closed: then nobody has appended to it since."""
+    """Whether a log ends where it was closed: then nothing was appended since."""
     last = max(segment_base_offsets(files, folder), default=None)
     return (
         last == point.segment_base_offset
@@ -38,7 +39,7 @@ def is_as_closed(files: Files, folder: Path, point: RecoveryPoint) -> bool:
 
 
 class LogReader:
-    """The segments of one folder, and what scanning them said."""
+    """The segments of one log folder, and how many bytes of them were scanned."""
 
     def __init__(
         self, files: Files, folder: Path, config: LogConfig, buffer: npt.NDArray[np.uint8]
@@ -49,24 +50,24 @@ class LogReader:
         self._buffer = buffer
         self.bytes_scanned = 0
         self.settling = plan_settling(files, folder)
-        self.base_offsets = sorted(self.settling.log_names)  # As they are once that is done.
+        self.base_offsets = sorted(self.settling.log_names)  # As after `settling`.
 
     def is_as_closed(self, claim: Claim) -> bool:
-        """Whether nobody has appended since the claim was made."""
+        """Whether the log ends where the claim says that it was closed."""
         return bool(self.base_offsets) and is_as_closed(self._files, self._folder, claim.point)
 
     def is_shorter(self, point: RecoveryPoint) -> bool:
-        """Whether it ends, in bytes, before where a point is."""
+        """Whether the log ends, in bytes, before a recovery point."""
         last = max(self.base_offsets)
         size = self.size(last)
         return (last, size) < (point.segment_base_offset, point.segment_bytes)
 
     def path(self, base_offset: int) -> Path:
-        """A segment's log file, by the name that it has now."""
+        """The present path of a segment's log file."""
         return self._folder / self.settling.log_names[base_offset]
 
     def size(self, base_offset: int) -> int:
-        """Length of a segment's log file."""
+        """The size of a segment's log file, in bytes. Raises DamageFound above 2 GiB."""
         size = self._files.size(self.path(base_offset))
         if size > _SEGMENT_BYTES_MAX:
             raise DamageFound(f"it has {size} bytes, more than a segment", base_offset=base_offset)
@@ -75,7 +76,11 @@ class LogReader:
     def scan(
         self, base_offset: int, before: SegmentScan | None, *, limit: int | None = None
     ) -> SegmentScan:
-        """Checks the batches of a segment, which continues `before`, up to `limit`."""
+        """Checks the batches of a segment, up to `limit` bytes.
+
+        `before` is the scan of the segment before. Raises DamageFound if this one begins below its
+        end.
+        """
         if before is not None and base_offset < before.offset_next:
             raise DamageFound(
                 f"it begins below {before.offset_next}, where the one before it ends",
@@ -94,7 +99,10 @@ class LogReader:
         )
 
     def scan_up_to(self, point: RecoveryPoint) -> SegmentScan:
-        """Checks the segment that held a point, as far as it was written then."""
+        """Checks the segment that held a point, up to the point.
+
+        Raises DamageFound if it is missing.
+        """
         last = point.segment_base_offset
         if last not in self.base_offsets:
             raise DamageFound("the segment is missing", base_offset=last, position=None)
@@ -114,7 +122,7 @@ class LogReader:
         return is_of_journal(self._files, stretches, batches)
 
     def has_valid_batch(self, base_offset: int, position: int) -> bool:
-        """Whether a valid batch lies at or behind `position` of a segment, or may lie there."""
+        """Whether a valid batch lies, or may lie, at or behind `position` of a segment."""
         size = self.size(base_offset)
         file = self._files.open(self.path(base_offset), read_only=True)
         try:
@@ -124,6 +132,6 @@ class LogReader:
                 is not None
             )
         except CorruptBatch:
-            return True  # It cannot be told: nothing may be cut.
+            return True  # Unknown, so nothing may be cut.
         finally:
             file.close()

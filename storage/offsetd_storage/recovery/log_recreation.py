@@ -8,7 +8,7 @@ quarantined until its folder is back, or until an operator asks to recreate it
 (`LogStore.open(begin_anew=...)`).
 
 The new log begins at the offset at which the old one ended. So an old offset never names a new
-record, and a crash on the way leaves a log that is as long as the journal says.
+record, and after a crash in between the log is still as long as the journal says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class BegunAnew:
-    """Logs of which nothing is promised any more, and at which offset each begins."""
+    """The logs that are recreated, with the first offset of each."""
 
     offsets: Mapping[TopicPartition, int]
     warnings: tuple[str, ...]
@@ -44,7 +44,7 @@ class BegunAnew:
     def keep(
         self, claims: Mapping[TopicPartition, Claim | Damage]
     ) -> dict[TopicPartition, Claim | Damage]:
-        """The claims that still hold."""
+        """The claims without those of recreated logs."""
         return {each: claim for each, claim in claims.items() if each not in self.offsets}
 
 
@@ -53,7 +53,7 @@ def find_begun_anew(
     claims: Mapping[TopicPartition, Claim | Damage],
     checkpoints: FolderCheckpoints,
 ) -> BegunAnew:
-    """Which logs begin anew: those that the operator named, and those without a segment left."""
+    """The logs to recreate: those that the operator named, and those that were removed."""
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
     for each in sorted(folder.begin_anew):
@@ -84,12 +84,12 @@ def _was_removed(
 
 
 def _was_empty(claim: Claim) -> bool:
-    """Whether the log had no record: nothing can be lost with its folder."""
+    """Whether the log had no records, so that none can be lost with its folder."""
     return claim.point.log_start_offset >= claim.point.offset
 
 
 def _end(claim: Claim | Damage | None) -> int:
-    """Where a log ended, as far as it was promised."""
+    """The end of a log, as far as the claim says; 0 if it does not."""
     if not isinstance(claim, Claim):
         return 0
     ends = [batch_header(each).last_offset + 1 for each in claim.batches]
@@ -111,7 +111,7 @@ def _last_base(folder: RecoveryScope, topic_partition: TopicPartition) -> int:
 def plan_anew(
     files: Files, folder: Path, topic_partition: TopicPartition, offset: int
 ) -> PartitionPlan:
-    """Whatever is in the partition's folder goes, and the log begins at `offset`."""
+    """The plan that removes all segments of a partition and begins its log at `offset`."""
     settling = plan_settling(files, folder / topic_partition.folder_name)
     return PartitionPlan(
         topic_partition=topic_partition,

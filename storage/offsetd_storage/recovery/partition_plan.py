@@ -22,28 +22,31 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PartitionPlan:
-    """What recovery is going to do with a partition that is not damaged."""
+    """What recovery does with a partition that is not damaged."""
 
     topic_partition: TopicPartition
     settling: Settling
-    scans: Mapping[int, SegmentScan]  # Of the segments that stay, as far as they stay.
-    dropped: Sequence[int]  # Base offsets of the segments that go.
-    offset_next: int  # The log's end before batches are appended again.
-    batches: Sequence[bytes]  # Those.
-    bytes_cut: int  # Behind the end, and not among `batches` either.
+    scans: Mapping[int, SegmentScan]  # Of the segments that stay, up to the cut.
+    dropped: Sequence[int]  # Base offsets of the segments that are removed.
+    offset_next: int  # The log's end before `batches` are appended.
+    batches: Sequence[bytes]  # The journal's batches, to be appended again.
+    bytes_cut: int  # Behind the end, except what `batches` bring back.
     bytes_scanned: int
-    # The claim's point, where nobody but us has written since: then it says where the log starts,
-    # and which leader epoch our batches carry. The checkpoints hold no checksum.
+    # The claim's recovery point, if no broker has written to the log since. Then it gives the log's
+    # start and the leader epoch of our batches. The checkpoints hold no checksum.
     point: RecoveryPoint | None
-    # With what the segments were compared; where that is nothing, they are listed as they are.
+    # What the segments were compared with. If nothing is known, they are listed as found.
     known: KnownSegments = NOTHING_KNOWN
-    listed_below: int = 0  # The segments that begin below are as the list says.
-    # Of the batches that are cut, and of what is known to be ours: only a broker raises it.
+    listed_below: int = 0  # Segments that begin below this match the list.
+    # The highest leader epoch in the batches that are cut, and the highest that is known to be
+    # ours. If the first is above the second, a broker has written them.
     leader_epoch_cut: int = NO_LEADER_EPOCH
     leader_epoch_known: int = NO_LEADER_EPOCH
-    valid_offset_next: int = 0  # Behind those batches.
-    repair: Repair | None = None  # The operator's word: what is whole of a damaged log is kept.
-    mended: Mapping[int, MendedSegment] = attrs.Factory(dict)  # By base offset; written anew.
+    valid_offset_next: int = 0  # The end of the valid batches that are cut.
+    # At the operator's request: keeps the valid batches of a damaged log.
+    repair: Repair | None = None
+    # Segments to write again, by base offset.
+    mended: Mapping[int, MendedSegment] = attrs.Factory(dict)
 
     @property
     def recovered_offset_next(self) -> int:

@@ -1,7 +1,7 @@
-"""Recovery of one partition: which part of its log is valid, and what the journal adds.
+"""Recovery of one partition: the valid part of its log, and the batches that the journal adds.
 
-`PartitionPlanner` reads every batch and changes nothing; `apply_plan` settles, cuts, appends again
-and syncs.
+`PartitionPlanner` reads every batch and changes nothing. `apply_plan` finishes interrupted swaps,
+cuts the log, appends the journal's batches again, and syncs.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class PartitionPlanner:
-    """Plans the recovery of one partition after the other; one for each thread.
+    """Plans the recovery of partitions, one after the other. Each thread has its own.
 
-    Where a broker has had the folder, what segments there were before says nothing.
+    `is_brokers`: a broker has had the folder, so the list of segments says nothing.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class PartitionPlanner:
     def plan(
         self, topic_partition: TopicPartition, claim: Claim | None, config: LogConfig
     ) -> PartitionPlan | Damage:
-        """Reads all of a partition, and judges it by what was promised about it, if anything.
+        """Reads all of a partition and checks it against its claim, if there is one.
 
-        Raises OSError, but where the disk cannot give back what it holds: that is damage.
+        Raises OSError, except if the disk cannot give back a file: that is Damage.
         """
         folder = self._data_folder / topic_partition.folder_name
         try:
@@ -106,13 +106,13 @@ class PartitionPlanner:
         return known
 
 
-# Without a promise: check everything, cut only a torn tail --------------------------------------
+# Without a claim: check everything, cut only a torn tail -----------------------------------------
 
 
 def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> PartitionPlan:
-    """A log that the journal says nothing of: its end is behind its last valid batch.
+    """Plans a log without a claim: its end is the end of its last valid batch.
 
-    A bad batch is a torn tail only if nothing valid follows it, in whatever segment.
+    A bad batch is a torn tail only if no valid batch follows it, in any segment.
     """
     scans: dict[int, SegmentScan] = {}
     before: SegmentScan | None = None
@@ -144,10 +144,10 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> Parti
 def _plan_closed_log(
     topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
-    """A log that was closed clean: the same, but it has to reach as far as it did then.
+    """Plans a log that was closed clean: as without a claim, but it must be as long as it was.
 
-    It may reach further, where a broker has written to it since. Else, and where nothing shows a
-    broker, its segments are those that it had.
+    It may be longer if a broker has written to it since. If it is not longer, and nothing shows a
+    broker, its segments must be those that it had.
     """
     plan = _plan_whole_log(topic_partition, reader)
     is_shorter = known.listed is not None and bool(plan.scans) and reader.is_shorter(claim.point)
@@ -160,7 +160,7 @@ def _plan_closed_log(
             position=plan.scans[max(plan.scans)].valid_bytes if plan.scans else 0,
         )
     if not reader.is_as_closed(claim):
-        # With a list, and without a trace of a broker: it may be another folder's.
+        # There is a list and no trace of a broker, so the log may come from another folder.
         if known.listed is not None or known.problem == OLDER_LIST:
             require_point(reader.scan_up_to(claim.point), claim.point)
         return attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))
@@ -175,10 +175,10 @@ def _plan_closed_log(
 def _plan_crashed_log(
     topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
-    """A log whose recovery point the journal has.
+    """Plans a log whose recovery point is in the journal, which was not closed.
 
-    Below that everything was durable and has to be valid; what lies above was perhaps never
-    acknowledged, and what was acknowledged is in the journal.
+    Below the point everything was durable and must be valid. Above it, batches in the log may never
+    have been acknowledged; those that were acknowledged are in the journal.
     """
     point = claim.point
     limits = _segments_below(reader, point)
@@ -192,7 +192,7 @@ def _plan_crashed_log(
             f"a batch reaches beyond the recovery point {point.offset}", base_offset=max(limits)
         )
     if before is not None and before.leader_epoch_last > point.leader_epoch:
-        # A batch's checksum does not cover this field, nor its offset.
+        # A batch's checksum covers neither this field nor the offset.
         raise DamageFound(
             f"a batch has leader epoch {before.leader_epoch_last}, above {point.leader_epoch}",
             base_offset=max(limits),
@@ -207,7 +207,8 @@ def _plan_crashed_log(
     epoch_known = max([point.leader_epoch, *(each.partition_leader_epoch for each in headers)])
     epoch_cut = max([NO_LEADER_EPOCH, *(scan.leader_epoch_last for scan in found)])
     if epoch_cut > epoch_known and reader.is_of_journal(scans_behind, limits, batches):
-        epoch_cut = NO_LEADER_EPOCH  # It has rotted: a broker would have written other batches.
+        # It was damaged on the disk: a broker would have written other batches.
+        epoch_cut = NO_LEADER_EPOCH
     return PartitionPlan(
         topic_partition=topic_partition,
         settling=reader.settling,
@@ -229,9 +230,9 @@ def _plan_crashed_log(
 def _segments_below(reader: LogReader, point: RecoveryPoint) -> dict[int, int]:
     """The segments up to the recovery point, and how many bytes of each are below it.
 
-    The segment that held the point when it was taken is not cleaned before the point has left it,
-    so it has to be there, and as long. If the log rolled right at the point, the point is where
-    the next segment begins, and what the one before it has behind the point is none of the log's.
+    The segment that held the point is not cleaned before the point has left it, so it must be
+    there, and as long as it was. If the log rolled exactly at the point, the point is the start of
+    the next segment; bytes behind the point in the segment before do not belong to the log.
     """
     limits = {each: reader.size(each) for each in reader.base_offsets if each <= point.offset}
     last, held_by = max(limits, default=None), point.segment_base_offset
@@ -249,7 +250,7 @@ def _segments_below(reader: LogReader, point: RecoveryPoint) -> dict[int, int]:
         raise DamageFound(_no_segment(point))
     elif reader.base_offsets:
         raise DamageFound("the segment is missing", base_offset=held_by, position=None)
-    return limits  # Empty where nothing was ever durable.
+    return limits  # Empty if nothing was ever durable.
 
 
 def _no_segment(point: RecoveryPoint) -> str:
@@ -257,7 +258,7 @@ def _no_segment(point: RecoveryPoint) -> str:
 
 
 def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
-    """The journal's batches from the recovery point on, which must not leave a hole."""
+    """The journal's batches from the recovery point on. Raises DamageFound at a gap."""
     offset_next = claim.point.offset
     batches, headers = [], []
     for batch in claim.batches:
@@ -274,7 +275,7 @@ def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
     return batches, headers
 
 
-# Doing it ------------------------------------------------------------------------------------
+# Carrying it out ---------------------------------------------------------------------------------
 
 
 def apply_plan(
@@ -288,13 +289,13 @@ def apply_plan(
     random: Random,
     is_listed: bool = True,
 ) -> PartitionLog:
-    """Settles the folder, cuts the log at its end, appends the batches again, all durably.
+    """Finishes swaps, cuts the log at its end, and appends the batches again, all durably.
 
-    Raises OSError, StorageFull, StorageFailed; killed anywhere, it can be done again.
+    Raises OSError, StorageFull, StorageFailed. After a crash at any point it can be repeated.
     """
     log_folder = folder / plan.topic_partition.folder_name
     if files.exists(log_folder):
-        if plan.known.listed is None:  # First: what tells that a broker has been here may go now.
+        if plan.known.listed is None:  # Before anything that shows a broker's visit is removed.
             remove_segment_list(files, log_folder)
         settle(files, log_folder, plan.settling)
         put_aside(files, log_folder, plan.mended, now_ms=now_ms)
@@ -315,8 +316,8 @@ def apply_plan(
         if log.offset_next != plan.offset_next:
             log.truncate(plan.offset_next)
             if plan.repair is not None:
-                log.roll()  # By its name the new segment says where the log ends.
-        log.sync()  # Else, if the log now rolls, a crash could bring back what was cut before that.
+                log.roll()  # So that the new segment's name says where the log ends.
+        log.sync()  # Otherwise, if the log now rolls, a crash could bring back what was cut.
         for batch in plan.batches:
             header = batch_header(batch)
             log.append(
@@ -352,7 +353,7 @@ def _opened(
         plan.scans,
         log_start_offset=log_start_offset,
         leader_epoch=None if plan.point is None else plan.point.leader_epoch,
-        synced=True,  # Recovery syncs what it is going to read, unless it knows that it is.
+        synced=True,  # Recovery has synced what it reads, or knows that it is durable.
         random=random,
     )
     try:
@@ -360,7 +361,7 @@ def _opened(
     except OSError as error:
         if not is_unreadable(error):
             raise
-    # The batches could be read. Indexes are derived: they are made anew.
+    # The batches were readable. Indexes are derived, so they are made again.
     _unlink_segments(files, log_folder, list(plan.scans), suffixes=_INDEX_SUFFIXES)
     return opened()
 
@@ -372,7 +373,7 @@ def _unlink_segments(
     *,
     suffixes: Sequence[str] = (*_INDEX_SUFFIXES, LOG_SUFFIX),
 ) -> None:
-    """From the end, one after the other, so that a crash leaves no log without its oldest ones."""
+    """Removes segments one by one from the end, so that a crash leaves the oldest ones."""
     for base_offset in sorted(base_offsets, reverse=True):
         for suffix in suffixes:
             path = segment_path(folder, base_offset, suffix)

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class RepairingPlanner(PartitionPlanner):
-    """Plans also the repair of a partition that cannot be recovered."""
+    """Plans recoveries, and also repairs of partitions that are damaged."""
 
     def plan_repair(
         self, damage: Damage, claim: Claim | None, config: LogConfig
     ) -> PartitionPlan | Damage:
-        """How all that is whole of a partition is kept; Damage where that cannot be told."""
+        """The plan that keeps all valid batches; Damage if they cannot be determined."""
         topic_partition = damage.topic_partition
         log_folder = self._data_folder / topic_partition.folder_name
         try:
@@ -57,7 +57,7 @@ class RepairingPlanner(PartitionPlanner):
 
 
 class _PlannedRepair:
-    """What is kept of each segment, one after the other."""
+    """The repair of one partition: what is kept of each segment."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class _PlannedRepair:
         self._claim = claim
         self._config = config
         self._is_crashed = claim is not None and not claim.closed_clean
-        # Where only we have written since the claim, it says where the log ends.
+        # The claim says where the log ends, if no broker has written since.
         is_known = claim is not None and (self._is_crashed or reader.is_as_closed(claim))
         self._known = claim.point if claim is not None and is_known else None
         self.scans: dict[int, SegmentScan] = {}
         self.mended: dict[int, MendedSegment] = {}
 
     def plan(self, damage: Damage) -> PartitionPlan:
-        """Reads all segments."""
+        """Reads all segments and makes the plan."""
         bases = self._bases()
         for place, base_offset in enumerate(bases):
             self._keep_of(base_offset, bases[place + 1] if place + 1 < len(bases) else None)
@@ -113,7 +113,7 @@ class _PlannedRepair:
         )
 
     def _bases(self) -> list[int]:
-        """The segments that may hold what was durable; after a crash there may be more."""
+        """The segments that may hold durable batches. After a crash there may be others."""
         bases = self._reader.base_offsets
         if self._claim is None or not self._is_crashed:
             return bases
@@ -152,7 +152,7 @@ class _PlannedRepair:
             self.scans[base_offset] = mended.scan
 
     def _keep_beside(self, dropped: Sequence[int]) -> None:
-        """Of what lies above the recovery point the journal may be wrong: it comes from a copy."""
+        """Keeps copies of segments above the recovery point: the journal may be an old copy's."""
         for base_offset in dropped:
             if base_offset not in self.mended and self._reader.size(base_offset):
                 self.mended[base_offset] = mended_segment(

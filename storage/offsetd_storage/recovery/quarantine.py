@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.segment_scan import SegmentScan
 
-QUARANTINE_FORMAT_VERSION: Final = 2  # In 1, recovery points were those of journals up to 2.
+# In version 1, recovery points were those of journal versions 1 and 2.
+QUARANTINE_FORMAT_VERSION: Final = 2
 QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
-# Of whatever is wrong with a partition of a folder of ours.
+# For any damage of a partition in one of our folders.
 REPAIR_REMEDY: Final = (
     "put back what was there, or have what is whole of it served with `offsetd log repair`"
 )
-UNREADABLE_PREFIX: Final = "damaged-"  # Before the name of a file that a repair could not read.
+# Starts the new name of a quarantine file that a repair could not read.
+UNREADABLE_PREFIX: Final = "damaged-"
 _MAGIC: Final = b"offsetdQ"
 _BODY: Final = struct.Struct(">IBI")
 _FLAG_CLOSED_CLEAN: Final = 1
@@ -56,8 +58,8 @@ class Damage:
     """Why a partition is quarantined."""
 
     topic_partition: TopicPartition
-    segment_base_offset: int | None  # None where it is not about one segment.
-    position: int | None  # In the segment, bytes; None where all of it is meant.
+    segment_base_offset: int | None  # None if it is not about one segment.
+    position: int | None  # In bytes, in the segment; None for the whole segment.
     reason: str
     remedy: str = ""
 
@@ -72,7 +74,7 @@ class Damage:
 
 
 class DamageFound(Exception):
-    """Ends what is being done with a partition: it is damaged."""
+    """Raised when a partition turns out to be damaged; ends the work on it."""
 
     def __init__(
         self, reason: str, *, base_offset: int | None = None, position: int | None = 0
@@ -83,7 +85,7 @@ class DamageFound(Exception):
         self.position = position
 
     def of(self, topic_partition: TopicPartition) -> Damage:
-        """The same about a partition."""
+        """This as the damage of a partition."""
         return Damage(
             topic_partition=topic_partition,
             segment_base_offset=self.base_offset,
@@ -93,7 +95,7 @@ class DamageFound(Exception):
 
 
 def require_whole(scan: SegmentScan, base_offset: int) -> SegmentScan:
-    """The scan of a segment that must not have stopped. Raises DamageFound."""
+    """Returns the scan of a segment. Raises DamageFound if it stopped at a bad batch."""
     if scan.stop is not None:
         raise DamageFound(
             f"a batch is damaged ({scan.stop.reason.name})",
@@ -105,29 +107,29 @@ def require_whole(scan: SegmentScan, base_offset: int) -> SegmentScan:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """What was promised about a partition: by the journal, or by its quarantine file.
+    """What must be in a partition's log, by the journal or by the partition's quarantine file.
 
-    After a crash the log is durable up to the recovery point, and the batches continue it; after
-    a clean close the log reaches at least up to the recovery point.
+    After a crash, the log is durable up to the recovery point, and the batches continue it. After a
+    clean close, the log reaches at least up to the recovery point.
     """
 
     point: RecoveryPoint
     batches: tuple[bytes, ...]
     closed_clean: bool
-    is_aside: bool = False  # In a quarantine file.
+    is_aside: bool = False  # Whether it comes from a quarantine file.
 
     @property
     def holds_commits(self) -> bool:
-        """Whether batches that were acknowledged may be nowhere else."""
+        """Whether it has acknowledged batches that may exist nowhere else."""
         return any(batch_header(each).last_offset >= self.point.offset for each in self.batches)
 
 
 class QuarantineDamaged(ValueError):
-    """A quarantine file that is not whole."""
+    """A quarantine file that is damaged."""
 
 
 def quarantine_path(folder: Path, topic_partition: TopicPartition) -> Path:
-    """Where the partition's share of the journal is kept."""
+    """The path of a partition's quarantine file."""
     return folder / f"{QUARANTINE_PREFIX}{topic_partition.folder_name}"
 
 
@@ -142,7 +144,7 @@ def list_quarantine_files(files: Files, folder: Path) -> list[TopicPartition]:
 
 
 def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
-    """Copies a claim out of the journal, durably."""
+    """Writes a claim of the journal to a quarantine file, durably."""
     topic_partition = claim.point.topic_partition
     points = encode_points([claim.point])
     batches = encode_batches([(topic_partition, batch) for batch in claim.batches])
@@ -154,7 +156,7 @@ def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
 
 
 def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicPartition) -> Claim:
-    """The claim that a quarantine file keeps. Raises QuarantineDamaged, NewerFormat."""
+    """The claim in a quarantine file. Raises QuarantineDamaged, NewerFormat, OSError."""
     path = quarantine_path(folder, topic_partition)
     if files.size(path) > _BYTES_MAX:
         raise QuarantineDamaged(f"{path.name} is larger than any journal")
@@ -189,7 +191,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
 def claims_of(
     files: Files, folder: Path, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Claim | Damage]:
-    """The claims of these partitions' quarantine files; Damage where a file is not whole."""
+    """The claims in these partitions' quarantine files; Damage for a file that is unreadable."""
     claims: dict[TopicPartition, Claim | Damage] = {}
     for topic_partition in partitions:
         try:

@@ -1,8 +1,9 @@
 """Recovery of a data folder after any stop: clean, killed, powered off, or left by a broker.
 
 The steps are those of `docs/formats/journal.md`. The survey comes first and changes nothing, so a
-folder that is refused stays as it is. After it, recovery may itself be killed at any point: until
-the header of the new life is durable, the next attempt reads the same from the old life's journal.
+folder that is refused stays as it is. After the survey, recovery itself may be killed at any point:
+until the header of the journal's new life is durable, the next attempt reads the same from the
+journal's old life.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ __all__ = ["CLEAN_SHUTDOWN_NAME", "RecoveredFolder", "recover_folder"]
 
 @attrs.frozen(kw_only=True)
 class RecoveredFolder:
-    """A folder in a new life, ready for appends. Its files are those of the lock."""
+    """A recovered folder, ready for appends. Use the files of `lock`."""
 
     lock: FolderLock
     properties: FolderProperties
@@ -88,10 +89,10 @@ def recover_folder(
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
 ) -> RecoveredFolder:
-    """Locks, checks and repairs a folder, and begins a new life of its journal.
+    """Locks, checks and recovers a folder, and begins a new life of its journal.
 
-    All of the logs in `begin_anew` goes; of damaged ones in `repaired`, what is whole stays. What
-    has to be given back, also after an error, goes into `cleanup`.
+    Logs in `begin_anew` lose all their batches. Damaged logs in `repaired` keep their valid
+    batches. `cleanup` gets everything that must be given back, also after an error.
     """
     lock = lock_folder(files, path)
     cleanup.callback(lock.release)
@@ -114,7 +115,7 @@ def recover_folder(
     journal.refuse_if_too_small({*survey.claims, *survey.plans})
     if survey.journal is not None:
         journal.resume(survey.journal.end)
-    if journal.drop_spare():  # First, as what follows may need its room.
+    if journal.drop_spare():  # First, because the next steps may need its disk space.
         files.sync_folder(path)
     follow_broker(folder, survey, journal)
     if survey.properties is None:
@@ -147,9 +148,9 @@ def planned_repairs(
     clock: Clock,
     random: Random,
 ) -> Survey:
-    """What a repair of these partitions would do; nothing is changed but the lock's file.
+    """The survey of a repair of these partitions. Changes nothing but the lock's file.
 
-    Raises what `survey_folder` does, and FolderLocked.
+    Raises FolderLocked, and what `survey_folder` raises.
     """
     lock = lock_folder(files, path)
     try:
@@ -212,11 +213,11 @@ def _report(
 
 
 def follow_broker(folder: RecoveryScope, survey: Survey, journal: Journal) -> None:
-    """7. The first changes, where a broker had the folder in between.
+    """7. The first changes, if a broker has had the folder since.
 
-    If our journal had crashed, and the logs count as the broker left them, the journal says so
-    before the proof of it goes. So do the lists of segments, which a broker does not keep. The
-    broker's word that it closed the folder is taken away, as it stops being true.
+    If the journal had crashed, and the logs count as the broker left them, the journal records that
+    first, before the evidence is removed. The lists of segments are removed too, as a broker does
+    not keep them. The broker's clean-shutdown file is removed, because it stops being true.
     """
     if survey.is_brokers:
         for topic_partition in survey.plans:
@@ -235,7 +236,7 @@ def follow_broker(folder: RecoveryScope, survey: Survey, journal: Journal) -> No
 
 
 def quarantine_damaged(folder: RecoveryScope, survey: Survey) -> None:
-    """8. A damaged partition's share of the journal goes to a file of its own, durably.
+    """8. Copies a damaged partition's share of the journal to a file of its own, durably.
 
     Nothing else is done to the partition.
     """
@@ -251,7 +252,7 @@ def quarantine_damaged(folder: RecoveryScope, survey: Survey) -> None:
 def apply_all(
     folder: RecoveryScope, survey: Survey, cleanup: ExitStack
 ) -> dict[TopicPartition, PartitionLog]:
-    """9. Cuts, appends the journal's batches again, makes missing folders; all of it durable."""
+    """9. Cuts logs, appends the journal's batches again, makes missing folders, all durably."""
     logs = {}
     for topic_partition, plan in survey.plans.items():
         log_start_offset = (
@@ -274,12 +275,12 @@ def apply_all(
 
 
 def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
-    """Of a log that is new, whatever a log of that name was before, nothing was ever cleaned."""
+    """Removes the cleaner's position of each new log; an earlier log of that name left it."""
     for topic_partition, plan in survey.plans.items():
         if not plan.scans:
-            with suppress(StorageFull):  # It is below the log's start, or right there.
+            with suppress(StorageFull):  # Then it is below the log's start, or at it.
                 cleaned.advance(topic_partition, None)
-    with suppress(StorageFull):  # Now that all is listed as a broker's cleaner has left it.
+    with suppress(StorageFull):  # All logs are listed now, as a broker's cleaner left them.
         cleaned.put_checksum()
 
 
@@ -289,10 +290,10 @@ def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
 def points_at_end(
     survey: Survey, logs: Mapping[TopicPartition, PartitionLog]
 ) -> dict[TopicPartition, RecoveryPoint]:
-    """Where the new life starts: every log durable up to its end."""
+    """The first recovery points of the new life: every log is durable up to its end."""
     points = {topic_partition: point_at_end(log) for topic_partition, log in logs.items()}
     points = with_listings(logs, points)
-    # Of a damaged partition that no journal knew there is nothing to be kept.
+    # Of a damaged partition that the journal did not know, there is nothing to keep.
     held = [each for each in survey.damaged if each in survey.claims]
     return points | {each: RecoveryPoint.of_held(each) for each in held}
 
@@ -303,10 +304,10 @@ def begin_new_life(
     old: RecoveredJournal | None,
     points: Mapping[TopicPartition, RecoveryPoint],
 ) -> None:
-    """10. Ends the old life; 11. begins the new one in the file that is not needed.
+    """10. Ends the old life. 11. Begins the new life in the file that is not needed.
 
-    If the old life spans both files, its last word are recovery points at the end, durable before
-    the file before last is overwritten: the new header may tear.
+    If the old life spans both files, its last frame is recovery points at the logs' ends. That
+    frame is durable before the older file is overwritten: a crash may tear the new header.
     """
     life = 0
     if old is not None:
@@ -326,9 +327,10 @@ def begin_new_life(
 def _as_large(
     points: Mapping[TopicPartition, RecoveryPoint], before: RecoveryPoint
 ) -> RecoveryPoint:
-    """The new point of a partition, which takes no more room in the journal than the old one."""
+    """The new point of a partition, in a form that is not larger in the journal than before."""
     point = points[before.topic_partition]
-    if before.headers_digest is None:  # An older version has kept no room for it.
+    # Written by an older version, which reserved no bytes for these.
+    if before.headers_digest is None:
         return attrs.evolve(point, headers_digest=None, listed_below=0)
     return point
 
@@ -339,7 +341,7 @@ def _as_large(
 def forget_old_life(
     folder: RecoveryScope, properties: FolderProperties, survey: Survey
 ) -> FolderProperties:
-    """12. From now on there has to be a journal; quarantine files of healed partitions go."""
+    """12. Records that there is a journal now; removes quarantine files of healed partitions."""
     files = folder.files
     if not properties.journal_begun:
         properties = attrs.evolve(properties, journal_begun=True)
@@ -352,7 +354,7 @@ def forget_old_life(
     }
     for name in files.list_folder(folder.path):
         if name.startswith(QUARANTINE_PREFIX) and name not in kept:
-            if name in unreadable:  # What a repair could not use is kept.
+            if name in unreadable:  # A quarantine file that a repair could not read is kept.
                 files.rename(folder.path / name, folder.path / f"{UNREADABLE_PREFIX}{name}")
             else:
                 files.unlink(folder.path / name)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RecoveryProgress:
-    """How far the check of all batches is."""
+    """The progress of the check of all batches."""
 
     partitions_done: int
     partitions: int
@@ -27,9 +27,10 @@ class PartitionReport:
     topic_partition: TopicPartition
     offset_next: int
     bytes_scanned: int
-    bytes_cut: int  # Of a torn tail, or of batches that were never acknowledged.
+    bytes_cut: int  # Bytes of a torn tail, or of batches that were never acknowledged.
     batches_appended_again: int
-    # Index files that were made anew, and why; after a crash also where they only ran ahead of R.
+    # Index files that were made again, and why. After a crash this includes those that were only
+    # ahead of the recovery point.
     index_problems: tuple[str, ...]
 
 
@@ -37,19 +38,19 @@ class PartitionReport:
 class RecoveryReport:
     """What recovery found and did."""
 
-    closed_clean: bool | None  # The last life of the journal; None: there was none.
+    closed_clean: bool | None  # Of the journal's last life; None: there was none.
     partitions: tuple[PartitionReport, ...]
     warnings: tuple[str, ...]
-    journal_bytes_cut: int = 0  # Of its last frame, where that is not whole.
-    notes: tuple[str, ...] = ()  # What is as it may be, and is told once.
-    repairs: tuple[Repair, ...] = ()  # Of partitions that were damaged, as it was asked.
+    journal_bytes_cut: int = 0  # Of its last frame, if that is torn.
+    notes: tuple[str, ...] = ()  # Facts that are no problem, and are reported once.
+    repairs: tuple[Repair, ...] = ()  # Of damaged partitions, at the operator's request.
 
     @property
     def bytes_cut(self) -> int:
-        """In all partitions, and of the journal."""
+        """Bytes cut in all partitions, and in the journal."""
         return self.journal_bytes_cut + sum(each.bytes_cut for each in self.partitions)
 
     @property
     def batches_appended_again(self) -> int:
-        """In all partitions."""
+        """The number in all partitions."""
         return sum(each.batches_appended_again for each in self.partitions)

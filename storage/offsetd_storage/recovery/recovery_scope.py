@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RecoveryScope:
-    """The folder, its settings, and the operator's requests: every step of a recovery needs them.
+    """The folder, its settings, and the operator's requests. Every step of a recovery needs them.
 
-    An operator may ask that partitions begin again, empty (`begin_anew`), and that of damaged
-    partitions the batches that are whole are kept (`repaired`).
+    `begin_anew`: partitions whose logs are recreated empty. `repaired`: damaged partitions whose
+    valid batches are kept.
     """
 
     files: Files

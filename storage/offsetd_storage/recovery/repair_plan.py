@@ -60,13 +60,13 @@ class Repair:
     damage: str
     bytes_kept: int
     bad: tuple[BadBytes, ...]
-    missing: tuple[str, ...]  # What is not there at all, and stays so.
-    batches_appended: int  # Of the journal's share.
+    missing: tuple[str, ...]  # What is missing, and stays missing.
+    batches_appended: int  # From the journal, or from the quarantine file.
 
 
 @attrs.frozen(kw_only=True)
 class Bounds:
-    """Between what the batches of a segment have to lie."""
+    """The offsets and leader epochs that the batches of a segment may have."""
 
     offset_min: int
     offset_end: int = _OFFSET_MAX  # Exclusive.
@@ -74,7 +74,7 @@ class Bounds:
     epoch_max: int | None = None  # None: not known.
 
     def take(self, scan: SegmentScan) -> bool:
-        """Whether a segment that was scanned is whole, and fits."""
+        """Whether a scanned segment is whole and within the bounds."""
         return (
             scan.stop is None
             and scan.offset_next <= self.offset_end
@@ -99,7 +99,7 @@ class _Batch:
 
 
 class _FileInMemory:
-    """Contents that are read as a file is."""
+    """Reads of bytes in memory, as of a file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = padded_copy(content)
@@ -115,7 +115,10 @@ class _FileInMemory:
 def mended_segment(
     content: bytes, base_offset: int, bounds: Bounds, *, index_interval_bytes: int
 ) -> MendedSegment:
-    """The valid batches of a segment that fit. Raises CorruptBatch where it takes too long."""
+    """Keeps the valid batches of a segment that fit.
+
+    Raises CorruptBatch if the search takes too long.
+    """
     batches, bad = _valid_batches(content, base_offset)
     kept: list[bytes] = []
     offset_next, epoch = max(bounds.offset_min, base_offset), bounds.epoch_min
@@ -147,7 +150,7 @@ def mended_segment(
 
 
 def _valid_batches(content: bytes, base_offset: int) -> tuple[list[_Batch], list[BadBytes]]:
-    """All batches with a valid checksum, and what lies between them."""
+    """All batches with a valid checksum, and the bytes between them."""
     file = cast("File", _FileInMemory(content))
     batches: list[_Batch] = []
     bad: list[BadBytes] = []
@@ -179,7 +182,7 @@ def _batch_at(content: bytes, position: int) -> _Batch | None:
 
 
 def _where_length_leads(content: bytes, position: int) -> int | None:
-    """The end of a bad batch by its own length, if a valid one, or the segment's end, is there."""
+    """The end of a bad batch by its length, if a valid batch or the segment's end is there."""
     try:
         end = position + batch_header(content, position).size_bytes
     except CorruptBatch:
@@ -215,7 +218,7 @@ def _bad(base_offset: int, position: int, content: bytes, reason: str) -> BadByt
 
 
 def continued(batches: Sequence[bytes], offset: int) -> list[bytes]:
-    """Of the journal's batches those that a log takes from `offset` on, with holes or not."""
+    """The journal's batches that a log can take from `offset` on, even if offsets are missing."""
     taken = []
     for batch in batches:
         header = batch_header(batch)
@@ -228,7 +231,7 @@ def continued(batches: Sequence[bytes], offset: int) -> list[bytes]:
 def put_aside(
     files: Files, log_folder: Path, mended: Mapping[int, MendedSegment], *, now_ms: int
 ) -> None:
-    """Keeps segments as they were, and writes them anew; killed anywhere, it can be done again."""
+    """Keeps copies of damaged segments and writes the mended ones. Repeatable after a crash."""
     for base_offset, segment in mended.items():
         path = segment_path(log_folder, base_offset)
         content = files.read_bytes(path)

@@ -1,4 +1,4 @@
-"""A comparison of a log's segments with those it should have: its list, and its recovery point."""
+"""Compares a log's segments with those that it should have, by its list and its recovery point."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ OLDER_LIST: Final = "it is older than the journal"
 
 @attrs.frozen(kw_only=True)
 class KnownSegments:
-    """What is known of a log's segments."""
+    """Which segments a log should have."""
 
-    listed: SegmentList | None  # None: nothing, so they are listed as they are found.
-    problem: str | None = None  # With the list, where one should be known.
+    listed: SegmentList | None  # None: not known, so the segments are listed as found.
+    problem: str | None = None  # With the list, if there should be one.
 
     @property
     def snapshots(self) -> frozenset[int]:
-        """A broker's that were there before."""
+        """The broker's snapshots that were there before."""
         return frozenset(self.listed.snapshots if self.listed else ())
 
 
@@ -51,9 +51,9 @@ NOTHING_KNOWN: Final = KnownSegments(listed=None)
 
 
 def known_segments(files: Files, log_folder: Path, point: RecoveryPoint | None) -> KnownSegments:
-    """What is known of a log that nobody but us has written to since `point`; None: no such point.
+    """The segments that a log should have, if no broker has written since `point`.
 
-    Raises NewerFormat, OSError.
+    Nothing is known without a point. Raises NewerFormat, OSError.
     """
     if point is None or point.headers_digest is None:
         return NOTHING_KNOWN
@@ -72,9 +72,9 @@ def known_segments(files: Files, log_folder: Path, point: RecoveryPoint | None) 
 def may_be_a_brokers(
     files: Files, log_folder: Path, known: KnownSegments, point: RecoveryPoint
 ) -> bool:
-    """Whether a broker has loaded the log since, and perhaps cleaned it, as far as that shows.
+    """Whether there are signs that a broker has loaded the log since, and may have cleaned it.
 
-    It takes a snapshot of the producers at the log's end, and counts up the leader epoch.
+    A broker writes a snapshot of the producers at the log's end, and raises the leader epoch.
     """
     if known.listed is None:
         return False
@@ -94,7 +94,7 @@ def may_be_a_brokers(
 def differences(
     known: KnownSegments, scans: Mapping[int, SegmentScan], point: RecoveryPoint
 ) -> list[SegmentFlaw]:
-    """What is wrong with the segments up to the recovery point, all of which were scanned."""
+    """The flaws of the segments up to the recovery point, all of which were scanned."""
     flaws = (
         []
         if known.listed is None
@@ -105,7 +105,7 @@ def differences(
 
 
 def _point_flaws(last: SegmentScan, point: RecoveryPoint) -> list[SegmentFlaw]:
-    """What is wrong with the segment that holds the point, scanned up to there."""
+    """The flaws of the segment that holds the point, scanned up to the point."""
     if point.headers_digest is None:
         return []
     reason = batches_flaw(last.valid_bytes, point.segment_bytes) or headers_flaw(
@@ -115,7 +115,7 @@ def _point_flaws(last: SegmentScan, point: RecoveryPoint) -> list[SegmentFlaw]:
 
 
 def require_point(last: SegmentScan, point: RecoveryPoint) -> None:
-    """Raises DamageFound where the segment that held the point is not the one that it was."""
+    """Raises DamageFound if the segment that held the point has changed."""
     _require_none(_point_flaws(last, point))
 
 
@@ -129,21 +129,21 @@ def _list_differences(
 def require_same(
     known: KnownSegments, scans: Mapping[int, SegmentScan], point: RecoveryPoint
 ) -> None:
-    """Raises DamageFound where the segments are not those that there were."""
+    """Raises DamageFound if the segments differ from the known ones."""
     _require_none(differences(known, scans, point))
 
 
 def require_not_ahead(known: KnownSegments, offset_next: int) -> None:
-    """Raises DamageFound where `ahead_reason` has one."""
+    """Raises DamageFound if the list knows more of a log than the journal."""
     reason = None if known.listed is None else ahead_reason(known.listed, offset_next)
     if reason is not None:
         raise DamageFound(reason)
 
 
 def ahead_reason(listed: SegmentList, offset_next: int) -> str | None:
-    """What is wrong where the list knows more of a log than the journal, which ends there.
+    """The flaw if the list knows more of a log than the journal, which ends at `offset_next`.
 
-    What is listed is in the journal before it is: so one of the two comes from a copy.
+    Batches are in the journal before they are listed. So one of the two comes from a copy.
     """
     if listed.below <= offset_next:
         return None
@@ -156,14 +156,14 @@ def ahead_reason(listed: SegmentList, offset_next: int) -> str | None:
 def known_of_longer(
     known: KnownSegments, scans: Mapping[int, SegmentScan], point: RecoveryPoint
 ) -> KnownSegments:
-    """What is known of a log that goes on behind where it was closed, as if a broker had had it.
+    """What is known of a log that is longer than when it was closed, as after a broker's visit.
 
-    Raises DamageFound where it lacks what is listed.
+    Raises DamageFound if a listed segment is missing.
     """
     listed = known.listed
     if listed is None:
         return known
-    # A start that follows a broker lists what it finds, before the journal has it.
+    # A start after a broker's visit lists what it finds, before the journal has it.
     is_ahead = ahead_reason(listed, point.offset) is not None
     below = listed.below if is_ahead else point.listed_below
     _require_none(_list_differences(listed, scans, point, below))

@@ -1,8 +1,8 @@
 """The survey of a data folder after any stop: its contents, and the recovery that it needs.
 
-The steps are those of `docs/formats/journal.md`, up to the first change: every reason to refuse a
-folder is raised here. What is found is made durable first. A process that died leaves names and
-pages in the cache that were never synced, and nothing may rely on them.
+The steps are those of `docs/formats/journal.md`, up to the first change. Every reason to refuse a
+folder is raised here. What is found is made durable first: a process that died leaves names and
+pages in the cache that were never synced, and nothing may rely on these.
 """
 
 from __future__ import annotations
@@ -68,28 +68,29 @@ _OUR_PREFIX: Final = "offsetd"
 
 @attrs.frozen(kw_only=True)
 class Survey:
-    """A folder that is going to be recovered, and how."""
+    """A folder that is going to be recovered, and the plans for it."""
 
-    properties: FolderProperties | None  # None: the folder is not ours yet.
+    properties: FolderProperties | None  # None: not a folder of ours yet.
     offsets_partitions: int
     checkpoints: FolderCheckpoints
-    journal: RecoveredJournal | None  # None: no life of it ever began.
+    journal: RecoveredJournal | None  # None: it never had a life.
     claims: Mapping[TopicPartition, Claim | Damage]
     plans: Mapping[TopicPartition, PartitionPlan]
     damaged: Mapping[TopicPartition, Damage]
     warnings: tuple[str, ...]
-    is_brokers: bool  # A broker had it since we did, or as well.
-    # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
+    is_brokers: bool  # A broker has had the folder since, or at the same time.
+    # A broker wrote to it after the journal had crashed, when every batch of the journal was in the
+    # logs already.
     ends_journal_for_broker: bool
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """Of the partitions that were damaged, and are to be repaired."""
+        """The repairs of damaged partitions that were asked for."""
         return tuple(plan.repair for plan in self.plans.values() if plan.repair is not None)
 
     @property
     def has_logs(self) -> bool:
-        """Whether there is a segment in the folder, be it damaged."""
+        """Whether the folder has any segment, even a damaged one."""
         return bool(self.damaged) or any(plan.scans for plan in self.plans.values())
 
 
@@ -97,11 +98,11 @@ def survey_folder(
     folder: RecoveryScope,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
-    """Says what there is to be done with a folder that is locked.
+    """Plans the recovery of a locked folder.
 
-    Nothing is changed, but that folders of ours that a broker set aside have their names again.
-    Raises NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError: then it is as it
-    was.
+    The only change: log folders of ours that a broker had set aside get their names back. Raises
+    NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError; then these names are undone
+    too.
     """
     properties = check_format(folder)
     ours = [
@@ -119,7 +120,7 @@ def survey_as_it_is(
     properties: FolderProperties | None,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
-    """The steps behind the first: nothing at all is changed."""
+    """The steps after the first. They change nothing."""
     mark = read_closed_mark(folder.files, folder.path)
     journal = follow_journal(folder, properties, mark)
     claims = collect_claims(folder, journal)
@@ -146,7 +147,7 @@ def survey_as_it_is(
     if broker is None:
         warnings += start_warnings(plans, claims)
     else:
-        # What only we have written to since says nothing of what a broker did beside it.
+        # Such a point says nothing about what a broker has written since.
         plans = {each: attrs.evolve(plan, point=None) for each, plan in plans.items()}
     return Survey(
         properties=properties,
@@ -172,9 +173,10 @@ def survey_as_it_is(
 
 
 def lock_folder(files: Files, path: Path) -> FolderLock:
-    """1. One process at a time; the folder is made where missing.
+    """1. Locks the folder, and makes it if it is missing: one process at a time.
 
-    A newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat, OSError.
+    A folder of a newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat,
+    OSError.
     """
     if not files.exists(path):
         files.make_folder(path)
@@ -185,7 +187,7 @@ def lock_folder(files: Files, path: Path) -> FolderLock:
 
 
 def check_format(folder: RecoveryScope) -> FolderProperties | None:
-    """1. What the locked folder says of itself. None: it is not ours yet."""
+    """1. The properties of the locked folder. None: it is not a folder of ours yet."""
     files, path = folder.files, folder.path
     sync_names(files, path)
     properties = read_properties(files, path)
@@ -199,8 +201,8 @@ def check_format(folder: RecoveryScope) -> FolderProperties | None:
 
 
 def sync_names(files: Files, path: Path) -> None:
-    """Makes durable what is found by name: the folder, its entries, and our files' contents."""
-    with suppress(PermissionError):  # Where we may not look, we have made nothing.
+    """Syncs the folder's parent, the folder, and the contents of our files in it."""
+    with suppress(PermissionError):  # If the parent is not readable, we have made no name in it.
         files.sync_folder(path.parent)
     files.sync_folder(path)
     for name in files.list_folder(path):
@@ -218,9 +220,10 @@ def sync_names(files: Files, path: Path) -> None:
 def follow_journal(
     folder: RecoveryScope, properties: FolderProperties | None, mark: ClosedMark
 ) -> RecoveredJournal | None:
-    """2. What the journal says; None if no life of it ever began.
+    """2. What the journal holds; None if it never had a life.
 
-    If it is the one that was closed, that is its last frame, and there is nothing to look for.
+    If the journal is unchanged since it was closed, this is its last frame, and no search is
+    needed.
     """
     if properties is None:
         return None
@@ -245,18 +248,18 @@ def follow_journal(
 def collect_claims(
     folder: RecoveryScope, journal: RecoveredJournal | None
 ) -> dict[TopicPartition, Claim | Damage]:
-    """3. What was promised about each partition: by the journal, else by its quarantine file.
+    """3. The claim of each partition: from the journal, else from its quarantine file.
 
-    A partition without either is judged by its own bytes alone.
+    A partition without a claim is judged by its own bytes alone.
     """
     kept_aside = set(list_quarantine_files(folder.files, folder.path))
     claims: dict[TopicPartition, Claim | Damage] = {}
     if journal is not None:
         for topic_partition, point in journal.end.points.items():
             if point.held:
-                kept_aside.add(topic_partition)  # Its file has to be there.
+                kept_aside.add(topic_partition)  # It must have a quarantine file.
                 continue
-            kept_aside.discard(topic_partition)  # An older file, of before it healed.
+            kept_aside.discard(topic_partition)  # An older file, from before it healed.
             claims[topic_partition] = Claim(
                 point=point,
                 batches=tuple(journal.batches.get(topic_partition, ())),
@@ -274,10 +277,10 @@ def find_partitions(
     checkpoints: FolderCheckpoints,
     claims: Iterable[TopicPartition],
 ) -> tuple[int, list[TopicPartition]]:
-    """4. How many partitions `__consumer_offsets` has, and all partitions that are to be served.
+    """4. The number of partitions of `__consumer_offsets`, and all partitions that are served.
 
-    The number is the folder's for ever: a group lies where its hash put it. A checkpoint has a say
-    only in a folder that is not ours yet.
+    The number of a folder never changes, because a group's partition follows from its hash. A
+    checkpoint counts only in a folder that is not ours yet.
     """
     folders = [
         found
@@ -322,11 +325,11 @@ def sync_logs(
     *,
     keep_cache: bool,
 ) -> None:
-    """5. What is going to be read is on disk: it will count as durable.
+    """5. Syncs the logs that are going to be read, because what is read counts as durable.
 
-    That it is already is known of a log that is as it was closed, by its mark.
-    The cache is dropped, as it may show what a failed sync gave up; not where whoever wrote last
-    ended in order. Then every sync had succeeded, and the start need not read the disk.
+    A log that matches the mark of a clean close is durable already. After a sync the page cache is
+    dropped, as it may show what a failed sync has lost. It is not dropped if the last writer closed
+    the log in order: then every sync had succeeded, and the start need not read from the disk.
     """
     for topic_partition in partitions:
         path = folder.path / topic_partition.folder_name
@@ -403,17 +406,17 @@ def _with_remedy(damage: Damage) -> Damage:
     return attrs.evolve(damage, remedy=REPAIR_REMEDY)
 
 
-# A broker that ran in between ------------------------------------------------------------------
+# Signs of a broker that had the folder since ---------------------------------------------------
 
 
 def broker_that_closed(folder: RecoveryScope) -> str | None:
-    """The word of a broker that it closed the folder; it is newer than our journal."""
+    """The sign that a broker closed the folder in order; it is newer than our journal."""
     path = folder.path / CLEAN_SHUTDOWN_NAME
     return f"a broker closed it ({path})" if folder.files.exists(path) else None
 
 
 def broker_has_cleaned(folder: RecoveryScope) -> bool:
-    """Whether a broker wrote the cleaner's checkpoint, whatever else it did."""
+    """Whether a broker wrote the cleaner's checkpoint."""
     try:
         return not was_written_here(folder.files, folder.path / CLEANER_CHECKPOINT)
     except OSError as error:
@@ -425,11 +428,10 @@ def broker_has_cleaned(folder: RecoveryScope) -> bool:
 def broker_that_was_killed(
     plans: Mapping[TopicPartition, PartitionPlan], checkpoints: FolderCheckpoints
 ) -> str | None:
-    """What only a broker can have left behind a recovery point, if anything.
+    """What only a broker can have left above a recovery point, if anything.
 
-    That is a leader epoch that we never used, or a checkpoint that says that more was made durable
-    than the journal ever had, and the batches for that. (A checkpoint alone proves nothing: it has
-    no checksum.)
+    That is a leader epoch that we never used; or a checkpoint above the journal's end, together
+    with batches up to there. (A checkpoint alone proves nothing: it has no checksum.)
     """
     for topic_partition, plan in plans.items():
         if plan.leader_epoch_cut > plan.leader_epoch_known:
@@ -443,10 +445,10 @@ def broker_that_was_killed(
 def claims_after_broker(
     claims: Mapping[TopicPartition, Claim | Damage], broker: str
 ) -> dict[TopicPartition, Claim | Damage]:
-    """What is still promised once a broker has written to the folder.
+    """The claims that still hold after a broker has written to the folder.
 
-    Where nothing was left to be appended to the logs, they count as the broker left them, as after
-    a clean close of ours. Else our commits and the broker's exclude each other. Raises
+    If the journal had nothing to add to a log, the log counts as the broker left it, as after a
+    clean close of ours. Otherwise our commits and the broker's exclude each other. Raises
     ForeignWriter.
     """
     after = dict(claims)

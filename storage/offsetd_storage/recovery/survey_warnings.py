@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """Logs of which it cannot be told whether they have all of their segments."""
+    """A warning for each log for which it is not known whether all segments are there."""
     return tuple(
         f"{each}: {SEGMENT_LIST_NAME}: {plan.known.problem}; whether segments of it are missing is"
         " not known, and those that are there are listed anew"
@@ -27,7 +27,7 @@ def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str
 
 
 def listing_notes(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """Logs whose segments are listed for the first time, or the first time after a broker."""
+    """A note on the logs whose segments are listed for the first time, at all or after a broker."""
     names = [
         str(each)
         for each, plan in plans.items()
@@ -47,12 +47,16 @@ def start_warnings(
     plans: Mapping[TopicPartition, PartitionPlan],
     claims: Mapping[TopicPartition, Claim | Damage],
 ) -> tuple[str, ...]:
-    """Logs that lack their oldest segments: an operator took them away, or the disk lost them."""
+    """A warning for each log whose oldest segments are gone.
+
+    An operator took them away, or the disk lost them.
+    """
     warnings = []
     for each, plan in plans.items():
         claim, first = claims.get(each), min(plan.scans, default=None)
         if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
-            continue  # Without the list it is not known whether they were to go.
+            # With a list it is known that only deleted segments are gone.
+            continue
         if claim.point.log_start_offset < first:
             warnings.append(
                 f"{each}: the segments from offset {claim.point.log_start_offset} to {first - 1}"

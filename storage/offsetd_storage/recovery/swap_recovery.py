@@ -1,11 +1,11 @@
 """Recovery of interrupted segment swaps, by file suffix, in Kafka's order (`LogLoader`).
 
 `.deleted` files are removed. If there is a `.cleaned` file, the swaps from its base offset on were
-not complete: they are removed, then the `.cleaned` file is. A remaining `.swap` file replaces every
-segment within the offsets that it covers. The folder is synced between the steps, so that each may
-be the last before a crash.
+not complete: their files are removed, then the `.cleaned` file. A remaining `.swap` file replaces
+every segment within the offsets that it covers. The folder is synced after each step, so that a
+crash may follow any step.
 
-The steps are listed before they are done, so that a log can be judged without changing it.
+The steps are planned before they are carried out, so that a log can be judged without a change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SegmentFileName:
 
     @classmethod
     def parse(cls, name: str) -> SegmentFileName | None:
-        """None for a name that is not one of a segment's."""
+        """The parts of a name; None if it is not the name of a segment's file."""
         stem, rest = name[:_BASE_OFFSET_DIGITS], name[_BASE_OFFSET_DIGITS:]
         if len(stem) < _BASE_OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
             return None
@@ -62,18 +62,21 @@ class SegmentFileName:
 
 @attrs.frozen(kw_only=True)
 class Settling:
-    """What settles a folder, by file names; made anew from what is there, it does the rest."""
+    """The steps that finish or undo interrupted swaps, by file name.
 
-    unlinked: Sequence[Sequence[str]]  # One group after the other, each durably.
-    renamed: Sequence[str]  # `.swap` files that get their final names, one after the other.
-    # By base offset: the logs that the folder has then, and the names that they have now.
+    After a crash, a new plan made from the files that are left does the rest.
+    """
+
+    unlinked: Sequence[Sequence[str]]  # In groups; the folder is synced after each group.
+    renamed: Sequence[str]  # `.swap` files that get their final names, one by one.
+    # The logs that the folder has afterwards, by base offset, under their present names.
     log_names: Mapping[int, str]
 
 
 def plan_settling(files: Files, folder: Path) -> Settling:
-    """Says what settles a partition's folder, and changes nothing.
+    """Plans how to finish or undo the swaps in a partition's folder. Changes nothing.
 
-    Raises DamageFound where a swap is not whole.
+    Raises DamageFound if a swapped log is damaged.
     """
     names = files.list_folder(folder) if files.exists(folder) else []
     deleted = [name for name in names if name.endswith(DELETED_STATE)]
@@ -94,7 +97,7 @@ def plan_settling(files: Files, folder: Path) -> Settling:
         for swap in swaps
         if swap.suffix == LOG_SUFFIX
     ]
-    # Indexes are derived; those of the swap are made anew with those of what it replaces.
+    # Indexes are derived: the swap's are made again, and so are those of the replaced segments.
     stale = [
         each
         for each in left
@@ -102,14 +105,14 @@ def plan_settling(files: Files, folder: Path) -> Settling:
         or (each.state == "" and any(each.base_offset in offsets for offsets in covered))
     ]
     staying = [each for each in left if each not in stale]
-    # The log gets its name first, when all that it replaces is gone: beside a swapped log, an index
-    # of transactions in use counts as one of what it replaces.
+    # The log is renamed first, after all that it replaces is gone: beside a `.log.swap`, a
+    # transaction index with its final name counts as a file that is replaced.
     renamed = sorted(
         (each for each in staying if each.state == SWAP_STATE),
         key=lambda each: each.suffix != LOG_SUFFIX,
     )
     return Settling(
-        # Unfinished swaps first: without the `.cleaned` they would look whole.
+        # Unfinished swaps first: without the `.cleaned` files they would look complete.
         unlinked=[
             deleted,
             *([each.name for each in group] for group in (unfinished, cleaned, stale)),
@@ -120,7 +123,7 @@ def plan_settling(files: Files, folder: Path) -> Settling:
 
 
 def settle(files: Files, folder: Path, settling: Settling) -> None:
-    """Does what was planned, each step durably."""
+    """Carries out the plan, each step durably."""
     for names in settling.unlinked:
         _unlink(files, folder, names)
     for name in settling.renamed:
@@ -129,15 +132,15 @@ def settle(files: Files, folder: Path, settling: Settling) -> None:
 
 
 def segment_file_names(names: Iterable[str]) -> list[str]:
-    """Of the names in a partition's folder those of segments, in whatever state."""
+    """The names of segments' files, in any state, among the names in a partition's folder."""
     return [each.name for each in _segment_files(names)]
 
 
 def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> None:
-    """Makes a folder's segments durable as they are, and, if told to, forgets what cannot be.
+    """Syncs a folder's segments; `drop_cache` then drops their pages from the cache.
 
-    The page cache outlives a killed process, and shows writes whose sync failed as if they were
-    there.
+    The page cache outlives a killed process, and shows writes whose sync failed as if they were on
+    the disk.
     """
     for name in segment_file_names(files.list_folder(partition_folder)):
         file = files.open(partition_folder / name)
@@ -151,9 +154,9 @@ def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> 
 
 
 def _covered(files: Files, folder: Path, name: str, base_offset: int) -> range:
-    """The offsets that a swapped log replaces."""
+    """The offsets that a swapped log replaces. Raises DamageFound if it is damaged."""
     scan = scan_file(files, folder / name, base_offset=base_offset)
-    if scan.stop is not None:  # It was synced before it got its name: this is no tear.
+    if scan.stop is not None:  # No crash explains this: it was synced before the rename.
         raise DamageFound(
             f"{name} is damaged", base_offset=base_offset, position=scan.stop.position
         )
@@ -173,7 +176,7 @@ def _unlink(files: Files, folder: Path, names: Sequence[str]) -> None:
 
 
 def unlink_orphans(files: Files, folder: Path) -> None:
-    """Takes away index files without a log, of a partition that is not damaged."""
+    """Removes index files that have no log, in a partition that is not damaged."""
     in_use = [each for each in _segment_files(files.list_folder(folder)) if not each.state]
     logs = {each.base_offset for each in in_use if each.suffix == LOG_SUFFIX}
     _unlink(files, folder, [each.name for each in in_use if each.base_offset not in logs])

@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import File
 
-# What may be read to verify checksums: so much, or a few times the tail's size. Each counts as
-# these bytes at least. A torn tail has hardly a byte that looks like a header.
+# The most bytes that are read to verify checksums: this many, or a few times the tail's size. Each
+# candidate counts at least `_CHECKED_BYTES_LEAST`. A torn tail has hardly a byte that looks like a
+# header.
 _CHECKED_BYTES_MAX: Final = 1 << 30
 _CHECKED_TAILS_MAX: Final = 4
 _CHECKED_BYTES_LEAST: Final = 4096
 
 
 def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) -> int | None:
-    """Where, behind `position`, a valid batch lies with an offset of `offset_min` or above.
+    """The first position behind `position` of a valid batch at or above `offset_min`.
 
-    A torn tail has none behind it; damage in the middle has. Batches are looked for at every byte,
-    as damage may have hit a length, and messages of Kafka's older formats count: the rest of the
-    engine cannot read them, and must not take them for nothing. (Bytes of a record could look like
-    a batch: then a torn tail is taken for damage, which loses nothing.)
+    Behind a torn tail there is none; behind damage in the middle of a log there is. The search
+    looks at every byte, as the damage may have hit a length. Messages of Kafka's older formats
+    count, too: the rest of the engine cannot read them, but they are data. (The bytes of a record
+    may look like a batch. Then a torn tail counts as damage, which loses nothing.)
 
-    Raises CorruptBatch where so much looks like a batch that it would take too long to tell.
+    Raises CorruptBatch if so many bytes look like batches that the search would take too long.
     """
     window, piece = padded_buffer(BUFFER_BYTES), padded_buffer(BUFFER_BYTES)
     at = position + 1
@@ -63,9 +64,10 @@ def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) 
 
 
 def is_valid_batch_at(file: File, position: int, *, size: int) -> bool:
-    """Whether a batch at `position` is whole and has its checksum, whatever its offset is.
+    """Whether a batch at `position` is whole and has its checksum, whatever its offset.
 
-    The checksum covers neither offset nor leader epoch: so no crash makes such a batch, but damage.
+    The checksum covers neither offset nor leader epoch. So a bad batch with a valid checksum is
+    damage, and not the work of a crash.
     """
     header = padded_buffer(BATCH_HEADER_BYTES)
     if file.pread_into(header, BATCH_HEADER_BYTES, position) < BATCH_HEADER_BYTES:
@@ -80,7 +82,7 @@ def is_valid_batch_at(file: File, position: int, *, size: int) -> bool:
 def _has_valid_checksum(
     file: File, position: int, header: npt.NDArray[np.uint8], piece: npt.NDArray[np.uint8]
 ) -> bool:
-    """Whether the batch or old message at `position` has its checksum; reads it in pieces."""
+    """Whether the checksum of the batch or old message at `position` is right. Reads in pieces."""
     is_old = int(header[MAGIC_AT]) < MAGIC
     crc_at, covered_at = (scan.OLD_CRC_AT, MAGIC_AT) if is_old else (CRC_AT, ATTRIBUTES_AT)
     crc = 0
