@@ -9,8 +9,8 @@ from offsetd_coordinator.expiry.expiry_rules import expires_at_ms
 from offsetd_coordinator.messages.timestamps import set_time
 
 if TYPE_CHECKING:
+    from offsetd_coordinator.committed_offsets import CommittedOffset
     from offsetd_coordinator.expiry.expiry_rules import GroupRule
-    from offsetd_coordinator.requests import CommittedOffset
 
 
 def committed_offset(

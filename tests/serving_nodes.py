@@ -93,7 +93,10 @@ class ServingNode:
         self.node.folder_id = self.store.folder_id
         self.upkeep = self.runtime.upkeep = self._upkeep()
         self.administration = self.own.administration(
-            self.node, self.runtime, self.upkeep, clock=self.time
+            self.runtime,
+            self.upkeep,
+            clock=self.time,
+            is_draining=lambda: self.node.is_draining,
         )
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()

@@ -25,7 +25,8 @@ from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValu
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
+    from offsetd_coordinator.committed_offsets import CommittedOffset
+    from offsetd_coordinator.requests import Decision, Reply, Request
 
 NOW_MS = 1_700_000_000_000
 COLLIDING_SEEDS = (0, 0, 0, 0)

@@ -70,6 +70,11 @@ class Node:
         for callback in tuple(self._on_drain):
             callback()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether calls are refused because the server stops."""
+        return self.state is NodeState.DRAINING
+
     def call_on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Has `callback` called when draining begins. Returns a function that cancels that."""
         self._on_drain.add(callback)
@@ -93,7 +98,7 @@ class Node:
     def serving(self) -> Runtime:
         """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""
         if self.state is not NodeState.SERVING:
-            if self.state is NodeState.DRAINING:
+            if self.is_draining:
                 raise self.refusal_of_drain()
             raise CoordinatorLoadInProgress("the server is loading its log")
         assert self.runtime is not None, "a node that serves has a runtime"

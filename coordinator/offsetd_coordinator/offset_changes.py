@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import attrs
 
+from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     OffsetBoundsUnknown,
     OffsetNotCommitted,
     OffsetOutOfRange,
-    RecordUndecodable,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from offsetd_coordinator.requests import CommittedColumns
-    from offsetd_coordinator.state.offset_rows import OffsetRows
+    from offsetd_coordinator.committed_offsets import CommittedColumns, OffsetRows
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _NOWHERE: Final = -1
@@ -334,13 +333,7 @@ def _check_readable(request: ResetOffsets, chosen: _Chosen, stored: CommittedCol
         return
     for topic, partition, place in zip(*chosen, strict=True):
         if place != _NOWHERE and not stored.are_decodable[place]:
-            raise RecordUndecodable(
-                "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
-                "written again",
-                group=request.group_id,
-                topic=topic,
-                partition=partition,
-            )
+            raise undecodable_offset(request.group_id, topic, partition)
 
 
 def _bounds(request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns) -> _BoundColumns:

@@ -28,7 +28,7 @@ from offsetd_coordinator.offset_changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     import numpy.typing as npt
     from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
@@ -341,39 +341,3 @@ class Decision(NamedTuple):
         """Each of `batches` as a decision of its own."""
         for batch, last_offset in self.batches:
             yield self._replace(batch=batch, last_offset=last_offset, batches=())
-
-
-class CommittedOffset(NamedTuple):
-    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none.
-
-    Where `is_decodable` is False, only topic, partition and revision are known.
-    """
-
-    topic: bytes
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: bytes
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int
-    revision: int
-    end_offset: int
-    is_decodable: bool = True
-
-
-class CommittedColumns(NamedTuple):
-    """Stored offsets, sorted by topic and partition: fields of `CommittedOffset`, of all."""
-
-    topics: Sequence[bytes]
-    partitions: Sequence[int]
-    offsets: Sequence[int]
-    leader_epochs: Sequence[int]
-    metadata: Sequence[bytes]
-    expire_timestamps_ms: Sequence[int]
-    end_offsets: Sequence[int]
-    are_decodable: Sequence[bool]
-
-    def places(self) -> dict[tuple[bytes, int], int]:
-        """Where each partition stands, in their order."""
-        named = zip(self.topics, self.partitions, strict=True)
-        return dict(zip(named, range(len(self.topics)), strict=True))

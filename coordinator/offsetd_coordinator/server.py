@@ -298,7 +298,12 @@ class Server:
             runtime = Runtime(store, shards, clock=clock, loop=loop, on_failed=self._note_failed)
             config = upkeep_config(own.shard.applied.configs, own.doubt)
             upkeep = await asyncio.to_thread(self._upkeep, runtime, config)
-            administration = own.administration(self.node, runtime, upkeep, clock=self._clock)
+            administration = own.administration(
+                runtime,
+                upkeep,
+                clock=self._clock,
+                is_draining=lambda: self.node.is_draining,
+            )
             return _Loaded(
                 runtime=runtime,
                 upkeep=upkeep,

@@ -25,14 +25,14 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="an answer does not count any more once it is built",
-        where="offsetd_coordinator.calls.answer_budget:Answer.send",
+        where="offsetd_coordinator.calls.connections:Answer.send",
         replace="self.count(more)",
         by="self.count(-self.bytes_held)",
         caught_by=_ANSWER_TESTS,
     ),
     Mutant(
         name="who holds most is next when there is room",
-        where="offsetd_coordinator.calls.answer_budget:AnswerBudget.give_back",
+        where="offsetd_coordinator.calls.connections:AnswerBudget.give_back",
         replace="key=lambda each: each[0].connection.answer_bytes)",
         by="key=lambda each: -each[0].connection.answer_bytes)",
         caught_by=_ANSWER_TESTS,

@@ -14,7 +14,7 @@ from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.history_rows import rows_before
 from offsetd_coordinator.history.log_changes import Change
 from offsetd_coordinator.kernels.records.change_records import COMMITTED, DELETED
-from offsetd_coordinator.requests import CommittedOffset, DeleteGroup, DeleteOffsets
+from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
@@ -22,6 +22,7 @@ from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValu
 from shards import NOW_MS, commit, entry
 
 if TYPE_CHECKING:
+    from offsetd_coordinator.committed_offsets import CommittedOffset
     from offsetd_storage.batch.record_batch import Record
     from offsetd_storage.log.partition_log import PartitionLog
 

@@ -19,27 +19,12 @@ PACKAGES = (
 KNOWN: dict[str, list[tuple[str, ...]]] = {
     "offsetd_coordinator": [
         (
-            "calls.admission",
-            "calls.answer_budget",
-            "calls.begun_calls",
-            "calls.callers",
-            "calls.connections",
-            "calls.unary_calls",
-        ),
-        (
             "history.offset_history",
             "large_groups.group_reading",
             "large_groups.large_changes",
             "runtime.commit_runs",
             "runtime.member_calls",
             "runtime.runtime",
-        ),
-        (
-            "offset_changes",
-            "requests",
-            "state.commit_rules",
-            "state.offset_rows",
-            "state.offset_table",
         ),
     ],
 }

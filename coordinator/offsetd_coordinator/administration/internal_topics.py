@@ -19,9 +19,10 @@ from offsetd_coordinator.configuration.server_topics import (
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
-from offsetd_coordinator.node import NodeState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.configuration.topic_configs import TopicConfigs
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition
 
-    from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
 
 _log = structlog.get_logger(__name__)
@@ -132,9 +132,12 @@ class OwnTopics:
             )
 
     def administration(
-        self, node: Node, runtime: Runtime, upkeep: Upkeep, *, clock: Clock
+        self, runtime: Runtime, upkeep: Upkeep, *, clock: Clock, is_draining: Callable[[], bool]
     ) -> Administration:
-        """The administration of an open store and of the tasks that run beside it."""
+        """The administration of an open store and of the tasks that run beside it.
+
+        A preview of a cleaning stops once `is_draining` says that the server stops.
+        """
         store = runtime.store
 
         def configure_runtime(configs: TopicConfigs) -> None:
@@ -150,7 +153,7 @@ class OwnTopics:
             configure_runtime(configs)
 
         def is_ending() -> bool:
-            return runtime.failed is not None or node.state is NodeState.DRAINING
+            return runtime.failed is not None or is_draining()
 
         def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
             return upkeep.cleaner.preview(

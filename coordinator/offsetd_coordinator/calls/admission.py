@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from offsetd_coordinator.calls.answer_budget import AnswerBudget
 from offsetd_coordinator.calls.begun_calls import RECEIVE_MS_MAX_DEFAULT, BegunCalls
-from offsetd_coordinator.calls.connections import Connections
+from offsetd_coordinator.calls.connections import AnswerBudget, Connections
 from offsetd_coordinator.errors import TooManyBytesInFlight
 
 

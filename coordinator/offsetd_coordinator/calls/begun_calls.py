@@ -16,8 +16,7 @@ import grpc.aio
 from offsetd_coordinator.errors import DeadlineSpent
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.calls.connections import Connection
-    from offsetd_coordinator.calls.unary_calls import Context
+    from offsetd_coordinator.calls.connections import Connection, Context
 
 RECEIVE_MS_MAX_DEFAULT: Final = 60_000
 _LOOKS: Final = 4  # In the time that a message may take.

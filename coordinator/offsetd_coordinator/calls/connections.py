@@ -1,16 +1,23 @@
-"""What each connection holds of the server's memory, as counted by its calls.
+"""What each connection holds of the server's memory, and the budget that all answers share.
 
-The event loop's thread counts; the connection guard's thread reads the counts.
+Calls count what their connection holds, on the event loop's thread; the connection guard's thread
+reads the counts. Answers are counted from when they are built until clients have read them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+from offsetd_coordinator.errors import TooManyBytesInFlight
+
 if TYPE_CHECKING:
-    from offsetd_coordinator.calls.answer_budget import AnswerBudget
-    from offsetd_coordinator.calls.unary_calls import Context
+    from collections.abc import Callable
+
+    import grpc.aio
+
+    Context = grpc.aio.ServicerContext[bytes, bytes]
 
 UNREAD: Final = "unread"
 UNENDED: Final = "unended"
@@ -24,10 +31,133 @@ REASONS: Final = {
 }
 """Why connections are closed, by the metric's label."""
 
+WAIT_SECONDS_MAX: Final = 30.0
+"""A call that has waited so long for room is refused."""
+COPIES: Final = 2
+"""Of an answer: its own bytes, and what gRPC makes of them."""
+
 # Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
 _METADATA_SAMPLE: Final = 16
 _ANSWER_BYTES_PER_WINDOW_BYTE: Final = 256
+
+
+class AnswerBudget:
+    """A bound, in bytes, on the answers of all calls; a single answer may exceed it."""
+
+    def __init__(self, bytes_max: int, on_room: Callable[[], None] = lambda: None) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        self._on_room = on_room
+        self._waiting: list[tuple[Answer, int, asyncio.Future[None]]] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for room."""
+        return len(self._waiting)
+
+    def has_room(self, size: int, own: int = 0) -> bool:
+        """Whether `size` more bytes fit for a call that holds `own` bytes already."""
+        return self.bytes_held <= own or self.bytes_held + size <= self.bytes_max
+
+    async def room(self, answer: Answer, size: int) -> None:
+        """Waits until this many bytes are counted in. Raises TooManyBytesInFlight."""
+        if self.has_room(size) and not self._waiting:
+            answer.count(size)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        entry = (answer, size, turn)
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                await turn
+        except BaseException as error:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            else:
+                answer.end()
+            if isinstance(error, TimeoutError):
+                raise self.refusal(size) from None
+            raise
+
+    def give_back(self, size: int) -> None:
+        """Counts bytes out, so that waiting calls may have them."""
+        self.bytes_held -= size
+        assert self.bytes_held >= 0, "more is given back than was held"
+        while self._waiting:
+            entry = min(self._waiting, key=lambda each: each[0].connection.answer_bytes)
+            answer, wanted, turn = entry
+            if not self.has_room(wanted):
+                return
+            self._waiting.remove(entry)
+            if not turn.done():
+                answer.count(wanted)
+                turn.set_result(None)
+        self._on_room()
+
+    def refusal(self, size: int) -> TooManyBytesInFlight:
+        """The error for an answer that has no room."""
+        return TooManyBytesInFlight(
+            "{bytes_taken} bytes of answers are under way, and one of {size_bytes} more would"
+            " exceed {bytes_max}",
+            bytes_taken=self.bytes_held,
+            size_bytes=size,
+            bytes_max=self.bytes_max,
+        )
+
+
+class Answer:
+    """One call's share of the budget."""
+
+    __slots__ = ("_budget", "_is_sent", "bytes_held", "connection")
+
+    def __init__(self, budget: AnswerBudget, connection: Connection) -> None:
+        self.connection = connection
+        self.bytes_held = 0
+        self._budget = budget
+        self._is_sent = False
+
+    def count(self, size: int) -> None:
+        """Counts this many bytes more, or fewer, whether there is room or not."""
+        self.bytes_held += size
+        self.connection.answer_bytes += size
+        if size < 0:
+            self._budget.give_back(-size)
+        else:
+            self._budget.bytes_held += size
+
+    async def reserve(self, size: int) -> None:
+        """Reserves room for an answer to be built. Raises TooManyBytesInFlight.
+
+        Only a call that holds nothing waits: one that holds some would keep it from others.
+        """
+        if not self.bytes_held:
+            await self._budget.room(self, size)
+        elif self._budget.has_room(size, self.bytes_held):
+            self.count(size)
+        else:
+            raise self._budget.refusal(size)
+
+    def send(self, size: int) -> None:
+        """Counts the built answer until `end`. Raises TooManyBytesInFlight."""
+        more = COPIES * size - self.bytes_held
+        if more > 0 and not self._budget.has_room(more, self.bytes_held):
+            raise self._budget.refusal(size)
+        self._is_sent = True
+        self.connection.hold_answer(size)
+        self.count(more)
+
+    def end(self) -> None:
+        """The client's window has taken it, or the call has ended."""
+        if self._is_sent:
+            self._is_sent = False
+            self.connection.let_go_answer()
+        if self.bytes_held:
+            self.count(-self.bytes_held)
+
+    def note_done(self, _: object) -> None:
+        """As `end`, for gRPC."""
+        self.end()
 
 
 class Connection:

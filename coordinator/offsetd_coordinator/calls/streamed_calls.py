@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
 
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.calls.connections import Connection
+    from offsetd_coordinator.calls.connections import Connection, Context
     from offsetd_coordinator.figures import MethodFigures
 
     StreamedAnswer = Callable[[bytes], AsyncIterator[bytes]]
@@ -40,7 +40,7 @@ def answering(
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that sends what `answer` yields, each piece once the previous one was sent."""
 
-    async def call(message: bytes, context: unary_calls.Context) -> None:
+    async def call(message: bytes, context: Context) -> None:
         async def run() -> None:
             unary_calls.check_size(len(message), request_bytes_max)
             admission.take(len(message))
@@ -78,7 +78,7 @@ def asking(
     keeps.
     """
 
-    async def call(_: object, context: unary_calls.Context) -> bytes:
+    async def call(_: object, context: Context) -> bytes:
         async def messages() -> AsyncIterator[bytes]:
             while (message := await context.read()) is not _END_OF_STREAM:
                 connection.note_streamed(len(message))
@@ -107,7 +107,7 @@ def asking(
 
 async def run_call(
     run: Callable[[], Awaitable[None]],
-    context: unary_calls.Context,
+    context: Context,
     connection: Connection,
     figures: MethodFigures,
     name: str,

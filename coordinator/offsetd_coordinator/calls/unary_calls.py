@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.calls.connections import Context
     from offsetd_coordinator.figures import MethodFigures
 
-    Context = grpc.aio.ServicerContext[bytes, bytes]
     UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
     LoadEnded = Callable[[float | None], Awaitable[None]]
 

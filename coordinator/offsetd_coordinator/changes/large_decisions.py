@@ -20,6 +20,7 @@ from offsetd_coordinator.changes.listed_changes import (
     RowPartitions,
     partitions_of,
 )
+from offsetd_coordinator.committed_offsets import CommittedColumns, OffsetRow, OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import InvalidCommitSize
 from offsetd_coordinator.kernels import columns
@@ -34,13 +35,8 @@ from offsetd_coordinator.offset_changes import (
     end_counts,
     reset_offsets,
 )
-from offsetd_coordinator.requests import (
-    CommittedColumns,
-    DeleteGroupReply,
-    DeleteOffsetsReply,
-)
+from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 from offsetd_coordinator.state.offset_deletion import joined_keys
-from offsetd_coordinator.state.offset_rows import OffsetRows
 from offsetd_coordinator.state.put_batches import (
     PutRows,
     check_expiry,
@@ -333,33 +329,8 @@ def rows_of_puts(puts: Iterable[PutOffset]) -> OffsetRows:
     """Their rows, sorted."""
     parts, left = [], iter(puts)
     while part := list(islice(left, SLICE_ROWS)):
-        parts.append(_part_of_puts(part))
-    return OffsetRows.joined(parts).sorted() if parts else OffsetRows.of_changes(())
-
-
-def _part_of_puts(puts: Sequence[PutOffset]) -> OffsetRows:
-    texts = bytearray()
-    rows = []
-    for each in puts:
-        at = len(texts)
-        texts += each.topic + each.metadata
-        rows.append(
-            (
-                at,
-                len(each.topic),
-                each.partition,
-                each.offset,
-                each.leader_epoch,
-                at + len(each.topic),
-                len(each.metadata),
-                each.expire_timestamp_ms,
-                0,
-                each.commit_timestamp_ms,
-                -1,
-                -1,
-            )
-        )
-    return OffsetRows(padded_copy(texts), np.array(rows, np.int64))
+        parts.append(OffsetRows.of(OffsetRow(*each) for each in part))
+    return OffsetRows.joined(parts).sorted() if parts else OffsetRows.of(())
 
 
 def committed_columns(rows: OffsetRows) -> CommittedColumns:

@@ -14,8 +14,8 @@ from offsetd_coordinator.offset_changes import OffsetChange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.kernels.columns import Int64s
-    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 NO_OFFSET: Final = np.iinfo(np.int64).min
 """Where a change has no offset before, or none after."""

@@ -15,9 +15,9 @@ from offsetd_coordinator.state.put_batches import PutRows, encode_offsets, fits_
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.offset_changes import Partition, RestoreOffsets
-    from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
     from offsetd_coordinator.state.put_batches import Encoder
     from offsetd_coordinator.state.replayed_state import ReplayedState
 

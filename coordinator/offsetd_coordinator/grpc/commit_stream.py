@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
 
     from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.calls.connections import Context
     from offsetd_coordinator.figures import CallFigures, StreamFigures
     from offsetd_coordinator.grpc.stream_results import StreamResults
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
@@ -92,7 +93,7 @@ def stream_commits(
     """The handler of StreamCommits."""
     method = figures.method("StreamCommits")
 
-    async def call(_: object, context: unary_calls.Context) -> None:
+    async def call(_: object, context: Context) -> None:
         begun_seconds = time.perf_counter()
         stream = CommitStream(
             node,
@@ -122,7 +123,7 @@ class CommitStream:
         node: Node,
         admission: Admission,
         parser: CommitParser,
-        context: unary_calls.Context,
+        context: Context,
         figures: StreamFigures,
         *,
         unanswered_max: int,

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
 
+from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import CoordinatorNotAvailable
-from offsetd_coordinator.history.log_changes import TRIES_MAX, changes_of_row, compacted
+from offsetd_coordinator.history.log_changes import (
+    TRIES_MAX,
+    changes_of_row,
+    compacted,
+    rows_of_changes,
+)
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records import change_records as found_columns
 from offsetd_coordinator.kernels.records.change_records import (
@@ -23,7 +29,6 @@ from offsetd_coordinator.kernels.records.change_records import (
     read_changes,
 )
 from offsetd_coordinator.kernels.records.row_comparison import copy_changes
-from offsetd_coordinator.state.offset_rows import OffsetRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +104,7 @@ class _Newest:
 
     def rows(self) -> OffsetRows:
         """Sorted."""
-        return OffsetRows.joined(self._parts).sorted() if self._parts else OffsetRows.of_changes(())
+        return OffsetRows.joined(self._parts).sorted() if self._parts else OffsetRows.of(())
 
 
 def _changes(log: PartitionLog, end: int, group_id: bytes) -> Iterator[OffsetRows]:
@@ -119,7 +124,7 @@ def _rows_of(buffer: Bytes, found: Int64s, group_id: bytes) -> OffsetRows:
     kinds = found[:, found_columns.KIND]
     if (kinds > UNREADABLE).any():  # Python reads Kafka's old keys and compressed batches.
         changes = (each for row in found.tolist() for each in changes_of_row(buffer, row))
-        rows = OffsetRows.of_changes(each for each in changes if each.group_id == group_id)
+        rows = rows_of_changes(each for each in changes if each.group_id == group_id)
         rows.rows[:, _IS_DELETED] = rows.rows[:, columns.PUT_IS_TOMBSTONE]
         rows.rows[:, columns.PUT_IS_TOMBSTONE] = 0
         return rows

@@ -18,6 +18,7 @@ from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
+from offsetd_coordinator.committed_offsets import OffsetRow, OffsetRows
 from offsetd_coordinator.cooperative_scheduling import REST_SECONDS
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.kernels.records import change_records as columns
@@ -33,7 +34,7 @@ from offsetd_coordinator.kernels.records.change_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
     from offsetd_storage.log.partition_log import PartitionLog
@@ -138,6 +139,25 @@ def _of_batches(
         if count < len(rows):
             return
         time.sleep(_REST_SECONDS)
+
+
+def rows_of_changes(found: Iterable[Change]) -> OffsetRows:
+    """A row for each change, in their order."""
+    return OffsetRows.of(
+        OffsetRow(
+            each.topic,
+            each.partition,
+            each.offset,
+            each.leader_epoch,
+            each.metadata,
+            each.expire_time_ms,
+            each.commit_time_ms,
+            each.log_offset,
+            is_decodable=each.kind != UNREADABLE,
+            is_tombstone=each.kind == DELETED,
+        )
+        for each in found
+    )
 
 
 def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.log.partition_log import PartitionLog
 
+    from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.runtime.runtime import Runtime
-    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")

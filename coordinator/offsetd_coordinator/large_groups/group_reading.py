@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd_storage.kernels import padded_copy
 
+from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_BLOCKS, SLICE_ROWS, next_turn
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history.history_errors import HistoryCompacted
-from offsetd_coordinator.history.log_changes import whole_changes
+from offsetd_coordinator.history.log_changes import rows_of_changes, whole_changes
 from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.table.copied_rows import walk_group
-from offsetd_coordinator.state.offset_rows import OffsetRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,12 +152,12 @@ class _Walk:
         walk_group(arrays, self._names, group_size, self._edges, SLICE_BLOCKS, walk, found)
         entries = found[: walk[columns.WALK_COUNT]]
         if entries.size:
-            self.parts.append(OffsetRows.of_entries(self._offsets, entries))
+            self.parts.append(OffsetRows.of_entries(self._offsets.arrays, entries))
         return bool(walk[columns.WALK_BLOCK] < 0)
 
     def take_all(self) -> OffsetRows:
         """Reads all of a small group at once."""
-        return OffsetRows.of_entries(self._offsets, self._offsets.entries_of(self._group_id))
+        return OffsetRows.of_entries(self._offsets.arrays, self._offsets.entries_of(self._group_id))
 
     async def rest(self) -> None:
         """Lets other tasks run."""
@@ -208,7 +208,7 @@ class _Named(_Walk):
 
     def _rows(self, keys: Int64s) -> OffsetRows:
         entries = self._offsets.locate_keys(self._names, len(self._group_id), keys)
-        return OffsetRows.of_entries(self._offsets, entries[entries >= 0])
+        return OffsetRows.of_entries(self._offsets.arrays, entries[entries >= 0])
 
 
 async def _read(
@@ -251,12 +251,12 @@ async def _settled(
 
     def settle() -> OffsetRows:
         _, changed = whole_changes(log, start, end, group_id)
-        return _sorted([*parts, OffsetRows.of_changes(changed)])
+        return _sorted([*parts, rows_of_changes(changed)])
 
     return await reading(settle)
 
 
 def _sorted(parts: list[OffsetRows]) -> OffsetRows:
     if not parts:
-        return OffsetRows.of_changes(())
+        return OffsetRows.of(())
     return OffsetRows.joined(parts).sorted()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.views.folder_view import FolderView, LogView
 
-    from offsetd_coordinator.requests import CommittedOffset
+    from offsetd_coordinator.committed_offsets import CommittedOffset
 
 _CHUNK_BYTES: Final = 512 * 1024
 

@@ -47,12 +47,11 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
     from offsetd_storage.recovery.quarantine import Damage
 
+    from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.group_membership import Membership
     from offsetd_coordinator.requests import (
-        CommittedColumns,
-        CommittedOffset,
         Decision,
         ExpireOffsets,
         LeaseReply,

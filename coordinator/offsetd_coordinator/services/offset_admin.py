@@ -47,13 +47,12 @@ from offsetd_coordinator.services.durable_answers import changed_group, until_du
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from offsetd_coordinator.committed_offsets import CommittedColumns, OffsetRows
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, Partition
     from offsetd_coordinator.offset_changes import ResetOffsets as Reset
-    from offsetd_coordinator.requests import CommittedColumns
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.services.kafka_bounds import KafkaBounds
-    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 
 class OffsetAdmin:

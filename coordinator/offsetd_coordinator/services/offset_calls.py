@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.large_groups.group_fetches import add_large, is_large, offsets_at_most
@@ -83,7 +84,7 @@ class OffsetService:
                     await add_large(runtime, answer, selection)
                     continue
                 if size - reserved > _BYTES_RESERVED_AT_ONCE:
-                    await answer_budget.reserve(answer_budget.COPIES * (size - reserved))
+                    await answer_budget.reserve(COPIES * (size - reserved))
                     reserved = size
                 group_ticket, refusal = runtime.fetch_into(answer, selection)
                 ticket = max(ticket, group_ticket)

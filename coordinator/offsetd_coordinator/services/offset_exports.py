@@ -17,20 +17,19 @@ from offsetd_storage.offsets_topic.offset_files import (
 )
 
 from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
 from offsetd_coordinator.services.durable_answers import once_durable
-from offsetd_coordinator.state.commit_rules import undecodable_offset
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
+    from offsetd_coordinator.committed_offsets import CommittedOffset, OffsetRows
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommittedOffset
-    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 PIECE_BYTES: Final = 64 * 1024
 # As it grows, as a message, and what gRPC makes of that.

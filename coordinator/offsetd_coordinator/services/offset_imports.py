@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from offsetd_storage.offsets_topic.offset_files import FileOffset, Line, OffsetFormat
 
+    from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import Partition
-    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 OFFSETS_MAX: Final = 500_000
 """Of one import; each takes some 250 bytes until it is written."""

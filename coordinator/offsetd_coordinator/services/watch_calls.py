@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.calls.connections import Connection
+    from offsetd_coordinator.calls.connections import Connection, Context
     from offsetd_coordinator.figures import CallFigures
     from offsetd_coordinator.history.log_changes import Change
     from offsetd_coordinator.node import Node
@@ -53,7 +53,7 @@ class WatchService:
         """For gRPC."""
         return grpc.unary_stream_rpc_method_handler(self._call)
 
-    async def _call(self, message: bytes, context: unary_calls.Context) -> None:
+    async def _call(self, message: bytes, context: Context) -> None:
         async def run() -> None:
             unary_calls.check_size(len(message), self._request_bytes_max)
             try:
@@ -73,9 +73,7 @@ class WatchService:
             load_ended=self._node.load_ended,
         )
 
-    async def _watch(
-        self, message: bytes, context: unary_calls.Context, connection: Connection
-    ) -> None:
+    async def _watch(self, message: bytes, context: Context, connection: Connection) -> None:
         runtime = self._node.serving()
         request = validation.parse(history_pb2.WatchOffsetsRequest, message)
         chosen = await _filter(request)
@@ -118,7 +116,7 @@ class _Call:
         self,
         node: Node,
         watcher: Watcher,
-        context: unary_calls.Context,
+        context: Context,
         connection: Connection,
         drained: asyncio.Future[None],
         *,

@@ -14,6 +14,7 @@ import numpy as np
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.offsets_topic.group_listing import simple_group
 
+from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     CoordinatorError,
     GroupIdNotFound,
@@ -43,7 +44,6 @@ from offsetd_coordinator.shard.group_holds import GroupHolds
 from offsetd_coordinator.shard.leases import Leases
 from offsetd_coordinator.shard.member_records import decide_members_change
 from offsetd_coordinator.shard.shard_changes import ShardChanges
-from offsetd_coordinator.state.commit_rules import undecodable_offset
 from offsetd_coordinator.state.deletion_dedup import NODE_BYTES_MAX
 from offsetd_coordinator.state.offset_table import fresh_hash_seeds
 from offsetd_coordinator.state.replayed_state import ReplayedState
@@ -55,16 +55,11 @@ if TYPE_CHECKING:
 
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing, GroupState
 
+    from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.member_requests import Step
-    from offsetd_coordinator.requests import (
-        CommittedColumns,
-        CommittedOffset,
-        GroupChange,
-        MembersChange,
-        Request,
-    )
+    from offsetd_coordinator.requests import GroupChange, MembersChange, Request
     from offsetd_coordinator.state.offset_table import OffsetTable
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection

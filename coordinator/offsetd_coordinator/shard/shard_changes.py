@@ -34,12 +34,12 @@ from offsetd_coordinator.state.tombstone_batches import encode_tombstones
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.membership.group_membership import Membership
     from offsetd_coordinator.membership.member_requests import Moment
     from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.shard.leases import Leases
-    from offsetd_coordinator.state.offset_rows import OffsetRows
     from offsetd_coordinator.state.replayed_state import ReplayedState
 
 LargeRequest = PutOffsets | ResetOffsets | RestoreOffsets | DeleteOffsets | DeleteGroup

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     Conflict,
     GroupIdNotFound,
@@ -115,17 +116,6 @@ def commit_refusal(
         listed,
         total,
         offset_count=len(commit.columns),
-    )
-
-
-def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
-    """What is stored there cannot be read."""
-    return RecordUndecodable(
-        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
-        "written again",
-        group=group_id,
-        topic=topic,
-        partition=partition,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
 
+from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.columns import Table
@@ -34,7 +35,6 @@ from offsetd_coordinator.kernels.table.stored_offsets import (
     store,
 )
 from offsetd_coordinator.kernels.table.table_directory import ROW_COLUMNS, fill_row
-from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 from offsetd_coordinator.state.anonymous_memory import PAGE_BYTES, grown, zeros
 from offsetd_coordinator.state.commit_rules import as_arguments
 

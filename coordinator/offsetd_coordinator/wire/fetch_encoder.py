@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import ResponseTooLarge
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.wire.fetch_fields import (
@@ -18,15 +19,14 @@ from offsetd_coordinator.kernels.wire.fetch_fields import (
     rows_size,
 )
 from offsetd_coordinator.kernels.wire.fetch_request import PARTITION_COLUMNS
-from offsetd_coordinator.state.commit_rules import undecodable_offset
 from offsetd_coordinator.wire.varints import encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.state.offset_rows import OffsetRows
     from offsetd_coordinator.state.offset_table import OffsetTable
     from offsetd_coordinator.wire.group_selections import GroupSelection
 

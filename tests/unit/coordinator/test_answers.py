@@ -12,10 +12,9 @@ from offsetd.v1 import (
     history_pb2,
     offset_service_pb2,
 )
-from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.calls import answer_budget, callers, connections
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.calls.answer_budget import COPIES, Answer, AnswerBudget
-from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.calls.connections import COPIES, Answer, AnswerBudget, Connection
 from offsetd_coordinator.errors import TooManyBytesInFlight
 from offsetd_coordinator.large_groups.group_reading import SLICE_ROWS
 from offsetd_coordinator.services.group_calls import GroupService
@@ -105,7 +104,7 @@ async def test_who_holds_some_is_refused_more_so_that_nobody_waits_for_another(
 async def test_who_waits_too_long_is_refused(
     budget: AnswerBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_budget, "WAIT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(connections, "WAIT_SECONDS_MAX", 0.01)
     one, two = (Answer(budget, connection(budget, "one")) for _ in range(2))
     await one.reserve(1000)
     with pytest.raises(TooManyBytesInFlight):

@@ -9,9 +9,8 @@ import grpc.aio
 import pytest
 from offsetd_coordinator.calls import unary_calls
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.calls.answer_budget import AnswerBudget
 from offsetd_coordinator.calls.begun_calls import BegunCalls
-from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.errors import DeadlineSpent
 from offsetd_coordinator.figures import CANCELLED, MethodFigures
 from offsetd_coordinator.node import Node

@@ -34,8 +34,8 @@ from shards import state_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from offsetd_coordinator.committed_offsets import CommittedOffset
     from offsetd_coordinator.kernels.columns import Int64s
-    from offsetd_coordinator.requests import CommittedOffset
 
 pytestmark = pytest.mark.kernel
 

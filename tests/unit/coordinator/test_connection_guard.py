@@ -7,8 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from offsetd_coordinator.calls.answer_budget import Answer, AnswerBudget
-from offsetd_coordinator.calls.connections import Connections
+from offsetd_coordinator.calls.connections import Answer, AnswerBudget, Connections
 from offsetd_coordinator.network.connection_guard import (
     BEGUN_BYTES_MIN,
     ConnectionGuard,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
 from offsetd_coordinator.calls import answer_budget, callers
-from offsetd_coordinator.calls.answer_budget import AnswerBudget
-from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.changes import large_decisions
+from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
@@ -28,7 +28,6 @@ from offsetd_coordinator.services.history_calls import HistoryService
 from offsetd_coordinator.services.offset_admin import OffsetAdmin
 from offsetd_coordinator.services.offset_imports import ImportService
 from offsetd_coordinator.state import put_batches, tombstone_batches
-from offsetd_coordinator.state.offset_rows import OffsetRows
 from offsetd_coordinator.state.offset_table import OffsetTable
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, ServingNode, serving_node
 

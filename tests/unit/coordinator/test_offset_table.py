@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from offsetd_coordinator.committed_offsets import CommittedOffset
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.requests import CommittedOffset
 from offsetd_coordinator.state.offset_table import OffsetTable, fresh_hash_seeds
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.placement import partition_of

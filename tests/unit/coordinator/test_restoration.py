@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.errors import LeaseHeld
-from offsetd_coordinator.history.log_changes import Change
+from offsetd_coordinator.history.log_changes import Change, rows_of_changes
 from offsetd_coordinator.kernels.records.change_records import COMMITTED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
 from offsetd_coordinator.requests import AcquireGroup
-from offsetd_coordinator.state.offset_rows import OffsetRows
 from offsetd_storage.batch.record_batch import decode_batch
 from shards import ask, batch_of, commit, entry, new_shard, offset_key, replay
 
@@ -29,7 +28,7 @@ def restore(shard: Shard, then: dict[int, int], *, validate_only: bool = False) 
     return shard.decide(
         RestoreOffsets(
             group_id=GROUP.encode(),
-            then=OffsetRows.of_changes(committed(*each) for each in sorted(then.items())),
+            then=rows_of_changes(committed(*each) for each in sorted(then.items())),
             request_id=b"r",
             validate_only=validate_only,
         ),

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator.calls import callers
-from offsetd_coordinator.calls.answer_budget import AnswerBudget
-from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidField
 from offsetd_coordinator.membership.member_requests import MemberIdentity

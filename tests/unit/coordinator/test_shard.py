@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from offsetd_coordinator.committed_offsets import CommittedOffset
 from offsetd_coordinator.errors import (
     Conflict,
     CoordinatorError,
@@ -15,7 +16,7 @@ from offsetd_coordinator.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
-from offsetd_coordinator.requests import CommitReply, CommittedOffset, OffsetEntry, Precondition
+from offsetd_coordinator.requests import CommitReply, OffsetEntry, Precondition
 from offsetd_storage.batch.record_batch import decode_batch
 from offsetd_storage.offsets_topic.group_listing import GroupListing, GroupState, GroupType
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue

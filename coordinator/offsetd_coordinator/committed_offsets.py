@@ -1,15 +1,18 @@
-"""Offsets of one group as of one moment: rows that stay when the table changes."""
+"""Offsets of one group as of one moment: as values, by column, or as rows.
+
+They stay as they are when the table changes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
 
+from offsetd_coordinator.errors import RecordUndecodable
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.kernels.records.change_records import DELETED, UNREADABLE
 from offsetd_coordinator.kernels.records.row_comparison import move_texts
 from offsetd_coordinator.kernels.table.copied_rows import (
     copy_entries,
@@ -18,20 +21,66 @@ from offsetd_coordinator.kernels.table.copied_rows import (
     sort_rows,
     texts_size,
 )
-from offsetd_coordinator.requests import CommittedOffset
-from offsetd_coordinator.state.commit_rules import undecodable_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from offsetd_coordinator.errors import RecordUndecodable
-    from offsetd_coordinator.history.log_changes import Change
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.state.offset_table import OffsetTable
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 _ROWS_AT_ONCE: Final = 1024
+
+
+class CommittedOffset(NamedTuple):
+    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none.
+
+    Where `is_decodable` is False, only topic, partition and revision are known.
+    """
+
+    topic: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: bytes
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    revision: int
+    end_offset: int
+    is_decodable: bool = True
+
+
+class CommittedColumns(NamedTuple):
+    """Stored offsets, sorted by topic and partition: fields of `CommittedOffset`, of all."""
+
+    topics: Sequence[bytes]
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+    metadata: Sequence[bytes]
+    expire_timestamps_ms: Sequence[int]
+    end_offsets: Sequence[int]
+    are_decodable: Sequence[bool]
+
+    def places(self) -> dict[tuple[bytes, int], int]:
+        """Where each partition stands, in their order."""
+        named = zip(self.topics, self.partitions, strict=True)
+        return dict(zip(named, range(len(self.topics)), strict=True))
+
+
+class OffsetRow(NamedTuple):
+    """One row as a value. -1 is none. `is_tombstone`: the offset was deleted."""
+
+    topic: bytes
+    partition: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: bytes = b""
+    expire_timestamp_ms: int = -1
+    commit_timestamp_ms: int = -1
+    revision: int = -1
+    is_decodable: bool = True
+    is_tombstone: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -42,19 +91,19 @@ class OffsetRows:
     rows: Int64s
 
     @classmethod
-    def of_entries(cls, offsets: OffsetTable, entries: Int64s) -> OffsetRows:
-        """What is stored of these entries, in their order."""
+    def of_entries(cls, table: TableArrays, entries: Int64s) -> OffsetRows:
+        """What a table stores of these entries, in their order."""
         rows = np.empty((entries.size, columns.ROW_COLUMNS), np.int64)
-        texts = padded_buffer(texts_size(offsets.arrays, entries))
-        copy_entries(offsets.arrays, entries, rows, 0, texts)
+        texts = padded_buffer(texts_size(table, entries))
+        copy_entries(table, entries, rows, 0, texts)
         return cls(texts, rows)
 
     @classmethod
-    def of_changes(cls, changes: Iterable[Change]) -> OffsetRows:
-        """What changes of the log say, in their order."""
+    def of(cls, offsets: Iterable[OffsetRow]) -> OffsetRows:
+        """A row for each, in their order. None has an end offset."""
         texts = bytearray()
         rows = []
-        for each in changes:
+        for each in offsets:
             topic_at = len(texts)
             texts += each.topic + each.metadata
             rows.append(
@@ -65,11 +114,11 @@ class OffsetRows:
                     each.offset,
                     each.leader_epoch,
                     topic_at + len(each.topic),
-                    columns.UNDECODABLE if each.kind == UNREADABLE else len(each.metadata),
-                    each.expire_time_ms,
-                    each.kind == DELETED,
-                    each.commit_time_ms,
-                    each.log_offset,
+                    len(each.metadata) if each.is_decodable else columns.UNDECODABLE,
+                    each.expire_timestamp_ms,
+                    each.is_tombstone,
+                    each.commit_timestamp_ms,
+                    each.revision,
                     -1,
                 )
             )
@@ -165,3 +214,14 @@ class OffsetRows:
                     end_offset,
                     metadata_size != columns.UNDECODABLE,
                 )
+
+
+def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
+    """What is stored there cannot be read."""
+    return RecordUndecodable(
+        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
+        "written again",
+        group=group_id,
+        topic=topic,
+        partition=partition,
+    )
