@@ -1,7 +1,7 @@
 """Files that are no longer needed, and are removed after `file.delete.delay.ms`.
 
-They were renamed to `.deleted`, and their folder was synced, before they come here. So they can be
-removed at any time, or never: the next start removes what is left.
+Before they come here, they were renamed to `.deleted`, and their folder was synced. So they can be
+removed at any time, or never: the next start removes those that are left.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
 
-_END_OF_TIME_MS: Final = 2**64  # Behind any delay from now.
+_END_OF_TIME_MS: Final = 2**64  # Later than any delay from now.
 
 
 @attrs.frozen(kw_only=True)
 class WaitingFile:
-    """A file to be removed when the monotonic clock says `due_ms`."""
+    """A file that is removed once the monotonic clock reaches `due_ms`."""
 
     path: Path
     size_bytes: int
@@ -32,56 +32,59 @@ class WaitingFile:
 
 
 class DeletionQueue:
-    """Which files are to be removed, and when. Pure; for one thread at a time."""
+    """The files to remove, and when. Pure; one thread at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[Path, WaitingFile] = {}
 
     def add(self, waiting: WaitingFile) -> None:
-        """Puts a file in; of two with one name, which is one file by now, the later time counts."""
+        """Adds a file. If its name is in the queue already, the later time counts."""
         earlier = self._waiting.get(waiting.path)
         if earlier is None or earlier.due_ms <= waiting.due_ms:
             self._waiting[waiting.path] = waiting
 
     def due(self, now_ms: int) -> list[WaitingFile]:
-        """What may be removed by now, in the order of time."""
+        """The files that may be removed now, in the order of their times."""
         found = [each for each in self._waiting.values() if each.due_ms <= now_ms]
         return sorted(found, key=lambda each: each.due_ms)
 
     def remove(self, waiting: WaitingFile) -> None:
-        """Takes a file out, unless it was put in again in the meantime."""
+        """Takes a file out, unless it was added again meanwhile."""
         if self._waiting.get(waiting.path) is waiting:
             del self._waiting[waiting.path]
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next one may be removed, if there is any."""
+        """When the next file may be removed; None if there is none."""
         return min((each.due_ms for each in self._waiting.values()), default=None)
 
     @property
     def waiting_files(self) -> int:
-        """How many there are."""
+        """The number of files in the queue."""
         return len(self._waiting)
 
     @property
     def waiting_bytes(self) -> int:
-        """What they hold on the disk."""
+        """The size of these files on the disk."""
         return sum(each.size_bytes for each in self._waiting.values())
 
 
 class FileDeleter:
-    """Removes files when they are due. From any thread; none waits while another removes some."""
+    """Removes files when they are due.
+
+    Any thread may call it; no caller waits while another one removes files.
+    """
 
     def __init__(self, files: Files, clock: Clock) -> None:
         self._files = files
         self._clock = clock
         self._queue = DeletionQueue()
-        self._lock = threading.Lock()  # Of the queue.
+        self._lock = threading.Lock()  # Guards the queue.
 
     def discard(self, paths: Iterable[Path], *, delay_ms: int) -> None:
-        """Files in state `.deleted`: removed now where there is no delay, else by `run`.
+        """Removes files in state `.deleted`: now if there is no delay, else later in `run`.
 
-        Names that are not there are passed by. What cannot be removed now waits for `run`, too.
+        Missing files are ignored. Files that cannot be removed now are removed in `run`.
         """
         due_ms = self._clock.monotonic_ms() + delay_ms
         found = []
@@ -96,14 +99,14 @@ class FileDeleter:
             self._unlink(found)
 
     def run(self) -> None:
-        """Removes what is due: the task `kafka-delete-logs`.
+        """Removes the files that are due: the task `kafka-delete-logs`.
 
-        Raises the first OSError once it has tried them all; the files stay in the queue.
+        Tries all of them, then raises the first OSError; files that failed stay in the queue.
         """
         self._unlink_due(self._clock.monotonic_ms())
 
     def run_now(self) -> None:
-        """Removes everything, due or not, as where the disk is full. Raises like `run`."""
+        """Removes all files, due or not, for example on a full disk. Raises like `run`."""
         self._unlink_due(_END_OF_TIME_MS)
 
     def _unlink_due(self, now_ms: int) -> None:
@@ -114,13 +117,14 @@ class FileDeleter:
             raise failures[0]
 
     def _unlink(self, due: Iterable[WaitingFile]) -> list[OSError]:
-        """One name may be given to another file meanwhile: that is to go, too."""
+        """Removes a file. If another file has the name by now, that one is to be removed, too."""
         failures = []
         for waiting in due:
             try:
                 self._files.unlink(waiting.path)
             except FileNotFoundError:
-                pass  # With its folder, as when a topic is deleted; or another removed it.
+                # Removed already: with its folder when a topic was deleted, or by another thread.
+                pass
             except OSError as error:
                 failures.append(error)
                 continue
@@ -130,18 +134,18 @@ class FileDeleter:
 
     @property
     def waiting_files(self) -> int:
-        """How many files are not removed yet."""
+        """The number of files that are not removed yet."""
         return self._queue.waiting_files
 
     @property
     def waiting_bytes(self) -> int:
-        """What they hold on the disk."""
+        """The size of these files on the disk."""
         with self._lock:
             return self._queue.waiting_bytes
 
     @property
     def next_due_in_ms(self) -> int | None:
-        """When `run` has something to do, from now; None while nothing waits."""
+        """Milliseconds until `run` has work; None if no file waits."""
         with self._lock:
             due_ms = self._queue.next_due_ms
         return None if due_ms is None else max(0, due_ms - self._clock.monotonic_ms())

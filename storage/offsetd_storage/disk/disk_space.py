@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 _OpenedT = TypeVar("_OpenedT")
 
 RESERVE_NAME: Final = "offsetd-reserve"
-# On a small file system, what it has divided by these is all that the settings get.
+# On a small file system, settings are limited to its size divided by these.
 RESERVE_SHARE: Final = 16
 FREE_SHARE: Final = 32
-# Beside a segment's copy: its indexes, and deletions.
+# For a copied segment's indexes, and for deletions.
 _MORE_PERCENT: Final = 28
 _MORE_BYTES_MIN: Final = 1 << 20
-# With small segments, for each log: a block of an old segment's index when it is rolled, of each of
-# the new one's three files, and one more for tombstones, some 60 with what the first has.
+# For each log with small segments: one block for an old segment's index when it rolls, one for each
+# of the new segment's three files, and one for more tombstones (about 60 with the first block).
 _LOG_BYTES: Final = 5 * 4096
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
 class SpaceState(enum.Enum):
-    """Whether there is room for commits."""
+    """Whether commits are accepted."""
 
     OK = "ok"
     LOW = "low"
@@ -54,16 +54,16 @@ class SpaceState(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class DiskMarks:
-    """What the settings come to on one file system, in bytes."""
+    """The limits that follow from the settings on one file system, in bytes."""
 
     reserve_bytes: int
     free_bytes_min: int
 
     @classmethod
     def of(cls, config: DiskConfig, *, total_bytes: int, reserve_bytes_needed: int) -> DiskMarks:
-        """At most a sixteenth of the file system for the reserve, and half of that for the mark.
+        """The reserve is at most a sixteenth of the file system, and the mark at most half of that.
 
-        `reserve_bytes_needed`: where none is set.
+        `reserve_bytes_needed` is the reserve's size if no setting gives one.
         """
         reserve_bytes = config.reserve_bytes
         if reserve_bytes is None:
@@ -75,14 +75,14 @@ class DiskMarks:
 
     @property
     def room_bytes_enough(self) -> int:
-        """What has to be free, the reserve included, for commits to be taken again."""
+        """The free space, reserve included, from which on commits are accepted again."""
         return self.reserve_bytes + 2 * self.free_bytes_min
 
 
 def reserve_bytes_for(*, segment_bytes_most: int, logs: int) -> int:
-    """The reserve where none is set: to clean that many logs, one after the other, and deletions.
+    """The reserve if no setting gives it: for cleaning so many logs in turn, and for deletions.
 
-    `segment_bytes_most`: of the largest segment that may have to be copied.
+    `segment_bytes_most` is the size of the largest segment that may have to be copied.
     """
     more_bytes = max(segment_bytes_most * _MORE_PERCENT // 100, logs * _LOG_BYTES, _MORE_BYTES_MIN)
     return segment_bytes_most + more_bytes
@@ -96,9 +96,9 @@ def next_state(
     reserve_bytes_held: int,
     was_full: bool,
 ) -> SpaceState:
-    """The state that follows; pure. `was_full`: an append has found no room since the last look.
+    """The state that follows. Pure. `was_full`: an append found no room since the last check.
 
-    OK after LOW is a proposal: it holds once the reserve is made.
+    OK after LOW is only a proposal: it holds once the reserve is made.
     """
     if was_full:
         return SpaceState.LOW
@@ -110,21 +110,21 @@ def next_state(
 
 @attrs.frozen(kw_only=True)
 class DiskStatus:
-    """The disk as it was at the last look, in bytes."""
+    """The state of the disk at the last check; sizes in bytes."""
 
     state: SpaceState
     free_bytes: int
     reserve_bytes_held: int
     marks: DiskMarks
-    low_since_ms: int | None  # By the wall clock; None while it is OK.
-    times_low: int  # How often it became LOW since the start.
+    low_since_ms: int | None  # By the wall clock; None while the state is OK.
+    times_low: int  # How often the state became LOW since the start.
 
 
 class DiskSpace:
     """The state of one folder's disk, and its reserve.
 
-    `is_low` may be read, and `note_full` called, by any thread; neither touches the disk. The rest
-    is for one thread at a time.
+    Any thread may read `is_low` and call `note_full`; neither touches the disk. The other methods
+    are for one thread at a time.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class DiskSpace:
         reserve_bytes_needed: Callable[[], int],
         on_low: Callable[[], object] = lambda: None,
     ) -> None:
-        """`reserve_bytes_needed` says how large the reserve is where no setting does.
+        """`reserve_bytes_needed` returns the reserve's size for when no setting gives one.
 
-        `on_low` is called when an append found no room: a `check` is due.
+        `on_low` is called when an append found no room: then a `check` is due.
         """
         self.is_low = False
         self._files = files
@@ -149,22 +149,23 @@ class DiskSpace:
         self._reserve_bytes_needed = reserve_bytes_needed
         self._on_low = on_low
         self._path = folder / RESERVE_NAME
-        self._lock = threading.Lock()  # Of the three that follow, and `is_low`.
+        self._lock = threading.Lock()  # Guards the next three, and `is_low`.
         self._was_full = False
         self._low_since_ms: int | None = None
         self._times_low = 0
         self._held_bytes = files.size(self._path) if files.exists(self._path) else 0
-        self._is_sure = False  # That its blocks are there: a copied folder has lost them.
+        # Whether its blocks are allocated: a copied folder may have lost them.
+        self._is_sure = False
         self._free_bytes = files.free_bytes(folder)
         self._marks = self._marks_now()
 
     def configure(self, config: DiskConfig) -> None:
-        """Other settings; the next `check` follows them."""
+        """Takes new settings, which the next `check` follows."""
         self._config = config
 
     @property
     def status(self) -> DiskStatus:
-        """As it was at the last look."""
+        """The state at the last check."""
         with self._lock:
             return DiskStatus(
                 state=SpaceState.LOW if self.is_low else SpaceState.OK,
@@ -176,9 +177,9 @@ class DiskSpace:
             )
 
     def note_full(self, refusal: StorageFull) -> None:
-        """An append was refused: from now on the disk is LOW.
+        """Notes that an append found no room: from now on the disk is LOW.
 
-        Unless it was descriptors that lacked, or a file that may not grow: neither is mended here.
+        Except if no descriptor was free, or a file may not grow: the reserve helps with neither.
         """
         cause = refusal.__cause__
         if isinstance(cause, OSError) and not is_no_room(cause):
@@ -190,9 +191,9 @@ class DiskSpace:
             self._on_low()
 
     def check(self) -> None:
-        """Looks at the disk, and gives the reserve back, or makes it, as the state asks.
+        """Looks at the free space, and gives the reserve back or makes it, as the state requires.
 
-        Raises OSError where the disk fails; too little room is no failure.
+        Raises OSError if the disk fails; too little space is no failure.
         """
         with self._lock:
             was_full, self._was_full = self._was_full, False
@@ -207,15 +208,15 @@ class DiskSpace:
         )
         if state is SpaceState.LOW:
             with self._lock:
-                self._set_low()  # First: what is given back is not for commits.
+                self._set_low()  # First, so that commits do not use the space that is given back.
             self._give_back()
         elif self._has_reserve() or not self.is_low:
             with self._lock:
-                if not self._was_full:  # Else the next look sees to it.
+                if not self._was_full:  # Otherwise the next check does it.
                     self.is_low, self._low_since_ms = False, None
 
     def _set_low(self) -> bool:
-        """Under the lock. Returns whether it was OK before."""
+        """Sets the state LOW; the caller holds the lock. Returns whether it was OK before."""
         if self.is_low:
             return False
         self.is_low = True
@@ -233,7 +234,7 @@ class DiskSpace:
     # The reserve.
 
     def _has_reserve(self) -> bool:
-        """Whether the reserve is there, after it was made or changed as far as there is room."""
+        """Makes or resizes the reserve if there is space. Returns whether it is there."""
         wanted_bytes = self._marks.reserve_bytes
         if self._held_bytes < wanted_bytes:
             if self._free_bytes + self._held_bytes < self._marks.room_bytes_enough:
@@ -262,11 +263,12 @@ class DiskSpace:
 
 
 def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
-    """Makes a file of so many bytes, the blocks of which are its own; raises OSError.
+    """Makes a file of this size with blocks of its own. Raises OSError.
 
-    One that is there grows or shrinks in its place: the smaller of both sizes is held meanwhile.
-    Where the file system cannot reserve blocks, zeros are written. (Where it packs those, there is
-    no reserve, and only the mark is left.) A power cut may take the name: then it is made again.
+    An existing reserve grows or shrinks in place, so the smaller of both sizes is held meanwhile.
+    If the file system cannot reserve blocks, zeros are written. (If it compresses zeros, there is
+    no reserve, and only the mark protects.) If a power cut removes the name, the reserve is made
+    again.
     """
     if not size_bytes:
         return
@@ -274,7 +276,7 @@ def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
     try:
         if not file.allocate(0, size_bytes):
             _write_zeros(file, size_bytes)
-        file.truncate(size_bytes)  # Last: who finds this length finds the blocks, too.
+        file.truncate(size_bytes)  # Last, so that a file of this length also has its blocks.
         file.sync()
     finally:
         file.close()
@@ -287,20 +289,20 @@ def _write_zeros(file: File, size_bytes: int) -> None:
 
 
 def give_back_reserve(files: Files, folder: Path) -> bool:
-    """Removes the reserve; whether there was one. Raises OSError."""
+    """Removes the reserve. Returns whether there was one. Raises OSError."""
     path = folder / RESERVE_NAME
     if not files.exists(path):
         return False
     files.unlink(path)
-    # Some file systems hand blocks out again only when the name is durably gone.
+    # Some file systems free the blocks only once the removal of the name is durable.
     files.sync_folder(folder)
     return True
 
 
 def opened_with_reserve(files: Files, folder: Path, open_store: Callable[[], _OpenedT]) -> _OpenedT:
-    """What `open_store` returns; where it found no room, it is called again without the reserve.
+    """Calls `open_store`; if that finds no space, removes the reserve and calls it again.
 
-    A recovery writes again what the journal holds, and may not find the room that it gave back.
+    Recovery appends the journal's batches again, and may not find the space that it gave back.
     """
     with suppress(StorageFull):
         return open_store()

@@ -1,4 +1,4 @@
-"""The first failure of the disk: after it nothing is acknowledged any more."""
+"""The first failure of the disk. After it, nothing is acknowledged any more."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class FailureLatch:
-    """Keeps the first failure. For any thread.
+    """Keeps the first failure. Any thread may call it.
 
-    A failed sync is never tried again: the kernel marks the pages clean, and the next sync succeeds
+    A failed sync is never tried again: the kernel marks the pages clean, so the next sync succeeds
     without having written them.
     """
 
@@ -22,9 +22,10 @@ class FailureLatch:
         self.failed: StorageFailed | None = None
 
     def latch(self, error: BaseException) -> StorageFailed:
-        """From now on everything is refused; returns the failure that counts, which is the first.
+        """Notes a failure, if it is the first, so that everything is refused from now on.
 
-        Whoever is refused later can tell by its cause what it was.
+        Returns the StorageFailed that counts, which is the first; its cause is the failure. Later
+        refusals have the same cause.
         """
         if self.failed is None:
             self.failed = storage_failed(error)
@@ -37,7 +38,7 @@ class FailureLatch:
 
     @contextmanager
     def fail_stop(self) -> Iterator[None]:
-        """Refuses after a failure, and makes whatever goes wrong in the block one."""
+        """Raises after a failure, and latches any error in the block."""
         self.refuse_if_failed()
         try:
             yield
@@ -49,8 +50,9 @@ class FailureLatch:
 
     @contextmanager
     def latching(self) -> Iterator[None]:
-        """For what changes segments beside the store: it is refused after a failure, and a
-        StorageFailed in the block is one of the whole store. Other errors just pass.
+        """For work on segments outside of the store.
+
+        It raises after a failure, and latches a StorageFailed in the block. Other errors pass.
         """
         self.refuse_if_failed()
         try:

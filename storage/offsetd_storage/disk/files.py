@@ -86,15 +86,15 @@ class FileLock(Protocol):
 
     @property
     def files(self) -> Files:
-        """The same files, but that the lock's folder is reached by its descriptor.
+        """The same files, but the lock's folder is reached by its descriptor.
 
-        A path into the folder leads to the folder that was locked, wherever that was moved to, and
-        never to another one that is at its path by now. Nothing is made, renamed or removed there
-        unless the lock `is_in_place`: ESTALE. Not to be used once the lock is released.
+        A path into the folder leads to the folder that was locked, even if it was moved, and never
+        to another folder at its path. Unless the lock `is_in_place`, no file is made, renamed or
+        removed there: ESTALE. Not to be used once the lock is released.
         """
 
     def is_in_place(self) -> bool:
-        """Whether the paths lead to what was locked; else another may hold a lock there."""
+        """Whether the paths lead to what was locked. If not, another process may lock there."""
 
     def leads_to(self, path: Path, file: File) -> bool:
         """Whether a path within the folder leads to a file that is open."""
@@ -125,13 +125,13 @@ class Files(Protocol):
         """Renames within a folder, at once; a file that was at `target` is gone."""
 
     def unlink(self, path: Path) -> None:
-        """Removes a file's name. Whoever has it open keeps it."""
+        """Removes a file's name. Processes that have it open keep the file."""
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage."""
 
     def may_write(self, path: Path) -> bool:
-        """Whether this process may make files in a folder, as far as that is known beforehand."""
+        """Whether this process may make files in a folder, as far as that can be known."""
 
     def size(self, path: Path) -> int:
         """A file's length."""
@@ -140,14 +140,14 @@ class Files(Protocol):
         """When a file was last written, in milliseconds since 1970, UTC."""
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Says when a file was last written; durable with the file's next `sync`."""
+        """Sets the time of a file's last write; durable with the file's next `sync`."""
 
     def stamp(self, path: Path) -> tuple[int, ...]:
-        """What a file or folder has in common with no other, nor with itself once it has changed.
+        """A value that no other file or folder has, nor the same one after a change.
 
-        Of a folder that is a change of its names. It says nothing of what is durable. A power cut
-        may leave newer content with an old stamp, where only the times had not been written. That
-        is harmless to who asks whether what it reads may be in memory alone: then nothing is.
+        A folder changes when its names change. The stamp says nothing of durability. A power cut
+        may leave newer content with an old stamp, if only the times were not written. That is
+        harmless: after a power cut nothing that is read is in memory alone.
         """
 
     def free_bytes(self, path: Path) -> int:
@@ -160,7 +160,7 @@ class Files(Protocol):
         """A file's whole contents."""
 
     def lock(self, path: Path) -> FileLock | None:
-        """Locks a file, made where missing, for this opener; None where another holds it.
+        """Locks a file and makes it if it is missing; None if another opener holds the lock.
 
         Conflicts with the `fcntl` lock that a Kafka broker holds, and with another lock taken by
         this same process.
@@ -175,7 +175,7 @@ def as_memoryview(chunk: Buffer) -> memoryview:
 def read_start(files: Files, path: Path, bytes_max: int) -> bytes:
     """The first `bytes_max` bytes of a file, or all of a shorter one.
 
-    For files that may be of any size: whoever asks for one byte too many learns whether it is.
+    For files of any size: ask for one byte too many to learn whether a file is too large.
     """
     file = files.open(path, read_only=True)
     try:
@@ -336,7 +336,7 @@ class OsFiles:
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def unlink(self, path: Path) -> None:
-        """Removes a file's name. Whoever has it open keeps it."""
+        """Removes a file's name. Processes that have it open keep the file."""
         name, folder = self._place(path, changes_names=True)
         os.unlink(name, dir_fd=folder)
 
@@ -346,7 +346,7 @@ class OsFiles:
             os.fsync(descriptor)
 
     def may_write(self, path: Path) -> bool:
-        """Whether its mode, its owner, and how its disk is mounted let us make files in it."""
+        """Whether its mode, its owner and its mount let this process make files in it."""
         name, folder = self._place(path)
         return os.access(name, os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
@@ -359,12 +359,12 @@ class OsFiles:
         return self._status(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Says when a file was last written; durable with the file's next `sync`."""
+        """Sets the time of a file's last write; durable with the file's next `sync`."""
         name, folder = self._place(path)
         os.utime(name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), dir_fd=folder)
 
     def stamp(self, path: Path) -> tuple[int, ...]:
-        """Its inode, its length, and when it changed: the last of these nobody can set."""
+        """Its inode, its length, and its change time, which no program can set."""
         status = self._status(path)
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -387,7 +387,7 @@ class OsFiles:
             file.close()
 
     def lock(self, path: Path) -> OsFileLock | None:
-        """Locks a file, made where missing, for this opener; None where another holds it."""
+        """Locks a file and makes it if it is missing; None if another opener holds the lock."""
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         descriptor = _CLOSED
         try:
@@ -440,7 +440,7 @@ class OsFiles:
 
     @contextmanager
     def _opened_folder(self, path: Path) -> Iterator[int]:
-        """A descriptor of its own: threads that list a folder by one share how far they are."""
+        """A descriptor of its own: threads that share one also share the position of a listing."""
         name, folder = self._place(path)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=folder)
@@ -454,7 +454,7 @@ class OsFileLock:
     """A lock that lives as long as its descriptor, and so no longer than the process."""
 
     def __init__(self, files: OsFiles, path: Path, *, folder: int, file: int) -> None:
-        """`folder` and `file` are descriptors, which are this lock's from now on."""
+        """`folder` and `file` are descriptors that belong to this lock from now on."""
         self.folder = folder
         self._file = file
         self._path = path
@@ -463,7 +463,7 @@ class OsFileLock:
         self.files = files._of_lock(self)
 
     def name_within(self, path: Path) -> str | None:
-        """What a path is called from the locked folder on; None: it leads elsewhere."""
+        """A path, relative to the locked folder; None if it leads elsewhere."""
         text = str(path)
         if text.startswith(self._prefix):
             return text[len(self._prefix) :]

@@ -1,8 +1,8 @@
 """The states that a power cut can leave of a simulated disk.
 
-The disk promises little more than the hardware does. A sector is written whole or not at all, and
-so is one change of a folder's names. A change of names survives only with the change it builds on:
-no rename survives of a name that was never made. Writes have no order.
+The disk promises little more than hardware does. A sector is written whole or not at all, and so is
+one change of a folder's names. A change of names survives only with the changes it builds on: a
+rename never survives without the creation of the name. Writes have no order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Pending:
 
 
 def root_without_pending(root: FolderNode) -> FolderNode:
-    """What a power cut leaves of `root` where nothing of what is pending survives."""
+    """`root` after a power cut that loses all pending changes."""
     return _crashed_folder(root, {})[0]
 
 
@@ -55,12 +55,12 @@ def crashed_roots(
     samples: int,
     random: Random,
 ) -> Iterator[FolderNode]:
-    """What a power cut may leave of `root`, each outcome once; `root` must not change meanwhile.
+    """What a power cut may leave of `root`, each outcome once. `root` must not change meanwhile.
 
-    First nothing of what is pending, then all of it. With at most `exhaustive_pending_max` changes
-    pending, every subset follows, then every subset in which one write is torn at a sector
-    boundary, or `samples` of those chosen by chance where they are more. With more changes
-    pending, `samples` of all outcomes chosen by chance.
+    First the outcome without any pending change, then the one with all. If at most
+    `exhaustive_pending_max` changes are pending, every subset follows, then every subset in which
+    one write is torn at a sector boundary; if there are more than `samples` of these, `samples`
+    chosen at random. With more pending changes, `samples` of all outcomes follow, chosen at random.
     """
     pending = [
         _Pending(number, node, change)
@@ -103,7 +103,7 @@ def _subsets(pending: list[_Pending]) -> Iterator[Survivors]:
 def _torn(
     pending: list[_Pending], sector_bytes: int, samples: int, random: Random
 ) -> Iterator[Survivors]:
-    """Subsets with one write of them torn: all of them, or `samples` by chance."""
+    """Subsets in which one write is torn: all of them, or `samples` chosen at random."""
     counts = [
         one.change.torn_count(sector_bytes) if isinstance(one.change, Write) else 0
         for one in pending
@@ -129,7 +129,10 @@ def _torn(
 def _by_chance(
     pending: list[_Pending], newest: list[_Pending], sector_bytes: int, random: Random
 ) -> Survivors:
-    """One outcome; the newest changes, which matter most, are lost half of the time."""
+    """One outcome, chosen at random.
+
+    Half of the time the newest changes are lost: they matter most.
+    """
     old_kept = random.choice((0.0, 0.1, 0.5, 0.9, 1.0))
     torn = random.choice((0.0, 0.2, 0.5))
     newest_first = newest[0].number if newest else 0

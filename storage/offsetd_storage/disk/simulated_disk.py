@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-BLOCK_BYTES = 4096  # Room is taken in blocks of this size.
+BLOCK_BYTES = 4096  # Space is allocated in blocks of this size.
 _NEVER_OPENED = Path()
 
 
@@ -63,7 +63,7 @@ class Content:
             own.extend(bytes(size - len(own)))
 
     def digest(self) -> bytes:
-        """Equal for equal contents only."""
+        """A value that is equal only for equal contents."""
         if self._digest is None:
             self._digest = hashlib.blake2b(self._bytes, digest_size=16).digest()
         return self._digest
@@ -86,7 +86,7 @@ class Write:
     chunk: bytes
 
     def apply(self, content: Content) -> None:
-        """Does it."""
+        """Makes the change."""
         content.write(self.position, self.chunk)
 
     def torn_count(self, sector_bytes: int) -> int:
@@ -94,7 +94,7 @@ class Write:
         return 2 * len(self._cuts(sector_bytes)) + 1
 
     def torn(self, way: int, sector_bytes: int) -> FileChange:
-        """What is left of it when only some of its sectors were written, `way` of `torn_count`.
+        """What remains if only some of its sectors were written; `way` is below `torn_count`.
 
         The sectors before a boundary; those from a boundary on, with the length grown to the
         write's end; or the length alone.
@@ -108,7 +108,7 @@ class Write:
         return Extend(self.position + len(self.chunk))
 
     def torn_at_random(self, random: Random, sector_bytes: int) -> list[FileChange]:
-        """What is left of it when each of its sectors was written or not, by chance."""
+        """What remains if each of its sectors was written or not, at random."""
         end = self.position + len(self.chunk)
         bounds = [self.position, *self._cuts(sector_bytes), end]
         left: list[FileChange] = [
@@ -130,18 +130,18 @@ class SetSize:
     size: int
 
     def apply(self, content: Content) -> None:
-        """Does it."""
+        """Makes the change."""
         content.set_size(self.size)
 
 
 @attrs.frozen(slots=True)
 class Extend:
-    """A file's length grown to at least this: what a write that lost its bytes leaves behind."""
+    """Growth of a file's length to at least this: what remains of a write that lost its bytes."""
 
     size: int
 
     def apply(self, content: Content) -> None:
-        """Does it."""
+        """Makes the change."""
         content.set_size(max(self.size, len(content)))
 
 
@@ -149,7 +149,7 @@ FileChange: TypeAlias = Write | SetSize | Extend
 
 
 class FileNode:
-    """A file, whatever it is called."""
+    """A file, under any name."""
 
     __slots__ = (
         "blocks",
@@ -165,12 +165,13 @@ class FileNode:
     def __init__(self, durable: Content, modified_ms: int, *, stamp: int) -> None:
         self.durable = durable
         self.cached = durable.share()
-        self.pending: list[tuple[int, FileChange]] = []  # With their place among all changes.
+        # Each with its number among all changes of the disk.
+        self.pending: list[tuple[int, FileChange]] = []
         self.lost = False  # Whether reads see bytes that no sync will write any more.
-        self.blocks = blocks_of(0, len(durable))  # A bit for each block that the file holds.
+        self.blocks = blocks_of(0, len(durable))  # One bit for each block that the file has.
         self.modified_ms = modified_ms
-        self.stamp = stamp  # Another one after each change; a power cut does not bring it back.
-        self.path = _NEVER_OPENED  # Where it was opened, or renamed to since.
+        self.stamp = stamp  # New after each change; a power cut does not bring an old one back.
+        self.path = _NEVER_OPENED  # The path of its last opening, or of its last rename since.
 
     def change(self, number: int, change: FileChange, now_ms: int) -> None:
         """Makes a change that reads see and that is not durable."""
@@ -179,7 +180,7 @@ class FileNode:
         self.modified_ms = now_ms
 
     def sync(self) -> None:
-        """Makes durable what is pending."""
+        """Makes pending changes durable."""
         for _, change in self.pending:
             change.apply(self.durable)
         self.pending.clear()
@@ -187,9 +188,9 @@ class FileNode:
     def fail_sync(self, writes_done: int) -> None:
         """A sync of which only the first `writes_done` writes reached the disk.
 
-        The other writes' pages are clean from now on: reads see them, a later sync passes them
-        by. The length they gave the file is kept, as it goes through the file system's journal
-        (seen on ext4: the lost blocks read as zeros once the cache is dropped).
+        The pages of the other writes count as clean: reads see them, and a later sync does not
+        write them. The length that these writes gave the file is kept, as it goes through the file
+        system's journal (seen on ext4: the lost blocks read as zeros once the cache is dropped).
         """
         done = 0
         for place, (number, change) in enumerate(self.pending):
@@ -202,7 +203,7 @@ class FileNode:
                 self.lost = True
 
     def drop_cache(self) -> None:
-        """Forgets clean pages: what a failed sync lost is no longer to be seen."""
+        """Forgets clean pages, so that reads no longer see what a failed sync lost."""
         if not self.lost:
             return
         self.cached = self.durable.share()
@@ -211,7 +212,7 @@ class FileNode:
         self.lost = False
 
     def copy(self) -> FileNode:
-        """The same file on another disk, opened by nobody."""
+        """The same file on another disk, not open there."""
         copied = FileNode(self.durable.share(), self.modified_ms, stamp=self.stamp)
         copied.cached = self.cached.share()
         copied.pending = self.pending.copy()
@@ -232,12 +233,12 @@ class FolderNode:
         self.pending: list[tuple[int, NameChange]] = []
 
     def change(self, number: int, change: NameChange) -> None:
-        """Makes a change that everyone sees and that is not durable."""
+        """Makes a change that is visible at once and is not durable."""
         change.apply(self.entries)
         self.pending.append((number, change))
 
     def sync(self) -> None:
-        """Makes durable what is pending."""
+        """Makes pending changes durable."""
         for _, change in self.pending:
             change.apply(self.durable)
         self.pending.clear()
@@ -254,7 +255,7 @@ class AddName:
     node: Node
 
     def apply(self, entries: dict[str, Node]) -> None:
-        """Does it, unless the name is still another's: its removal did not survive."""
+        """Makes the change, unless another node still has the name: its removal did not survive."""
         entries.setdefault(self.name, self.node)
 
 
@@ -266,7 +267,7 @@ class RemoveName:
     node: Node
 
     def apply(self, entries: dict[str, Node]) -> None:
-        """Does it, unless the name is not that node's: what gave it the name did not survive."""
+        """Makes the change, unless the name is another node's: an earlier change was lost."""
         if entries.get(self.name) is self.node:
             del entries[self.name]
 
@@ -280,7 +281,7 @@ class MoveName:
     node: Node
 
     def apply(self, entries: dict[str, Node]) -> None:
-        """Does it, unless the node is not at `source`: what put it there did not survive."""
+        """Makes the change, unless the node is not at `source`: an earlier change was lost."""
         if entries.get(self.source) is self.node:
             del entries[self.source]
             entries[self.target] = self.node
@@ -291,7 +292,7 @@ Change: TypeAlias = FileChange | NameChange
 
 
 def blocks_of(position: int, size: int) -> int:
-    """The blocks that a range of a file touches, a bit for each."""
+    """The blocks that a range of a file touches, as bits."""
     if size <= 0:
         return 0
     first = position // BLOCK_BYTES
@@ -300,7 +301,7 @@ def blocks_of(position: int, size: int) -> int:
 
 
 def fitting_bytes(file: FileNode, position: int, size: int, free_blocks: int) -> int:
-    """How many of the bytes to be put at `position` find room in the file's and the free blocks."""
+    """How many of the bytes from `position` on fit into the file's blocks and the free blocks."""
     missing = blocks_of(position, size) & ~file.blocks
     for _ in range(free_blocks):
         missing &= missing - 1  # Takes the lowest bit away.
@@ -322,7 +323,7 @@ def visible_files(root: FolderNode) -> Iterator[FileNode]:
 
 
 def all_nodes(root: FolderNode) -> Iterator[Node]:
-    """Everything that has a name, or that a crash could give back its name, each once."""
+    """Every node that has a name, or that a crash could give its name back, each once."""
     seen = {id(root)}
     waiting: list[Node] = [root]
     while waiting:
@@ -337,7 +338,7 @@ def all_nodes(root: FolderNode) -> Iterator[Node]:
 
 
 def copied_root(root: FolderNode) -> FolderNode:
-    """An independent copy of everything, with what is pending."""
+    """An independent copy of everything, pending changes included."""
     copies: dict[int, Node] = {}
     for node in all_nodes(root):
         copies[id(node)] = (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OperationKind(StrEnum):
-    """What is done to the disk. READ changes nothing and is not counted: it is there for faults."""
+    """The kind of an operation. READ changes nothing and is not counted: it is for faults only."""
 
     CREATE = "create"
     WRITE = "write"
@@ -29,9 +29,9 @@ class OperationKind(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """A change of the disk that is about to be made."""
+    """A change of the disk that is about to happen."""
 
-    number: int  # From 0, in this disk's life.
+    number: int  # Counted from 0 for each disk.
     kind: OperationKind
     path: Path  # For a rename, the source. For an open file, the path it was opened by.
     target: Path | None = None
@@ -41,10 +41,10 @@ class Operation:
 
 @attrs.define(kw_only=True)
 class Fault:
-    """Makes operations raise OSError: the `nth` that matches (from 1), or each where it is None.
+    """Makes operations raise OSError: the `nth` that matches (from 1), or each one if that is None.
 
-    `kind` None means every kind but READ; `path` is a shell pattern over the whole path. A failed
-    write puts `written_bytes` in first. A failed sync brings the file's first `synced_writes`
+    `kind` None means every kind but READ. `path` is a shell pattern for the whole path. A failed
+    write first writes `written_bytes`. A failed sync writes the file's first `synced_writes`
     pending writes to the disk and gives the others up. Any other failed operation changes nothing.
     """
 
@@ -54,7 +54,7 @@ class Fault:
     nth: int | None = None
     written_bytes: int = 0
     synced_writes: int = 0
-    matched: int = 0  # How many operations have matched so far.
+    matched: int = 0  # The number of operations that matched so far.
 
     def strikes(self, kind: OperationKind, path: Path) -> bool:
         """Whether the operation fails; counts it if it matches."""

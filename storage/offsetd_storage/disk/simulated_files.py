@@ -56,7 +56,7 @@ class SimulatedFiles:
         self.sector_bytes = sector_bytes
         self.clock: Clock = clock or ManualClock()
         self.operations = 0  # Changes of the disk attempted so far.
-        # Called before each of them. What it raises keeps the operation from happening: a kill.
+        # Called before each of them. If it raises, the operation does not happen, as after a kill.
         self.before_operation: Callable[[SimulatedFiles, Operation], None] | None = None
         self.faults: list[Fault] = []
         self.capacity_bytes: int | None = None  # For contents, in blocks; names cost nothing.
@@ -69,10 +69,10 @@ class SimulatedFiles:
         """The disks that a power cut at this moment may leave, each once, independent of this one.
 
         The moment is that of the call, not of the iteration. On those disks nothing is pending,
-        open or locked, and no fault is set. First comes the one that lost everything unsynced,
-        then the one that lost nothing. Where at most `exhaustive_pending_max` changes are pending,
-        all subsets follow, then all subsets with one write torn, or `samples` of those by chance;
-        else `samples` of all outcomes by chance.
+        open or locked, and no fault is set. First comes the disk without any pending change, then
+        the one with all. If at most `exhaustive_pending_max` changes are pending, all subsets
+        follow, then all subsets with one write torn, or `samples` of those at random; otherwise
+        `samples` of all outcomes at random.
         """
         with self._tree.turn:
             for file in visible_files(self._tree.root):
@@ -93,15 +93,15 @@ class SimulatedFiles:
             return self._with_root(root_without_pending(self._tree.root))
 
     def kill(self) -> SimulatedFiles:
-        """The disk after the death of the process: the page cache stays, seen and unsynced.
+        """The disk after the death of the process: reads still see unsynced pages.
 
-        Locks and open files are gone, faults too; the room they took is back.
+        There are no locks, open files or faults on it; the space of removed open files is free.
         """
         with self._tree.turn:
             return self._with_root(copied_root(self._tree.root))
 
     def put_durable(self, path: Path, content: bytes) -> None:
-        """Puts a file there, with its folders, as if it had always been: not an operation."""
+        """Puts a file there, with its folders, as if it had always been there. No operation."""
         with self._tree.turn:
             folder = self._tree.root
             for name in names_of(path)[:-1]:
@@ -152,7 +152,7 @@ class SimulatedFiles:
         with self._tree.turn:
             folder = self._tree.folder(source.parent)
             if self._tree.folder(target.parent) is not folder:
-                raise path_error(errno.EXDEV, target)  # The engine has no need of it.
+                raise path_error(errno.EXDEV, target)  # The engine does not need it.
             node, replaced = self._tree.existing(source), self._tree.find(target)
             if isinstance(replaced, FolderNode) and replaced is not node:
                 raise path_error(errno.EISDIR, target)
@@ -165,16 +165,16 @@ class SimulatedFiles:
                 node.path = target
 
     def unlink(self, path: Path) -> None:
-        """Removes a file's name. Whoever has it open keeps it."""
+        """Removes a file's name. An open file keeps its contents."""
         with self._tree.turn:
             file = self._tree.file(path)
             self._begin(OperationKind.UNLINK, path)
             self._change_names(self._tree.folder(path.parent), RemoveName(path.name, file))
 
     def sync_folder(self, path: Path) -> None:
-        """Puts the names inside a folder on stable storage.
+        """Makes the names inside a folder durable.
 
-        Where a fault makes it fail, they stay pending, and a later sync makes them durable: a file
+        If a fault makes it fail, they stay pending, and a later sync makes them durable: a file
         system does not forget names as it forgets pages.
         """
         with self._tree.turn:
@@ -197,7 +197,7 @@ class SimulatedFiles:
             return self._tree.file(path).modified_ms
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Says when a file was last written: not an operation, and never lost."""
+        """Sets the time of a file's last write. No operation, and never lost."""
         with self._tree.turn:
             file = self._tree.file(path)
             file.modified_ms, file.stamp = modified_ms, next(self._stamps)
@@ -208,14 +208,14 @@ class SimulatedFiles:
             return (self._tree.existing(path).stamp,)
 
     def free_bytes(self, path: Path) -> int:
-        """Room left."""
+        """The free space, in bytes."""
         with self._tree.turn:
             total_bytes = self.total_bytes(path)
             used_bytes = 0 if self.capacity_bytes is None else self._used_bytes()
             return max(0, total_bytes - used_bytes)
 
     def total_bytes(self, path: Path) -> int:
-        """All room, taken or not."""
+        """The whole space, free or not, in bytes."""
         with self._tree.turn:
             self._tree.existing(path)
             return _UNBOUNDED_FREE_BYTES if self.capacity_bytes is None else self.capacity_bytes
@@ -226,7 +226,7 @@ class SimulatedFiles:
             return file.pread(file.size(), 0)
 
     def lock(self, path: Path) -> SimulatedLock | None:
-        """Locks a file, made where missing, for this opener; None where another holds it."""
+        """Locks a file and makes it if it is missing; None if another opener holds the lock."""
         with self._tree.turn:
             if self._tree.find(path) is None:
                 self._create(path)
@@ -243,7 +243,7 @@ class SimulatedFiles:
         size: int = 0,
         target: Path | None = None,
     ) -> Fault | None:
-        """Announces and counts an operation; the fault that strikes it, if one does."""
+        """Announces and counts an operation. Returns the fault that hits it, if any."""
         if self.before_operation is not None:
             operation = Operation(
                 number=self.operations,
@@ -266,7 +266,7 @@ class SimulatedFiles:
         size: int = 0,
         target: Path | None = None,
     ) -> None:
-        """Announces and counts an operation that a fault keeps from happening at all."""
+        """Announces and counts an operation. A fault prevents it completely."""
         fault = self._announce(kind, path, position=position, size=size, target=target)
         if fault is not None:
             raise path_error(fault.errno, path)
@@ -289,7 +289,7 @@ class SimulatedFiles:
         return BLOCK_BYTES * sum(file.blocks.bit_count() for file in self._tree.files_with_room())
 
     def _fitting_bytes(self, file: FileNode, position: int, size: int) -> int:
-        """How many of the bytes to be put at `position` find room."""
+        """How many of the bytes to write from `position` on find space."""
         if self.capacity_bytes is None or not blocks_of(position, size) & ~file.blocks:
             return size
         free_blocks = max(0, self.capacity_bytes - self._used_bytes()) // BLOCK_BYTES
@@ -338,9 +338,9 @@ class SimulatedFile:
         return len(read)
 
     def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Writes all `chunks`, one behind the other, from `position`: one operation.
+        """Writes all `chunks` in a row from `position` on: one operation.
 
-        On a full disk what finds room is written before ENOSPC is raised.
+        On a full disk, the bytes that fit are written before ENOSPC is raised.
         """
         chunk = b"".join(as_memoryview(one) for one in chunks)
         files, node = self._files, self._node
@@ -394,13 +394,13 @@ class SimulatedFile:
             return True
 
     def begin_writeback(self, position: int, size: int) -> None:
-        """Nothing: what is not synced may be on the disk or not, at any time."""
+        """Does nothing: pending changes may be on the disk or not, at any time."""
 
     def datasync(self) -> None:
-        """Puts the contents and the length on stable storage; not the file's name.
+        """Makes the contents and the length durable, but not the file's name.
 
-        Where a fault makes it fail, what was written since the last sync is given up: reads see
-        it until `drop_cache`, and later syncs succeed without it.
+        If a fault makes it fail, the writes since the last sync are given up: reads see them until
+        `drop_cache`, and later syncs succeed without them.
         """
         files, node = self._files, self._node
         with files._tree.turn:
@@ -416,7 +416,7 @@ class SimulatedFile:
         self.datasync()
 
     def drop_cache(self) -> None:
-        """Forgets clean pages, among them those that a failed sync gave up."""
+        """Forgets clean pages, also those that a failed sync gave up."""
         with self._files._tree.turn:
             self._check_open()
             self._node.drop_cache()

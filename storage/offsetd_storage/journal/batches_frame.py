@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _BUFFER_BYTES: Final = 1 << 16
-_KEPT_BYTES_MAX: Final = 1 << 22  # A larger buffer is not kept for another frame.
+_KEPT_BYTES_MAX: Final = 1 << 22  # A larger buffer is not used again for another frame.
 _RUNS_START: Final = FRAME.size + COUNT.size
 
 
 class BatchesFrame:
-    """Runs of batches in the order of their appends, behind room for the frame's header.
+    """The runs of one frame, in the order of their appends, behind room for the header.
 
-    Where the logs end with it, in `ends`, whoever fills it says.
+    `ends` holds the ends of the logs after this frame; whatever fills the frame sets it.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class BatchesFrame:
         self.clear()
 
     def clear(self) -> None:
-        """Drops all of it, so that it can be filled anew."""
+        """Removes all runs, so that the frame can be filled again."""
         if len(self._buffer) > _KEPT_BYTES_MAX:
             self._buffer = padded_buffer(_BUFFER_BYTES)
         self.ends: dict[TopicPartition, LogEnd] = {}
@@ -53,16 +53,16 @@ class BatchesFrame:
 
     @property
     def payload(self) -> FramePayload:
-        """For the journal to make a frame of."""
+        """The payload from which the journal makes a frame."""
         return FramePayload(self._buffer, self.payload_bytes)
 
     @property
     def payload_bytes(self) -> int:
-        """How large that is."""
+        """The size of the payload."""
         return self._end - FRAME.size
 
     def add(self, topic_partition: TopicPartition, batches: bytes) -> None:
-        """Puts a run behind the others."""
+        """Adds a run at the end."""
         self._make_room(batch_entry_bytes(topic_partition, len(batches)))
         for piece in run_pieces(topic_partition, batches):
             end = self._end + len(piece)
@@ -73,7 +73,7 @@ class BatchesFrame:
     def add_runs(
         self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
     ) -> None:
-        """The same for a run of each log, which lie in `content` at `spans` as `read_runs` says."""
+        """Adds a run for each log; they lie in `content` at `spans`, as for `read_runs`."""
         names = bytearray().join(map(run_name, topic_partitions))
         runs_bytes = sum(end - start for start, end in spans.tolist())
         self._make_room(len(names) + len(spans) * COUNT.size + runs_bytes)

@@ -64,14 +64,14 @@ class JournalSizes:
     file_bytes: int = attrs.field(validator=attrs.validators.ge(FILE_BYTES_MIN))
     header_bytes: int
     frame_bytes_max: int
-    # A file that was made small while nothing was written is taken as it is, if one such batch
-    # goes in. None: all files have `file_bytes`.
+    # The largest batch. A smaller file, made while nothing was written, stays if it takes this
+    # batch. None: every file has `file_bytes`.
     batch_bytes_max: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class JournalEnd:
-    """Where a journal stands: what its next frame has to continue."""
+    """The end of a journal, which its next frame continues."""
 
     life: int
     file_place: int  # Index into JOURNAL_NAMES.
@@ -79,10 +79,10 @@ class JournalEnd:
     file_bytes: int
     position: int
     next_sequence: int
-    # The end of each partition in the journal when the current file began: once R has reached it
-    # for all of them, the other file holds nothing that is needed.
+    # The end of each partition in the journal when the current file began. Once the recovery points
+    # of all have reached these ends, nothing in the other file is needed.
     begun_at: Mapping[TopicPartition, int]
-    points: Mapping[TopicPartition, RecoveryPoint]  # Durable.
+    points: Mapping[TopicPartition, RecoveryPoint]  # Those that are durable.
     journal_ends: Mapping[TopicPartition, int]
 
 
@@ -91,7 +91,7 @@ def nothing_needed_before(
 ) -> bool:
     """Whether the journal file before the current one may be overwritten.
 
-    The recovery points have to be durable in the current file itself.
+    The recovery points must be durable in the current file.
     """
     return all(
         points[topic_partition].held or points[topic_partition].offset >= end
@@ -100,15 +100,15 @@ def nothing_needed_before(
 
 
 def _in_sectors(size_bytes: int) -> int:
-    """As many bytes of whole sectors."""
+    """A size, rounded up to whole sectors."""
     return -(-size_bytes // SECTOR_BYTES) * SECTOR_BYTES
 
 
 class Journal:
-    """Appends frames to the current file, and turns over to the other one when it is full.
+    """Appends frames to the current file, and turns to the other file when it is full.
 
-    The last part of a file is kept for two frames of recovery points: one to free the other file
-    when this one is full, one for the close, or for the recovery after a crash.
+    The last part of a file is kept free for two frames of recovery points: one that frees the other
+    file when this one is full, and one for the close, or for the recovery after a crash.
     """
 
     def __init__(
@@ -117,29 +117,31 @@ class Journal:
         self._files = JournalFiles(files, folder)
         self._identity = identity
         self._sizes = sizes
-        self._bytes = [sizes.file_bytes, sizes.file_bytes]  # Of the files, by place.
+        self._bytes = [sizes.file_bytes, sizes.file_bytes]  # The files' sizes, by place.
         self._end: JournalEnd | None = None
         self._life = 0
-        self._place = 1  # So that the very first turn is file 0's.
+        self._place = 1  # So that the first turn is in file 0.
         self._file_number = 0
         self._file_bytes = 0
         self._position = 0
         self._next_sequence = 1
         self._begun_at: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, RecoveryPoint] = {}
-        self._ends_before: dict[TopicPartition, int] = {}  # This life.
-        # Up to where each log is durable here in this life.
+        # The ends before the frames of this life.
+        self._ends_before: dict[TopicPartition, int] = {}
+        # The end of each log that became durable in the journal in this life.
         self.journaled: dict[TopicPartition, LogEnd] = {}
         self._points_frame_bytes = 0
-        self._kept_bytes = 0  # What of a file is not for batches.
-        self.capacity_bytes = 0  # Of either file, for frames of batches.
+        self._kept_bytes = 0  # The part of a file that batches may not use.
+        self.capacity_bytes = 0  # In either file, for frames of batches.
         self.sync_durations = Durations()  # Of each frame's fdatasync.
 
-    # What it holds ---------------------------------------------------------------------------
+    # Contents
+    # ---------------------------------------------------------------------------------------
 
     @property
     def points(self) -> Mapping[TopicPartition, RecoveryPoint]:
-        """The recovery points that are durable."""
+        """The durable recovery points."""
         return self._points
 
     @property
@@ -164,15 +166,15 @@ class Journal:
         return self.batch_bytes_of(self.frame_payload_bytes_max)
 
     def frame_payload_bytes_of(self, file_bytes: int) -> int:
-        """The same with files of that size."""
+        """The largest payload of a BATCHES frame if both files have this size."""
         return min(file_bytes - self._kept_bytes, self._sizes.frame_bytes_max) - FRAME.size
 
     def batch_bytes_of(self, payload_bytes: int) -> int:
-        """The largest batch, of any partition, in such a payload."""
+        """The largest batch, of any partition, that fits into a payload of this size."""
         return payload_bytes - self._entry_bytes()
 
     def _entry_bytes(self) -> int:
-        """What a frame of one batch holds beside that, at most."""
+        """The most bytes that a frame of one batch adds to the batch."""
         names = [batch_entry_bytes(topic_partition, 0) for topic_partition in self._points]
         return COUNT.size + max(names, default=0)
 
@@ -182,12 +184,12 @@ class Journal:
     # Lives and turns -------------------------------------------------------------------------
 
     def refuse_if_too_small(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raises FolderMismatch if a file cannot hold the recovery points of these, and batches."""
+        """Raises FolderMismatch if a file is too small for these partitions' recovery points."""
         self._set_points(RecoveryPoint.of_held(each) for each in partitions)
         self._set_capacity()
 
     def resume(self, end: JournalEnd) -> None:
-        """Continues a journal that was recovered, so as to put an end to it."""
+        """Continues a journal that was recovered, in order to end its life."""
         self._life = end.life
         self._place = end.file_place
         self._file_number = end.file_number
@@ -199,9 +201,9 @@ class Journal:
         self._set_points(end.points.values())
 
     def begin_life(self, life: int, points: Sequence[RecoveryPoint]) -> None:
-        """Starts a new life in the other file, from these recovery points, and is ready to serve.
+        """Starts a new life in the other file with these recovery points, ready for appends.
 
-        When it returns, nothing that an earlier life left behind counts any more.
+        When it returns, nothing of an earlier life counts any more.
         """
         assert life > 0, "zeros on the disk are no life"
         assert self.other_file_is_free, "the other file still holds what recovery needs"
@@ -225,7 +227,7 @@ class Journal:
         self._kept_bytes = frames_start + 2 * self._points_frame_bytes + frame_bytes(0)
 
     def _set_capacity(self) -> None:
-        """What fits in the smaller file fits in both."""
+        """Computes the limits: whatever fits in the smaller file fits in both."""
         file_bytes = min(self._bytes)
         self.capacity_bytes = file_bytes - self._kept_bytes
         if self.batch_bytes_max < SECTOR_BYTES:
@@ -235,7 +237,7 @@ class Journal:
             )
 
     def _prepare(self, place: int) -> None:
-        """Puts a file of zeros there, unless there is one that will do."""
+        """Puts a file of zeros in a place, unless the file there is large enough."""
         size = self._files.size(place)
         if size is not None and self._will_do(size):
             self._files.reserve(place)
@@ -257,22 +259,23 @@ class Journal:
         return self._least_file_bytes() <= size <= self._sizes.file_bytes
 
     def _least_file_bytes(self) -> int:
-        """What a file has to have, so that every batch goes in that there may be."""
+        """The least size of a file that takes every batch that is allowed."""
         batch_bytes, full = self._sizes.batch_bytes_max, self._sizes.file_bytes
         return full if batch_bytes is None else min(self.least_file_bytes(batch_bytes), full)
 
     def _turn_over(self, points: Iterable[RecoveryPoint], old_life: int) -> None:
         """Begins the other file, and ends the turn of this one.
 
-        The header is on disk before the frame that says so, and that before the first frame behind
-        the header: so a header that is lost later is missed.
+        The header is durable before the frame that ends this turn, and that frame is durable before
+        the first frame behind the header. So if the header is lost later, its loss is noticed.
         """
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         header = JournalHeader(
             folder_id=self._identity.folder_id,
             life=self._life,
             file_number=self._file_number + 1,
-            first_sequence=self._next_sequence + 1,  # One is for the end of this turn.
+            # One sequence number is for the frame that ends this turn.
+            first_sequence=self._next_sequence + 1,
             file_bytes=self._bytes[1 - self._place],
             frames_start=self._frames_start(points),
             points=self._up_to_date(points),
@@ -290,52 +293,54 @@ class Journal:
         self._begun_at = self.journal_ends
         self._set_points(header.points)
 
-    # How large the files are -------------------------------------------------------------------
+    # Sizes of the files
+    # ------------------------------------------------------------------------------
 
     @property
     def full_file_bytes(self) -> int:
-        """The size of a file under load."""
+        """The size of each file under load."""
         return self._sizes.file_bytes
 
     @property
     def sizes_bytes(self) -> tuple[int, int]:
-        """How large the current file is, and the other one."""
+        """The sizes of the current file and of the other one."""
         return self._bytes[self._place], self._bytes[1 - self._place]
 
     @property
     def is_settled(self) -> bool:
-        """Whether the recovery points have reached the end: nothing in either file is needed."""
+        """Whether the recovery points have reached the end, so that neither file is needed."""
         return nothing_needed_before(self.journal_ends, self._points)
 
     def least_file_bytes(self, batch_bytes_max: int) -> int:
-        """The least that a file takes which has room for any such batch."""
+        """The least size of a file that takes any batch of up to `batch_bytes_max`."""
         payload_bytes = self._entry_bytes() + max(batch_bytes_max, SECTOR_BYTES)
         return _in_sectors(self._kept_bytes + frame_bytes(payload_bytes))
 
     def rest_file_bytes(self, batch_bytes_max: int) -> int:
-        """The same with what more partitions would take, so that another start can do with it."""
+        """The same, with room for more partitions, so that another start can use the file."""
         more_bytes = 2 * self._points_frame_bytes
         return _in_sectors(self.least_file_bytes(batch_bytes_max) + more_bytes)
 
     def make_spare(self, size_bytes: int) -> None:
-        """Makes a file for `exchange_other`, beside whatever else goes on."""
+        """Makes a file for `exchange_other`. Appends may go on meanwhile."""
         self._files.make_spare(size_bytes)
 
     def drop_spare(self) -> bool:
-        """Removes it again, or what a process that died left of one; whether there was one."""
+        """Removes the spare, also one that a dead process left; returns whether there was one."""
         return self._files.drop_spare()
 
     def exchange_other(self, size_bytes: int) -> None:
-        """Puts the spare, of that size, in the place of the other file, which is free."""
+        """Replaces the other file, which is free, by the spare of this size."""
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         self._put_spare(1 - self._place, size_bytes)
         self._set_capacity()
 
     def _put_spare(self, place: int, size_bytes: int) -> None:
-        """Puts the spare, of that size, in the place of a file that is not needed.
+        """Replaces a file that is not needed by the spare of this size.
 
-        The frames in that go. One is left that has the number of the last: so a current file that
-        is replaced by an older copy of itself is missed, by its sequence.
+        The frames in the old file are lost. The new file holds one frame with the last sequence
+        number: if the current file is replaced by an older copy of itself, the missing sequence
+        numbers show it.
         """
         turned = self._sealed(
             FrameKind.TURNED,
@@ -343,21 +348,22 @@ class Journal:
             life=self._life,
             sequence=self._next_sequence - 1,
         )
-        is_first = self._file_number == 0  # There is nothing yet that could be missed.
+        is_first = self._file_number == 0  # No frame exists yet that could be missing.
         position = self._frames_start(self._points.values())
         self._files.put_spare(place, b"" if is_first else turned, position)
         self._bytes[place] = size_bytes
 
     def turn(self) -> None:
-        """Goes on in the other file, which is free."""
+        """Turns to the other file, which is free."""
         self._turn_over(self._points.values(), self._life)
 
     # Frames ----------------------------------------------------------------------------------
 
     def make_room(self, payload_bytes: int) -> bool:
-        """Turns over if a BATCHES frame of that payload needs it.
+        """Turns to the other file if a BATCHES frame with this payload needs it.
 
-        False if it needs the other file and that is not free: recovery points have to move first.
+        Returns False if it needs the other file and that is not free: first the recovery points
+        must move.
         """
         assert payload_bytes <= self.frame_payload_bytes_max, "a frame larger than a file"
         if self._fits(frame_bytes(payload_bytes), keep=2):
@@ -368,16 +374,16 @@ class Journal:
         return True
 
     def append_batches(self, frame: BatchesFrame) -> None:
-        """Makes batches durable; `make_room` has said that there is room."""
+        """Makes batches durable. First, `make_room` must have returned True."""
         self._append(FrameKind.BATCHES, frame.payload, keep=2)
         self.journaled.update(frame.ends)
 
     def append_recovery_points(self, points: Mapping[TopicPartition, RecoveryPoint]) -> bool:
-        """Moves the recovery points, and returns once that is durable.
+        """Moves the recovery points; they are durable when it returns True.
 
-        The files of these partitions, and their folders, were synced up to the points before.
-        False if the file is full and these points would not free the other one: then newer points
-        are wanted.
+        The segments and folders of these partitions were synced up to the points before. Returns
+        False if the file is full and these points would not free the other file: then call it with
+        newer points.
         """
         moved = {**self._points, **points}
         if not self._fits(self._points_frame_bytes, keep=2):
@@ -390,12 +396,12 @@ class Journal:
         return True
 
     def append_last_recovery_points(self, points: Mapping[TopicPartition, RecoveryPoint]) -> None:
-        """Puts an end to a life that crashed, so that its frames are not needed any more."""
+        """Ends a life that crashed, so that its frames are not needed any more."""
         moved = {known: points[known] for known in self._points}
         self._append_points(FrameKind.RECOVERY_POINTS, moved, keep=0)
 
     def append_closed(self, points: Mapping[TopicPartition, RecoveryPoint]) -> None:
-        """Ends the life: all partitions are synced to their end, and the journal says so."""
+        """Ends the life: records that all partitions are synced up to their ends."""
         moved, ends = {**self._points, **points}, self.journal_ends
         assert all(
             point.held or point.offset == ends[point.topic_partition] for point in moved.values()
@@ -403,7 +409,7 @@ class Journal:
         self._append_points(FrameKind.CLOSED, moved, keep=0)
 
     def append_closed_late(self) -> None:
-        """Ends a life that crashed as `append_closed` would have: nothing is above its points."""
+        """Ends a life that crashed like `append_closed`: no batch is above its points."""
         if not self._fits(self._points_frame_bytes, keep=0):
             self._prepare(1 - self._place)
             self._turn_over(self._points.values(), self._life)
@@ -425,7 +431,7 @@ class Journal:
         self._set_points(current)
 
     def _up_to_date(self, points: Iterable[RecoveryPoint]) -> tuple[RecoveryPoint, ...]:
-        """The points, which say how far the journal reaches by now."""
+        """The points, with the present end of the journal in each."""
         ends = self.journal_ends
         return tuple(
             point
@@ -440,7 +446,7 @@ class Journal:
         self._next_sequence += 1
 
     def _put_frame(self, kind: FrameKind, payload: FramePayload, life: int) -> int:
-        """Writes a frame where the one before ends; returns its size."""
+        """Writes a frame at the end of the last one; returns its size."""
         frame = self._sealed(kind, payload, life=life, sequence=self._next_sequence)
         file = self._files[self._place]
         file.pwrite([frame], self._position)
@@ -456,9 +462,9 @@ class Journal:
         return sealed_frame(payload, mark=mark, kind=kind, life=life, sequence=sequence)
 
     def _fits(self, size: int, *, keep: int) -> bool:
-        """Whether a frame fits in front of room for `keep` frames of recovery points.
+        """Whether a frame fits, with `keep` frames of recovery points behind it.
 
-        There is always room for the frame that ends the turn.
+        Room for the frame that ends the turn is always kept.
         """
         kept_bytes = keep * self._points_frame_bytes + frame_bytes(0)
         return self._position + size + kept_bytes <= self._file_bytes

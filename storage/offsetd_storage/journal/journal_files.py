@@ -1,4 +1,4 @@
-"""The two files of a journal on the disk: how they are made, and exchanged to change their size.
+"""The two files of a journal on the disk: making them, and exchanging them to change their size.
 
 Their blocks are written, not only reserved. So later writes change no metadata, cannot find the
 disk full, and need only an fdatasync. A file gets its name when it is complete, so a journal file
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from offsetd_storage.folder.folder_lock import FolderLock
 
 JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
-SPARE_NAME: Final = "offsetd-journal.tmp"  # A file that is being made.
+SPARE_NAME: Final = "offsetd-journal.tmp"  # The name of a file while it is made.
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
 class JournalFiles:
-    """Places are indexes into JOURNAL_NAMES. Every call may raise OSError."""
+    """The two files. A place is an index into JOURNAL_NAMES. Every call may raise OSError."""
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
@@ -32,23 +32,23 @@ class JournalFiles:
         self._open: dict[int, File] = {}
 
     def __getitem__(self, place: int) -> File:
-        """The open file of a place."""
+        """The file in a place, opened if it is not open."""
         if place not in self._open:
             self._open[place] = self._files.open(self._paths[place])
         return self._open[place]
 
     def size(self, place: int) -> int | None:
-        """A file's length; None where there is none."""
+        """The size of the file in a place; None if there is none."""
         return self[place].size() if self._files.exists(self._paths[place]) else None
 
     def reserve(self, place: int) -> None:
-        """Gives a file its blocks again: a copy of a folder may have lost those of zeros."""
+        """Allocates a file's blocks again: a copied folder may lack blocks of zeros."""
         self[place].allocate(0, self[place].size())
 
     def make_spare(self, size_bytes: int) -> None:
-        """Makes a file of zeros that has no place yet. ENOSPC, too, leaves the two as they are.
+        """Makes a file of zeros without a place. An error, also ENOSPC, changes neither file.
 
-        It stays open: an exchange that was begun needs no further descriptor for it.
+        The file stays open, so that an exchange in progress needs no further descriptor.
         """
         self._close_spare()
         self._spare = file = self._files.open(self._spare_path, create=True)
@@ -59,7 +59,7 @@ class JournalFiles:
         file.sync()
 
     def drop_spare(self) -> bool:
-        """Removes what `make_spare` made, in this process or before; whether there was one."""
+        """Removes the spare, of this process or an earlier one; returns whether there was one."""
         self._close_spare()
         if not self._files.exists(self._spare_path):
             return False
@@ -67,9 +67,9 @@ class JournalFiles:
         return True
 
     def put_spare(self, place: int, content: Buffer, position: int) -> None:
-        """Puts the spare in the place of a file that holds nothing needed; durable at the return.
+        """Replaces a file that holds nothing needed by the spare; durable when it returns.
 
-        `content` is in it from the first moment on.
+        The new file holds `content` from the first moment on.
         """
         spare, self._spare = self._spare, None
         assert spare is not None, "there is no spare"
@@ -84,7 +84,7 @@ class JournalFiles:
         self._files.sync_folder(self._folder)
 
     def lost_files(self, lock: FolderLock) -> list[Path]:
-        """The paths of files that are open and not there any more, or replaced."""
+        """The paths of open files that were removed or replaced."""
         return [
             self._paths[place]
             for place, file in self._open.items()
@@ -92,7 +92,7 @@ class JournalFiles:
         ]
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Closes the files."""
         self._close_spare()
         for file in self._open.values():
             file.close()

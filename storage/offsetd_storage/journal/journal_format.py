@@ -12,9 +12,9 @@ Frame, aligned to 8 bytes:
     mark 8 · CRC32C u32 of what follows · payload bytes u32
     life u64 · sequence u64 · kind u8 · reserved 7 · payload
 
-The mark is a secret of the folder: clients' bytes inside a payload cannot pass for a frame.
+The mark is a secret of the folder, so clients' bytes inside a payload cannot look like a frame.
 
-`docs/formats/journal.md` says what they mean, and how they are recovered.
+`docs/formats/journal.md` says what the fields mean, and how a journal is recovered.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-# In 1, what BATCHES frames hold of a partition was one batch each; in 2, recovery points had no
-# digest, nor said how far segments are listed.
+# In version 1, each entry of a BATCHES frame was one batch. In version 2, recovery points had no
+# digest of headers, and did not say how far segments are listed.
 FORMAT_VERSION: Final = 3
 ALIGNMENT: Final = 8
 FILE_BYTES_MAX: Final = 1 << 32
-FRAME_BYTES_MAX: Final = 64 << 20  # Read in one piece.
+FRAME_BYTES_MAX: Final = 64 << 20  # A frame is read in one piece.
 
 HEADER_MAGIC: Final = b"offsetdJ"
 PREFIX: Final = struct.Struct(">8sII")
@@ -56,7 +56,7 @@ _PARTITION: Final = struct.Struct(">i")
 _POINT: Final = struct.Struct(">iBqqqqiq")
 _LISTING: Final = struct.Struct(">Iq")
 _FLAG_HELD: Final = 1
-_FLAG_LISTING: Final = 2  # What `_LISTING` says follows: always, but in versions 1 and 2.
+_FLAG_LISTING: Final = 2  # The fields of `_LISTING` follow: in all versions above 2.
 _NOT_LISTED: Final = -1
 _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
 _CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
@@ -67,12 +67,12 @@ assert FRAME.size % ALIGNMENT == 0, "the fields of a frame are aligned"
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame holds."""
+    """The kind of a frame."""
 
     BATCHES = 1
     RECOVERY_POINTS = 2
-    CLOSED = 3  # Recovery points too; as the last frame it says that the journal was closed clean.
-    TURNED = 4  # Nothing; ends a file's turn: the other file has a newer header.
+    CLOSED = 3  # Holds recovery points. As the last frame: the journal was closed clean.
+    TURNED = 4  # Empty. Ends a file's turn: the other file has a newer header.
 
 
 _KINDS: Final = frozenset(int(kind) for kind in FrameKind)
@@ -84,21 +84,21 @@ class RecoveryPoint:
 
     topic_partition: TopicPartition
     offset: int  # R: everything below is durable in the segments.
-    journal_offset_next: int  # The end of what the journal was given so far.
+    journal_offset_next: int  # The end of all batches appended to the journal so far.
     segment_base_offset: int  # The segment that held R when the point was taken,
     segment_bytes: int  # and the position of R in it.
-    leader_epoch: int  # What our batches carry.
+    leader_epoch: int  # Of the batches that we append.
     log_start_offset: int = 0  # Batches below were deleted; segments may still hold some.
-    held: bool = False  # Quarantined: its file speaks for it, not the journal.
-    # Of the segment's batches below R, see `SegmentScan`; None where an older version wrote this.
+    held: bool = False  # Quarantined: its quarantine file counts, not the journal.
+    # Of the segment's batches below R, see `SegmentScan`; None if an older version wrote it.
     headers_digest: int | None = None
-    # The segments that begin below are listed in `offsetd.segments`, as far as they lie above the
+    # Segments that begin below this are listed in `offsetd.segments`, unless they lie below the
     # log's start.
     listed_below: int = 0
 
     @classmethod
     def of_held(cls, topic_partition: TopicPartition) -> RecoveryPoint:
-        """Says that a partition's share of the journal is in its quarantine file."""
+        """The point of a partition whose share of the journal is in its quarantine file."""
         return cls(
             topic_partition=topic_partition,
             offset=0,
@@ -112,7 +112,7 @@ class RecoveryPoint:
 
 @attrs.frozen(kw_only=True)
 class JournalHeader:
-    """Begins a journal file's turn."""
+    """The header at the start of a journal file, written when its turn begins."""
 
     folder_id: bytes
     life: int  # Random, new at every start.
@@ -125,7 +125,7 @@ class JournalHeader:
 
 @attrs.frozen(kw_only=True)
 class Frame:
-    """A whole frame, whose checksum is right."""
+    """A complete frame with a valid checksum."""
 
     kind: FrameKind
     life: int
@@ -136,16 +136,16 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """Where the next frame starts."""
+        """The position at which the next frame starts."""
         return align(self.payload_end)
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends."""
+    """The end of a log."""
 
     offset_next: int
-    segment_base_offset: int  # Its last segment,
-    segment_bytes: int  # and where that ends.
+    segment_base_offset: int  # Of its last segment.
+    segment_bytes: int  # The size of that segment.
 
 
 def align(position: int) -> int:
@@ -157,14 +157,14 @@ def align(position: int) -> int:
 
 
 def encode_points(points: Iterable[RecoveryPoint]) -> bytes:
-    """Recovery points as a header and a frame hold them."""
+    """Recovery points in the form in which headers and frames hold them."""
     encoded = [_encode_point(point) for point in points]
     return COUNT.pack(len(encoded)) + b"".join(encoded)
 
 
 def _encode_point(point: RecoveryPoint) -> bytes:
     topic = point.topic_partition.topic.encode()
-    # All points are of one size, so that a frame of them never outgrows what is kept for it.
+    # All points have one size, so that a frame of them always fits into the bytes kept for it.
     listing = _LISTING.pack(0, _NOT_LISTED)
     if point.headers_digest is not None:
         listing = _LISTING.pack(point.headers_digest, point.listed_below)
@@ -235,23 +235,23 @@ def _decode_topic(content: bytes, position: int) -> tuple[str, int]:
 
 @functools.cache
 def run_name(topic_partition: TopicPartition) -> bytes:
-    """What a run in a frame begins with: of which log it is."""
+    """The start of a run's entry in a frame: the name of its log."""
     topic = topic_partition.topic.encode()
     return _TOPIC.pack(len(topic)) + topic + _PARTITION.pack(topic_partition.partition)
 
 
 def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
-    """What batches of a partition take inside a frame, if they are one run."""
+    """The size in a frame of batches of one partition that form one run."""
     return len(run_name(topic_partition)) + COUNT.size + batch_bytes
 
 
 def run_pieces(topic_partition: TopicPartition, batches: bytes) -> tuple[bytes, bytes, bytes]:
-    """What a frame holds of a run, one after the other."""
+    """The pieces of a run's entry in a frame, in order."""
     return run_name(topic_partition), COUNT.pack(len(batches)), batches
 
 
 def encode_batches(runs: Sequence[tuple[TopicPartition, bytes]]) -> bytes:
-    """The payload of a BATCHES frame; a run is one batch, or several."""
+    """The payload of a BATCHES frame. A run is one batch or several."""
     pieces = [COUNT.pack(len(runs))]
     for topic_partition, batches in runs:
         pieces += run_pieces(topic_partition, batches)
@@ -288,12 +288,12 @@ def _decoded_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
 
 
 def frame_bytes(payload_bytes: int) -> int:
-    """What a frame takes in a file."""
+    """The size of a frame in a file."""
     return align(FRAME.size + payload_bytes)
 
 
 class FramePayload(NamedTuple):
-    """What a frame is going to hold, behind room for its header."""
+    """The contents of a frame to be, behind room for its header."""
 
     buffer: npt.NDArray[np.uint8]  # Padded.
     size_bytes: int
@@ -370,7 +370,7 @@ def frame_places(
 
 
 def header_bytes(points: Iterable[RecoveryPoint]) -> int:
-    """What a header with these recovery points takes."""
+    """The size of a header with these recovery points."""
     return PREFIX.size + HEADER.size + len(encode_points(points))
 
 

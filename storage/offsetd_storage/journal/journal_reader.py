@@ -19,11 +19,11 @@ from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 if TYPE_CHECKING:
     from offsetd_storage.disk.files import File
 
-WINDOW_BYTES: Final = 4 << 20  # A header fits in.
+WINDOW_BYTES: Final = 4 << 20  # Large enough for a header.
 
 
 class JournalReader:
-    """Finds headers and frames in an open file. All positions are the file's."""
+    """Finds headers and frames in an open file. All positions are positions in the file."""
 
     def __init__(self, file: File, *, mark: bytes, window_bytes: int = WINDOW_BYTES) -> None:
         self.size = file.size()
@@ -33,8 +33,9 @@ class JournalReader:
         self._window_start = self._window_end = 0
 
     def header(self) -> JournalHeader | None:
-        """The header; None if it is not whole. Raises NewerFormat, and ValueError where what is
-        whole says what cannot be.
+        """The header; None if it is incomplete or its checksum is wrong.
+
+        Raises NewerFormat, and ValueError if a valid header has impossible values.
         """
         for size in (self._window.size - PADDING_BYTES, WINDOW_BYTES):
             self._see(0, min(self.size, size))
@@ -44,7 +45,7 @@ class JournalReader:
         return None
 
     def frame_at(self, position: int, limit: int) -> Frame | None:
-        """The frame at `position`; None if none ends by `limit` and is whole."""
+        """The frame at `position`; None if no valid frame there ends by `limit`."""
         if position + FRAME.size > limit:
             return None
         at = self._see(position, FRAME.size)
@@ -58,11 +59,11 @@ class JournalReader:
         )
 
     def begun_frame_bytes(self, position: int, limit: int, *, life: int, sequence: int) -> int:
-        """The least size of a frame that was begun at `position` and is not whole; 0 if none.
+        """The least size of an incomplete frame that was begun at `position`; 0 if there is none.
 
-        A frame's mark, life and sequence tell it from what earlier turns of the file left there.
-        One of the three may be damaged. What an earlier turn left has an earlier sequence; its life
-        may be the same.
+        A frame's mark, life and sequence distinguish it from what earlier turns of the file left
+        there. One of the three may be damaged. A frame of an earlier turn has a smaller sequence;
+        its life may be the same.
         """
         if position + FRAME.size > limit or self.frame_at(position, limit) is not None:
             return 0
@@ -79,15 +80,15 @@ class JournalReader:
         return size if size <= min(FRAME_BYTES_MAX, limit - position) else FRAME.size
 
     def payload(self, frame: Frame) -> bytes:
-        """What a frame holds."""
+        """The payload of a frame."""
         size = frame.payload_end - frame.payload_start
         at = self._see(frame.payload_start, size)
         return self._window[at : at + size].tobytes()
 
     def find_frame(self, start: int, limit: int, *, sequence_min: int) -> Frame | None:
-        """The first whole frame, of any life, from `start` on whose sequence is that or more.
+        """The first valid frame, of any life, from `start` on, with this sequence or a larger one.
 
-        Sequences are never reset, so that what earlier turns and lives left behind is smaller.
+        Sequences never restart, so the frames of earlier turns and lives have smaller ones.
         """
         start = align(start)
         while limit - start >= FRAME.size:
@@ -105,12 +106,12 @@ class JournalReader:
         return None
 
     def _see(self, position: int, size: int) -> int:
-        """Where in the window `position` is, and `size` bytes from it on."""
+        """The place in the window of `position`, with `size` bytes from there on."""
         if position < self._window_start or position + size > self._window_end:
             if self._window.size - PADDING_BYTES < size:
                 self._window = padded_buffer(size)
             wanted = min(self._window.size - PADDING_BYTES, max(self.size - position, 0))
             read = self._file.pread_into(self._window, wanted, position)
-            self._window[read:] = 0  # Where the file has become shorter.
+            self._window[read:] = 0  # In case the file has become shorter.
             self._window_start, self._window_end = position, position + read
         return position - self._window_start

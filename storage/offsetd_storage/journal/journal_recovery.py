@@ -1,6 +1,6 @@
-"""What a closed journal holds: recovery points, batches, and how the journal ended.
+"""Recovery of a journal that is not open: its recovery points, its batches, and how it ended.
 
-Reads only; the steps are those of `docs/formats/journal.md`.
+It only reads. The steps are those of `docs/formats/journal.md`.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ if TYPE_CHECKING:
     from offsetd_storage.folder.folder_format import FolderIdentity
     from offsetd_storage.topic_partition import TopicPartition
 
-_CLOSED_WINDOW_BYTES: Final = 1 << 16  # The pages behind the last frame are not in the cache.
+# Small, as the pages behind the last frame are not in the cache.
+_CLOSED_WINDOW_BYTES: Final = 1 << 16
 
 
 @attrs.frozen(kw_only=True)
 class RecoveredJournal:
-    """A journal, followed to its end."""
+    """The contents of a journal, read to its end."""
 
     end: JournalEnd
     closed_clean: bool
-    # From the recovery points on, in the order in which they were appended.
+    # From the recovery points on, in the order of the appends.
     batches: dict[TopicPartition, list[bytes]]
-    bytes_cut: int = 0  # Of a last frame that is not whole.
+    bytes_cut: int = 0  # Of the last frame, if it is incomplete.
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be told of it."""
+        """Warnings for the operator."""
         if not self.bytes_cut:
             return ()
         return (
@@ -68,11 +69,11 @@ class RecoveredJournal:
 
 @attrs.frozen(kw_only=True)
 class _JournalFile:
-    """One of the two files, open; a missing one is empty."""
+    """One of the two files, open. A missing file is empty."""
 
     place: int
     reader: JournalReader | None
-    header: JournalHeader | None  # None: it is not whole, or of another folder.
+    header: JournalHeader | None  # None: it is not valid, or of another folder.
 
     @property
     def name(self) -> str:
@@ -81,13 +82,13 @@ class _JournalFile:
 
     @property
     def size(self) -> int:
-        """Its length."""
+        """The file's size."""
         return 0 if self.reader is None else self.reader.size
 
 
 @attrs.frozen(kw_only=True)
 class _Turn:
-    """A file's header, and the frames that follow it without a break."""
+    """A file's header, and the frames that follow it without a gap."""
 
     place: int
     reader: JournalReader
@@ -96,17 +97,17 @@ class _Turn:
 
     @property
     def position(self) -> int:
-        """Where the next frame goes."""
+        """The position of the next frame."""
         return self.frames[-1].end if self.frames else self.header.frames_start
 
     @property
     def next_sequence(self) -> int:
-        """What the next frame carries."""
+        """The sequence of the next frame."""
         return self.header.first_sequence + len(self.frames)
 
     @property
     def begun_frame_bytes(self) -> int:
-        """Of a frame behind the last one that is not whole."""
+        """The least size of an incomplete frame behind the last one; 0 if there is none."""
         return self.reader.begun_frame_bytes(
             self.position,
             self.header.file_bytes,
@@ -116,17 +117,17 @@ class _Turn:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its life ended by a clean stop."""
+        """Whether its life ended with a clean stop."""
         return bool(self.frames) and self.frames[-1].kind is FrameKind.CLOSED
 
     @property
     def is_turned(self) -> bool:
-        """Whether the other file's turn came after it."""
+        """Whether the other file's turn followed."""
         return bool(self.frames) and self.frames[-1].kind is FrameKind.TURNED
 
     @property
     def begun_at(self) -> dict[TopicPartition, int]:
-        """Where each partition ended in the journal when this turn began."""
+        """The end of each partition in the journal when this turn began."""
         return {
             point.topic_partition: point.journal_offset_next
             for point in self.header.points
@@ -143,12 +144,13 @@ def recover_journal(
     settle: bool = True,
     as_closed: bool = False,
 ) -> RecoveredJournal | None:
-    """Follows the journal of a folder; None if its first life never began.
+    """Reads the journal of a folder; None if its first life never began.
 
-    `begun` says that it did; a mere reader does not `settle` the files first. `as_closed`: they are
-    those that the last life closed, so they are durable and nothing follows its last frame; this
-    returns None if that frame is not to be found. Raises JournalDamaged where something that was
-    durable is broken, and NewerFormat; then nothing was changed.
+    `begun`: the folder's properties say that it began. `settle`: first sync the files; without it,
+    the call only reads. `as_closed`: the files are those that the last life closed, so they are
+    durable and nothing follows the last frame; then the answer is None if the frame of the close is
+    not found. Raises JournalDamaged if something is broken that was durable, and NewerFormat; then
+    nothing was changed.
     """
     settle = settle and not as_closed
     window_bytes = _CLOSED_WINDOW_BYTES if as_closed else WINDOW_BYTES
@@ -206,7 +208,7 @@ def _followed(
 def _opened_files(
     files: Files, folder: Path, identity: FolderIdentity, *, settle: bool, window_bytes: int
 ) -> Iterator[list[_JournalFile]]:
-    """Step 1: both files, as long as they are read.
+    """Step 1: opens both files; they are closed at the end of the block.
 
     With `settle`, what is read is on the disk: a process that died may have left pages that were
     never synced, or, after a failed sync, pages that no sync will ever write.
@@ -228,10 +230,11 @@ def _opened_files(
 
 
 def read_header(reader: JournalReader, identity: FolderIdentity, name: str) -> JournalHeader | None:
-    """Step 2: the header, if it is whole and of this folder.
+    """Step 2: the header, if it is valid and of this folder; else None.
 
-    One that is not whole is one that was being written when the power went: its file holds nothing
-    that is needed. If it was damaged later, its frames give that away.
+    An incomplete header was being written when the power failed. Then the file holds nothing that
+    is needed. If a header was damaged later, the frames in the file show it (step 4). Raises
+    JournalDamaged, NewerFormat.
     """
     try:
         header = reader.header()
@@ -247,7 +250,7 @@ def read_header(reader: JournalReader, identity: FolderIdentity, name: str) -> J
 
 
 def _current_turn(journal_files: Sequence[_JournalFile]) -> _Turn | None:
-    """Steps 2 and 3: of the whole headers the newest, and its frames."""
+    """Steps 2 and 3: the newest of the valid headers, and its frames."""
     turns = [_turn(file) for file in journal_files]
     return max(
         (turn for turn in turns if turn is not None),
@@ -264,7 +267,7 @@ def _turn(file: _JournalFile) -> _Turn | None:
 
 
 def _follow(reader: JournalReader, header: JournalHeader) -> Iterator[Frame]:
-    """The frames from the file's start on, while life and sequence continue."""
+    """The frames from the file's start on, as long as life and sequence continue."""
     position, sequence = header.frames_start, header.first_sequence
     while True:
         frame = reader.frame_at(position, header.file_bytes)
@@ -275,17 +278,20 @@ def _follow(reader: JournalReader, header: JournalHeader) -> Iterator[Frame]:
 
 
 def _refuse_missing_file(journal_files: Sequence[_JournalFile]) -> None:
-    """Both files get their names when they are whole, and keep them."""
+    """Raises JournalDamaged if a file is missing or short.
+
+    Both files get their names when they are complete, and keep them.
+    """
     for file in journal_files:
         if file.size < FILE_BYTES_MIN:
             raise JournalDamaged(f"{file.name} is missing, or cut short")
 
 
 def _refuse_lost_frames(journal_files: Sequence[_JournalFile], *, sequence_min: int) -> None:
-    """Step 4: a whole frame anywhere that was written after the break says that it was durable.
+    """Step 4: raises JournalDamaged if any valid frame was written after the break.
 
-    Only one frame is ever in flight, and no sequence is used twice for a whole frame, in whatever
-    life: what earlier turns left behind has smaller ones.
+    Then the broken frame was durable, because only one frame is in flight at a time. No two valid
+    frames have the same sequence, in any life: frames of earlier turns have smaller ones.
     """
     for file in journal_files:
         if file.reader is None:
@@ -300,13 +306,13 @@ def _refuse_lost_frames(journal_files: Sequence[_JournalFile], *, sequence_min: 
 
 
 def _turn_before(current: _Turn, journal_files: Sequence[_JournalFile]) -> _Turn:
-    """Step 5: the turn before, where recovery points have not passed it yet."""
+    """Step 5: the turn before, if the recovery points have not passed it yet."""
     before = _turn(journal_files[1 - current.place])
     if (
         before is None
         or before.header.life != current.header.life
         or before.header.file_number != current.header.file_number - 1
-        # The frame that ends a turn is written after the header of the next.
+        # The frame that ends a turn is written after the header of the next one.
         or current.header.first_sequence - before.next_sequence not in (0, 1)
     ):
         raise JournalDamaged(
@@ -317,7 +323,7 @@ def _turn_before(current: _Turn, journal_files: Sequence[_JournalFile]) -> _Turn
 
 
 def _points(turn: _Turn) -> dict[TopicPartition, RecoveryPoint]:
-    """The last recovery points of a turn; each frame of them has all partitions."""
+    """The last recovery points of a turn. Each frame of points holds all partitions."""
     points = turn.header.points
     for frame in reversed(turn.frames):
         if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
@@ -334,7 +340,7 @@ def _collect(
     points: Mapping[TopicPartition, RecoveryPoint],
     batches: dict[TopicPartition, list[bytes]],
 ) -> dict[TopicPartition, int]:
-    """Adds a turn's batches from the recovery points on; returns where they end."""
+    """Adds a turn's batches from the recovery points on. Returns their ends."""
     ends = {}
     for frame in turn.frames:
         if frame.kind is not FrameKind.BATCHES:
