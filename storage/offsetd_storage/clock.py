@@ -14,13 +14,13 @@ _NEVER: Final = (0, 0, 0)
 
 
 class Clock(Protocol):
-    """Wall time for what is written down, monotonic time for waiting."""
+    """Wall time for what is recorded, monotonic time for waiting."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
 
     def age_now_ms(self) -> int:
-        """Now, for what is deleted because of its age: not later than any clock says."""
+        """The time by which ages are judged before a deletion: the earliest of all clocks."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
@@ -62,32 +62,33 @@ class ManualClock:
         return self._monotonic_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Lets time pass. A negative amount moves the wall clock back only."""
+        """Moves the clock. A negative amount moves only the wall clock back."""
         self._now_ms += milliseconds
         self._monotonic_ms += max(0, milliseconds)
 
 
 class SteadyClock:
-    """The time of a server: what it writes down, and what it judges ages by. For any thread.
+    """The time of a server, for records and for ages. Any thread may use it.
 
-    It never goes back. It follows the wall clock, but never at less than half or at more than one
-    and a half times the pace of the monotonic clock. So a wall clock that is set moves it slowly.
+    It never goes back. It follows the wall clock, but its pace stays between half and one and a
+    half times the pace of the monotonic clock. So if the wall clock is set, this time moves there
+    slowly.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begins with what the wall clock of `clock` says now."""
+        """Begins with the present time of the wall clock of `clock`."""
         self._clock = clock
-        self.monotonic_ms = clock.monotonic_ms  # Without a layer between.
+        self.monotonic_ms = clock.monotonic_ms  # The method itself, without a call in between.
         self._lock = threading.Lock()
         self._now_ms = clock.now_ms()
         self._looked_ms = clock.monotonic_ms()
         self._pace_percent = _PERCENT
-        # From when until when, by the monotonic clock, it is ahead of that by how much: all that
-        # is needed while nothing is set, and needs no lock.
+        # From when until when, by the monotonic clock, this time is ahead of that clock, and by how
+        # much. While the wall clock is not set, this is all that is needed, without a lock.
         self._even = self._looked_ms, self._looked_ms + _LOOK_MS, self._now_ms - self._looked_ms
 
     def begin_at(self, recorded_ms: int) -> None:
-        """It is at least this time: it is written down already."""
+        """Sets the time to at least `recorded_ms`, which was recorded earlier."""
         with self._lock:
             now_ms, monotonic_ms = self._stopped()
             self._go_on(max(now_ms, recorded_ms), monotonic_ms)
@@ -105,22 +106,22 @@ class SteadyClock:
             return self._followed()
 
     def age_now_ms(self) -> int:
-        """Now, for what is deleted because of its age: the earlier of this and the wall clock."""
+        """The time for ages before a deletion: the earlier of this and the wall clock."""
         return min(self.now_ms(), self._clock.now_ms())
 
     def wall_ms(self) -> int:
-        """What the wall clock says, right or wrong."""
+        """The time of the wall clock, right or wrong."""
         return self._clock.now_ms()
 
     def _stopped(self) -> tuple[int, int]:
-        """The time, and the monotonic one; no thread goes by `_even` for later than that."""
+        """This time and the monotonic time. From then on no thread uses `_even`."""
         self._even = _NEVER
         monotonic_ms = self.monotonic_ms()
         passed_ms = monotonic_ms - self._looked_ms
         return self._now_ms + passed_ms * self._pace_percent // _PERCENT, monotonic_ms
 
     def _followed(self) -> int:
-        """Nearer to the wall clock, if that is ahead; if it is behind, the pace slackens."""
+        """Moves this time nearer to the wall clock if that is ahead, else slows down."""
         now_ms, monotonic_ms = self._stopped()
         ahead_ms = now_ms - self._clock.now_ms()
         gain_ms = min(max(-ahead_ms, 0), (monotonic_ms - self._looked_ms) // 2)

@@ -13,9 +13,9 @@ BOUNDS_SECONDS: Final = (
 
 
 class Durations:
-    """Counts durations. One thread notes them; others may read at any time.
+    """Counts durations. One thread notes them; other threads may read at any time.
 
-    What they read may lack the one that is being noted, in the counts or in the total.
+    A reader may miss the duration that is being noted, in the counts or in the total.
     """
 
     __slots__ = ("_counts", "total_seconds")
@@ -25,11 +25,11 @@ class Durations:
         self.total_seconds = 0.0
 
     def note(self, seconds: float) -> None:
-        """Counts one."""
+        """Counts one duration."""
         self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self.total_seconds += seconds
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many there were in each bucket: one more than there are bounds."""
+        """The number of durations in each bucket: one bucket more than there are bounds."""
         return tuple(self._counts)

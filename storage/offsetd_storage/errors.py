@@ -1,4 +1,4 @@
-"""The errors of the log engine. Each error knows whether a retry can help."""
+"""The errors of the log engine. Each error says whether a retry can help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NO_FILE: Final = _NO_DESCRIPTOR | {errno.EFBIG}
-# A sector, or what a file system keeps in one, that does not come back as it was written.
+# A sector, or metadata of the file system, could not be read back.
 _UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN))
 
 
@@ -18,7 +18,7 @@ def is_no_room(error: OSError) -> bool:
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
+    """Whether space, file size or descriptors were lacking; if not, the disk is broken."""
     return is_no_room(error) or error.errno in _NO_FILE
 
 
@@ -28,14 +28,14 @@ def is_no_descriptor(error: OSError) -> bool:
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says, for people. An error of the system is told without its number."""
+    """The text of an error for people. A system error's number is left out."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return error.strerror if error.filename is None else f"{error.strerror} ({error.filename})"
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether a read failed because the disk has lost what was asked for."""
+    """Whether a read failed because the disk has lost the data."""
     return error.errno in _UNREADABLE
 
 
@@ -55,7 +55,7 @@ class CorruptBatch(StorageError):
 
 
 class OldMessageFormat(StorageError):
-    """Messages of Kafka's formats v0 or v1, from before 0.11: they are neither read nor cleaned."""
+    """Messages of Kafka's formats v0 or v1 (before 0.11). They are neither read nor cleaned."""
 
 
 class CorruptCheckpoint(StorageError):
@@ -63,7 +63,7 @@ class CorruptCheckpoint(StorageError):
 
 
 class JournalDamaged(StorageError):
-    """The journal is broken where it is known to have been durable: starting would lose commits."""
+    """The journal is broken in a part that was durable: a start would lose commits."""
 
 
 class ForeignWriter(StorageError):
@@ -79,27 +79,27 @@ class FolderLocked(StorageError):
 
 
 class FolderMismatch(StorageError):
-    """The folder is not what the settings or its own files say it is."""
+    """The folder is not what the settings, or its own files, say."""
 
 
 class PartitionQuarantined(StorageError):
-    """The partition is damaged: it neither answers nor changes until an operator has seen to it."""
+    """The partition is damaged: it serves and changes nothing until an operator has acted."""
 
 
 class SegmentRetired(StorageError):
-    """Another segment holds, or nothing does any more, what this one held: look it up again."""
+    """The segment has left the log: look its offset up again."""
 
     retriable = True
 
 
 class FolderChanged(StorageError):
-    """A folder's files changed while they were read: what was read does not go together."""
+    """A folder's files changed during a read, so its parts do not fit together."""
 
     retriable = True
 
 
 class CleaningAborted(StorageError):
-    """A round of cleaning was told to stop; the log is as it was, or partly cleaned."""
+    """A round of cleaning was told to stop. The log is unchanged, or partly cleaned."""
 
     retriable = True
 
@@ -109,7 +109,7 @@ class OffsetOutOfRange(StorageError):
 
 
 class PolicyViolation(StorageError):
-    """What was asked for does not go with the log's `cleanup.policy`."""
+    """The log's `cleanup.policy` does not allow the request."""
 
 
 class RecordTooLarge(StorageError):
@@ -117,7 +117,7 @@ class RecordTooLarge(StorageError):
 
 
 class JournalTooSmall(StorageError):
-    """A batch that the log takes, and the journal not yet: its files are about to grow."""
+    """A batch that the log allows, but the journal not yet: its files are about to grow."""
 
     retriable = True
 
@@ -137,7 +137,7 @@ class InvalidTimestamp(StorageError):
     def __init__(self, reason: str, *, timestamp_ms: int, record: int) -> None:
         super().__init__(f"record {record} of the batch: {reason}")
         self.timestamp_ms = timestamp_ms
-        self.record = record  # Its place in the batch, from 0.
+        self.record = record  # The record's index in the batch, from 0.
 
 
 class InvalidRecord(StorageError):
@@ -145,13 +145,13 @@ class InvalidRecord(StorageError):
 
 
 class StorageFull(StorageError):
-    """No room for the append; nothing was changed."""
+    """There is no room for the append. Nothing was changed."""
 
     retriable = True
 
 
 class StorageFailed(StorageError):
-    """A write or an fsync failed. Nothing more is acknowledged; the process has to exit."""
+    """A write or an fsync failed. Nothing more is acknowledged; the process must exit."""
 
 
 class FolderGone(StorageFailed):
@@ -163,11 +163,11 @@ class FilesGone(StorageFailed):
 
 
 class DescriptorsExhausted(StorageFailed):
-    """A file that is needed could not be opened: too many are open. The disk itself is well."""
+    """A needed file could not be opened: too many are open. The disk itself is not broken."""
 
 
 def storage_failed(error: BaseException, what: str = "") -> StorageFailed:
-    """The failure of the store that an error is; `what` says what was being done."""
+    """Turns an error into the failure of the store. `what` says what was being done."""
     if isinstance(error, StorageFailed):
         return error
     failure, told = StorageFailed, repr(error)

@@ -1,8 +1,8 @@
 """Logs that no offsetd journal covers: a stopped broker's logs, cleaned and shortened in place.
 
 This work leaves only Kafka's own files, and the folder stays a broker's. There are no appends, so
-every change is durable when its call returns. A killed process leaves what a broker would leave
-that was killed during the same work.
+every change is durable when its call returns. If the process is killed, it leaves what a broker
+leaves that is killed during the same work.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.topic_partition import TopicPartition
 
-    # What cleaning and retention can be done to where no server runs.
+    # The logs that cleaning and retention can work on when no server runs.
     OpenLogs: TypeAlias = "LogStore | GuestLogs"
 
 
 class GuestLogs:
-    """Some logs of one folder, which is locked for as long as they are open.
+    """Some logs of one folder, which stays locked while they are open.
 
-    For one thread. After an OSError or a StorageFailed they are to be abandoned.
+    For one thread. After an OSError or a StorageFailed, abandon them.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class GuestLogs:
         clock: Clock,
         cleanup: ExitStack,
     ) -> None:
-        """For `open`."""
+        """Use `open` instead."""
         self.files = files
         self.logs = logs
         self.quarantined = quarantined
@@ -77,7 +77,7 @@ class GuestLogs:
     ) -> GuestLogs:
         """Locks the folder, and recovers these logs by their own bytes, as a broker would.
 
-        `on_progress` gets how many of them are done. Raises FolderLocked; StorageFailed.
+        `on_progress` gets the number of logs that are done. Raises FolderLocked, StorageFailed.
         """
         with ExitStack() as cleanup:
             try:
@@ -114,14 +114,14 @@ class GuestLogs:
             return cls(files, logs, quarantined, checkpoints, clock, cleanup.pop_all())
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
-        """A log that is there and whole. Raises PartitionQuarantined."""
+        """A log that is not damaged. Raises PartitionQuarantined."""
         log = self.logs.get(topic_partition)
         if log is None:
             raise PartitionQuarantined(str(self.quarantined[topic_partition]))
         return log
 
     def recovery_point(self, topic_partition: TopicPartition) -> RecoveryPoint:
-        """How far a log is durable."""
+        """The offset up to which a log is durable, as a recovery point."""
         return self._points[topic_partition]
 
     def roll(self, topic_partition: TopicPartition, *, only_if_due: bool = False) -> bool:
@@ -130,7 +130,10 @@ class GuestLogs:
         return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
 
     def settle_points(self) -> None:
-        """Makes all durable: what was rolled can be cleaned and deleted. Raises OSError."""
+        """Makes all logs durable, so that rolled segments can be deleted. Raises OSError.
+
+        They can be cleaned then, too.
+        """
         for topic_partition, log in self.logs.items():
             log.write()
             log.sync()
@@ -149,20 +152,20 @@ class GuestLogs:
         *,
         discard: Callable[[Sequence[Path]], None] | None = None,
     ) -> None:
-        """Takes away the oldest segments, all below the log's start. Raises StorageFailed."""
+        """Deletes the oldest segments, all below the log's start. Raises StorageFailed."""
         delete_oldest(self.files, self.log(topic_partition), count, discard=discard)
 
     def latching(self) -> AbstractContextManager[None]:
-        """As `LogStore.latching`; who gets a StorageFailed here abandons the logs."""
+        """As `LogStore.latching`. After a StorageFailed, the caller abandons the logs."""
         return nullcontext()
 
     def close(self) -> None:
-        """Syncs, writes Kafka's checkpoint where a log has another start, and unlocks."""
+        """Syncs, writes Kafka's checkpoint if a log's start has moved, and unlocks."""
         with self._cleanup:
             for log in self.logs.values():
                 log.close()
             self._checkpoints.write({}, self.logs.values())
 
     def abandon(self) -> None:
-        """Drops everything as it is, and unlocks."""
+        """Closes everything without a write, and unlocks."""
         self._cleanup.close()

@@ -1,8 +1,8 @@
-"""The log engine: the logs of a data folder behind one journal, with one fsync for all waiters.
+"""The log engine: the logs of a data folder behind one journal, and one fsync for all callers.
 
 `append` orders a batch into its partition's log. `flush` makes everything appended so far durable
-with one write and one fdatasync of the journal. `advance_recovery_points` now and then writes and
-syncs the segments, so that the journal can be reused. `docs/formats/journal.md` says what holds
+with one write and one fdatasync of the journal. From time to time, `advance_recovery_points` writes
+and syncs the segments, so that the journal can be reused. `docs/formats/journal.md` says what holds
 after a crash.
 """
 
@@ -57,11 +57,11 @@ __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
 
 
 class LogStore:
-    """The logs of one data folder, which is locked for as long as the store is open.
+    """The logs of one data folder, which stays locked while the store is open.
 
-    Threads: `append` from one writer thread; `flush` from any one, `advance_recovery_points` from
-    any one, at the same time. After the first failure of the disk nothing is acknowledged any
-    more: every call raises StorageFailed, and the process has to exit.
+    Threads: one writer thread appends. One thread at a time flushes, and one at a time advances the
+    recovery points, all at the same time. After the first failure of the disk nothing is
+    acknowledged any more: every call raises StorageFailed, and the process must exit.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class LogStore:
         clock: Clock,
         cleanup: ExitStack,
     ) -> None:
-        """For `open`."""
-        self.files = recovered.lock.files  # What reaches the folder wherever it was moved to.
+        """Use `open` instead."""
+        self.files = recovered.lock.files  # They reach the folder even after it was moved.
         self._folder_lock = recovered.lock
         self.logs = recovered.logs
         self.quarantined = recovered.quarantined
@@ -82,7 +82,8 @@ class LogStore:
         self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
         self._latch = FailureLatch()
-        # Told of a failure when a reader had a log written: nobody else may notice it for long.
+        # A reader that has a log written may find a failure; other threads may not notice it for
+        # long.
         self.on_write_failed: Callable[[StorageFailed], object] = lambda _: None
         for log in self.logs.values():
             log.on_write_failed = self._note_write_failed
@@ -104,7 +105,7 @@ class LogStore:
         self._appends = LogAppends(self._unflushed, self.journal_room, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         self._journaled_bytes = 0
-        self._released_bytes = 0  # Of those: below the recovery points.
+        self._released_bytes = 0  # The part of them that lies below the recovery points.
 
     @classmethod
     def open(
@@ -119,13 +120,14 @@ class LogStore:
         begin_anew: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
     ) -> LogStore:
-        """Locks and recovers the folder, made where missing, and begins a new life of its journal.
+        """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
-        The logs in `begin_anew` lose all that they hold, damaged or not, and go on, empty, at the
-        offsets at which they ended. Those in `repaired`, if they are damaged, keep what is whole.
+        Logs in `begin_anew` lose all their batches, damaged or not, and go on, empty, at the
+        offsets at which they ended. Logs in `repaired`, if they are damaged, keep their valid
+        batches.
 
-        Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (all with
-        nothing changed but the lock's file), StorageFull, StorageFailed.
+        Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (after
+        these, only the lock's file has changed), StorageFull, StorageFailed.
         """
         with ExitStack() as cleanup:
             try:
@@ -155,11 +157,11 @@ class LogStore:
         last_offset: int,
         max_timestamp_ms: int,
     ) -> bytes:
-        """Puts one record batch at the end of a log; it is durable once a later `flush` returns.
+        """Adds one record batch at the end of a log; the next `flush` makes it durable.
 
-        Its base offset is the log's `offset_next`, its leader epoch the log's, its records have one
-        timestamp, and keys where the log is compacted; a batch of which that is not known goes
-        through `produce`. Returns the batch as it is in the log, with the append's time where
+        The batch's base offset is the log's `offset_next`, and its leader epoch is the log's. Its
+        records have one timestamp, and keys if the log is compacted. If that is not known of a
+        batch, use `produce`. Returns the batch as it is in the log: with the time of the append, if
         `message.timestamp.type` says so. Raises PartitionQuarantined, RecordTooLarge,
         JournalTooSmall, InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
@@ -172,12 +174,12 @@ class LogStore:
     def append_runs(
         self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
     ) -> AppendedRuns:
-        """The same for several batches of each of several logs.
+        """Adds several batches to each of several logs.
 
-        `spans` has a row for each log: from where in `content` to where its batches lie, one
-        after the other. Where not all of them can go in, the first few do, or none, and what
-        `append` would raise is among the refusals. Raises PartitionQuarantined, StorageFailed, and
-        CorruptBatch (nothing was changed).
+        `spans` has a row for each log: the start and the end in `content` of its batches. If a log
+        cannot take all of them, it takes the first few, or none, and the error that `append` would
+        raise is among the refusals. Raises PartitionQuarantined, StorageFailed, and CorruptBatch
+        (nothing was changed).
         """
         with self._locks.pending:
             self._latch.refuse_if_failed()
@@ -185,11 +187,11 @@ class LogStore:
             return self._appends.append_runs(logs, content, spans, self._clock.now_ms())
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
-        """The same for a batch that anybody may have made, as a broker takes one from a client.
+        """Adds a batch that any client may have made, as a broker does.
 
-        It gets the log's next offset and leader epoch, and every record is looked at. Returns the
-        header that it has in the log. Raises CorruptBatch, InvalidRecord, InvalidTimestamp (nothing
-        was changed), and what `append` does. On the thread that appends.
+        The batch gets the log's next offset and leader epoch, and every record is checked. Returns
+        the header that it has in the log. Raises CorruptBatch, InvalidRecord, InvalidTimestamp
+        (nothing was changed), and what `append` raises. On the thread that appends.
         """
         log = self.log(topic_partition)
         placed = produced_batch(
@@ -209,7 +211,7 @@ class LogStore:
         return batch_header(appended)
 
     def has_pending(self) -> bool:
-        """Whether something was appended that no flush has taken yet."""
+        """Whether batches wait for a flush."""
         return bool(self._unflushed)
 
     # Flushing --------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class LogStore:
                 frame.clear()
 
     def bound_unwritten(self) -> None:
-        """Writes segments of logs with much to write, for memory's sake. Raises StorageFailed."""
+        """Writes the segments of logs for which much waits in memory. Raises StorageFailed."""
         with self._latch.fail_stop():
             for log in self.logs.values():
                 if log.unwritten_bytes > self._unwritten_bytes_max:
@@ -240,13 +242,14 @@ class LogStore:
                     self._journal.append_batches(frame)
                     self._journaled_bytes += frame_bytes(frame.payload_bytes)
                     return
-            # Both files are full of what is needed: the callers wait for the segments' sync.
+            # Both files hold what is still needed, so this flush waits until the segments are
+            # synced.
             self.advance_recovery_points()
 
     # Recovery points -------------------------------------------------------------------------
 
     def advance_recovery_points(self) -> None:
-        """Makes the segments durable up to what the journal holds, and says so in the journal.
+        """Makes the segments durable up to the journal's end, and records that in the journal.
 
         Raises StorageFailed.
         """
@@ -255,27 +258,27 @@ class LogStore:
                 pass
 
     def settle_points(self) -> None:
-        """Flushes, and moves the recovery points there: what was rolled can be cleaned and deleted.
+        """Flushes, and moves the recovery points to the end.
 
-        Raises StorageFailed.
+        Then rolled segments can be cleaned and deleted. Raises StorageFailed.
         """
         self.flush()
         self.advance_recovery_points()
 
     def sync_segments(self, *topic_partitions: TopicPartition) -> None:
-        """Writes and syncs these logs, or all of them; no point moves. Raises StorageFailed."""
+        """Writes and syncs these logs, or all; moves no recovery point. Raises StorageFailed."""
         with self._locks.advance, self._latch.fail_stop():
             for topic_partition in topic_partitions or self.logs:
                 self.logs[topic_partition].write()
                 self.logs[topic_partition].sync()
 
     def checkpoint_log_starts(self) -> None:
-        """Writes Kafka's text checkpoints where they changed. Raises StorageFailed."""
+        """Writes Kafka's text checkpoints if they have changed. Raises StorageFailed."""
         with self._locks.advance, self._latch.fail_stop():
             self._checkpoints.write(self._durable_offsets(), self.logs.values())
 
     def _advance_once(self) -> bool:
-        """False if the journal is so full that it wants newer points than these."""
+        """Returns False if the journal is so full that it needs newer points than these."""
         with self._locks.journal:
             points = self._points_to_reach()
             journaled_bytes = self._journaled_bytes
@@ -290,7 +293,7 @@ class LogStore:
                 if not self._journal.append_recovery_points(points):
                     return False
         self._released_bytes = journaled_bytes
-        # For Kafka only, and only now that the points count.
+        # For Kafka only, and only after the points are durable.
         self._checkpoints.write(self._durable_offsets(), self.logs.values())
         return True
 
@@ -302,26 +305,26 @@ class LogStore:
         return {point.topic_partition: point.offset for point in points if not point.held}
 
     def recovery_point(self, topic_partition: TopicPartition) -> RecoveryPoint:
-        """How far a partition's segments are durable, by a frame that is durable too."""
+        """The durable recovery point of a partition: its segments are durable up to there."""
         return self._journal.points[topic_partition]
 
     def durable_end(self, topic_partition: TopicPartition) -> int:
-        """Below this offset a log is durable. For any thread."""
+        """The offset below which a log is durable. For any thread."""
         journaled = self._journal.journaled.get(topic_partition)
         point = self._journal.points[topic_partition].offset
         return point if journaled is None else max(point, journaled.offset_next)
 
     @property
     def journal_used_ratio(self) -> float:
-        """What the journal took since the recovery points moved, as a share of one of its files.
+        """The bytes journaled since the recovery points moved, as a share of one journal file.
 
-        Above 1, a flush may have to wait for `advance_recovery_points`, so that is due before.
+        Above 1, a flush may have to wait for `advance_recovery_points`; so call that earlier.
         """
         return (self._journaled_bytes - self._released_bytes) / self._journal.capacity_bytes
 
     @property
     def journal_sync_durations(self) -> Durations:
-        """How long the journal's fdatasyncs took in this life."""
+        """The durations of the journal's fdatasyncs in this life."""
         return self._journal.sync_durations
 
     def _note_write_failed(self, error: BaseException) -> None:
@@ -330,11 +333,11 @@ class LogStore:
     # Rolling and deleting ----------------------------------------------------------------------
 
     def roll(self, topic_partition: TopicPartition, *, only_if_due: bool = False) -> bool:
-        """Begins a new active segment, unless the active one is empty; whether it did.
+        """Starts a new active segment, unless the active one is empty; returns whether it did.
 
-        So what it held can be cleaned and deleted, once `flush` and `advance_recovery_points` have
-        moved the point to the new one. `only_if_due`: only if it is old enough by the clock.
-        Raises StorageFull and StorageFailed.
+        The old segment can be cleaned and deleted once `flush` and `advance_recovery_points` have
+        moved the recovery point to the new one. `only_if_due`: only if it is old enough by the
+        clock. Raises StorageFull and StorageFailed.
         """
         with self._locks.pending:
             self._latch.refuse_if_failed()
@@ -345,7 +348,8 @@ class LogStore:
     def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
         """Hides what lies below `offset`, durably; never lowers the start.
 
-        Raises OffsetOutOfRange above the recovery point, to which a crash may set back the log.
+        Raises OffsetOutOfRange above the recovery point, because a crash may cut the log back to
+        that.
         """
         log = self.log(topic_partition)
         recovery_point = self.recovery_point(topic_partition).offset
@@ -364,7 +368,7 @@ class LogStore:
         *,
         discard: Callable[[Sequence[Path]], None] | None = None,
     ) -> None:
-        """Takes away the oldest segments, all of them below the durable start of the log.
+        """Deletes the oldest segments, all of them below the durable start of the log.
 
         Raises OffsetOutOfRange for others; StorageFailed.
         """
@@ -381,7 +385,7 @@ class LogStore:
             delete_oldest(self.files, log, count, discard=discard)
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
-        """A log that is there and whole. Raises PartitionQuarantined."""
+        """A log that is not damaged. Raises PartitionQuarantined."""
         log = self.logs.get(topic_partition)
         if log is None:
             damage = self.quarantined.get(topic_partition)
@@ -396,10 +400,11 @@ class LogStore:
         return self._latch.failed
 
     def check_folder(self) -> None:
-        """Looks whether the folder, and what is in it, is at its path still. One call at a time.
+        """Checks that the folder and files in it are still at their paths. One call at a time.
 
-        Raises FolderGone and FilesGone, failures of the store. Where the folder is there, the
-        segments have by then all that was acknowledged: the journal may be what is gone.
+        Raises FolderGone and FilesGone, which are failures of the store. If the folder is there and
+        files are gone, the segments have everything acknowledged by then, in case the journal is
+        lost.
         """
         with self._latch.fail_stop():
             self._folder_lock.check()
@@ -413,7 +418,7 @@ class LogStore:
                 raise
 
     def _write_what_is_left(self) -> None:
-        """Has the logs whose files are there as long as they are, durably; nobody relies on it."""
+        """Writes and syncs the logs whose files still exist. No caller relies on it."""
         with self._locks.advance:
             for log in self.logs.values():
                 with suppress(OSError, StorageError):
@@ -421,17 +426,19 @@ class LogStore:
                     log.sync()
 
     def latching(self) -> AbstractContextManager[None]:
-        """For what changes segments beside the store: it is refused after a failure, and a
-        StorageFailed in the block is one of the whole store. Other errors just pass.
+        """For work on segments outside of the store.
+
+        It raises after a failure, and a StorageFailed in the block becomes a failure of the whole
+        store. Other errors pass.
         """
         return self._latch.latching()
 
     # Ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, syncs, ends the journal's life cleanly; unlocks in any case.
+        """Flushes, syncs, and ends the journal's life cleanly. Unlocks in any case.
 
-        Raises StorageFailed if that failed, or anything before it.
+        Raises StorageFailed if that failed, or something failed before.
         """
         with self._cleanup:
             self.flush()
@@ -445,5 +452,5 @@ class LogStore:
                 write_closed_mark(self.files, self._checkpoints.folder, self.logs.values())
 
     def abandon(self) -> None:
-        """Drops everything without a write, as a crash would; for tests."""
+        """Closes everything without a write, like a crash. For tests."""
         self._cleanup.close()

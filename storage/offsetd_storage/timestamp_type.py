@@ -4,7 +4,7 @@ import enum
 
 
 class TimestampType(enum.IntEnum):
-    """Whose clock the timestamps of a batch are from."""
+    """Which clock the timestamps of a batch come from."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-# Kafka's rule for topics' names. With a dash and a number behind it, even a dot is a plain name.
+# Kafka's rule for topic names. With a dash and a number behind it, even `.` is a usable name.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _PARTITION_MAX: Final = 2**31 - 1
 
 
-class TopicPartition(NamedTuple):  # Of which Python needs no code of ours to find a log.
+class TopicPartition(NamedTuple):  # A tuple, so that lookups of a log run no Python code of ours.
     """`partition` of `topic`; its folder is `<topic>-<partition>`."""
 
     topic: str
@@ -24,7 +24,7 @@ class TopicPartition(NamedTuple):  # Of which Python needs no code of ours to fi
 
     @classmethod
     def of_folder(cls, name: str) -> TopicPartition | None:
-        """The partition of a folder, split at the last dash as Kafka does; None if it is none."""
+        """The partition of a folder, split at the last dash as in Kafka; None if it has none."""
         topic, _, partition = name.rpartition("-")
         if not _PARTITION.fullmatch(partition):
             return None
@@ -35,7 +35,10 @@ class TopicPartition(NamedTuple):  # Of which Python needs no code of ours to fi
 
     @classmethod
     def checked(cls, topic: str, partition: int) -> TopicPartition:
-        """Of names that come from a file, and are going to name a folder. Raises ValueError."""
+        """The partition with this name, if it may name a folder. For names that come from a file.
+
+        Raises ValueError.
+        """
         if not (_TOPIC_NAME.fullmatch(topic) and 0 <= partition <= _PARTITION_MAX):
             raise ValueError(f"{topic!r}, {partition} is no topic and partition")
         return cls(topic, partition)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import Files
 
-_BYTES_MAX = 64 << 20  # Of hundreds of thousands of partitions.
+_BYTES_MAX = 64 << 20  # Enough for hundreds of thousands of partitions.
 _VERSION = "0"
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _INT32_MAX = 2**31 - 1
@@ -57,9 +57,9 @@ def read_offset_checkpoint(files: Files, path: Path) -> dict[TopicPartition, int
 def write_offset_checkpoint(
     files: Files, path: Path, offsets: Mapping[TopicPartition, int]
 ) -> None:
-    """Replaces the checkpoint, synced; its entries will be these, in this order.
+    """Replaces the checkpoint by these entries, in this order, and syncs it.
 
-    Partitions that are not ours must be among them: the file serves a whole data folder.
+    The file serves the whole data folder, so the entries of other partitions must be among them.
     """
     _write_entries(
         files,
@@ -69,7 +69,7 @@ def write_offset_checkpoint(
 
 
 def read_leader_epochs(files: Files, path: Path) -> list[tuple[int, int]]:
-    """The leader epochs of a partition and the offset at which each began, rising.
+    """The leader epochs of a partition, each with its first offset, both rising.
 
     Raises CorruptCheckpoint for bytes that are not in Kafka's format.
     """
@@ -84,7 +84,7 @@ def read_leader_epochs(files: Files, path: Path) -> list[tuple[int, int]]:
 
 
 def write_leader_epochs(files: Files, path: Path, epochs: Iterable[tuple[int, int]]) -> None:
-    """Replaces the leader epochs of a partition, synced."""
+    """Replaces the leader epochs of a partition, and syncs the file."""
     _write_entries(files, path, (f"{epoch} {start_offset}" for epoch, start_offset in epochs))
 
 

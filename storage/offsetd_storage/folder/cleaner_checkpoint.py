@@ -38,9 +38,9 @@ CHECKSUM_ENTRY: Final = TopicPartition("__offsetd_checksum", 0)
 
 
 def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
-    """The file's entries, but for the checksum, which has to be theirs where there is one.
+    """The entries of the file, without the checksum.
 
-    Raises CorruptCheckpoint.
+    Raises CorruptCheckpoint, also if there is a checksum and it is wrong.
     """
     offsets = read_offset_checkpoint(files, path)
     found = offsets.pop(CHECKSUM_ENTRY, None)
@@ -50,7 +50,7 @@ def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def was_written_here(files: Files, path: Path) -> bool:
-    """Whether the file has a checksum, right or wrong, which no broker writes; or says nothing."""
+    """Whether the file has a checksum, right or wrong (no broker writes one), or no entries."""
     try:
         offsets = read_offset_checkpoint(files, path)
     except CorruptCheckpoint:
@@ -59,7 +59,7 @@ def was_written_here(files: Files, path: Path) -> bool:
 
 
 def write_first_dirty(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces the file, synced, with a checksum. Raises OSError."""
+    """Replaces the file, with a checksum, and syncs it. Raises OSError."""
     write_offset_checkpoint(files, path, {**offsets, CHECKSUM_ENTRY: _checksum(offsets)})
 
 
@@ -69,30 +69,30 @@ def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
 
 
 class CleanerCheckpoint:
-    """The first dirty offsets of a data folder, read once. Several threads may use it."""
+    """The first dirty offsets of a data folder, read once. Any thread may use it."""
 
     def __init__(self, files: Files, folder: Path) -> None:
-        self.warnings: tuple[str, ...] = ()  # Why what was found counts for nothing.
+        self.warnings: tuple[str, ...] = ()  # Why the contents of the file were ignored.
         self._files = files
         self._path = folder / CLEANER_CHECKPOINT
-        self._lock = threading.Lock()  # Of writing. Who asks does not wait for the disk.
-        self._is_stale = False  # The file does not say what we know.
+        self._lock = threading.Lock()  # Held while writing. Readers do not wait for the disk.
+        self._is_stale = False  # Whether the file differs from what is known.
         self._offsets = self._read()  # Replaced as a whole.
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
-        """Which logs it has, of all topics."""
+        """The logs that have an entry, of all topics."""
         return list(self._offsets)
 
     def first_dirty(self, topic_partition: TopicPartition) -> int | None:
-        """Where the last round ended; None if there was none."""
+        """The end of the last round; None if there was none."""
         return self._offsets.get(topic_partition)
 
     def advance(self, topic_partition: TopicPartition, first_dirty: int | None) -> None:
-        """Says where a round ended, the swaps of which are durable; None forgets the log.
+        """Records the end of a round whose swaps are durable; None removes the log's entry.
 
-        Durable when it returns. Raises StorageFull, where the file stays as it was, which only
-        means that more is mapped again after a restart; and StorageFailed.
+        Durable when it returns. Raises StorageFull: then the file stays as it was, which only means
+        that more is mapped again after a restart. Raises StorageFailed.
         """
         with self._lock:
             if self._offsets.get(topic_partition) == first_dirty and not self._is_stale:
@@ -113,9 +113,9 @@ class CleanerCheckpoint:
             raise (StorageFull(str(failed)) if may_pass(error) else failed) from error
 
     def put_checksum(self) -> None:
-        """Gives a broker's file a checksum: so one without it was written by a broker since.
+        """Adds a checksum to a broker's file; so a later file without one is a broker's.
 
-        Raises what `advance` does.
+        Raises what `advance` raises.
         """
         if self._offsets and not was_written_here(self._files, self._path):
             with self._lock:

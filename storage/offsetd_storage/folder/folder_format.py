@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 FOLDER_FORMAT_VERSION: Final = 1
 PROPERTIES_NAME: Final = "offsetd.properties"
-CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"  # A broker's.
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"  # A broker writes it at a clean shutdown.
 FOLDER_ID_BYTES: Final = 16
-MARK_BYTES: Final = 8  # Each frame of the journal begins with the folder's mark.
-# This needs no backup: the logs themselves tell where they end.
+MARK_BYTES: Final = 8  # The mark starts each frame of the journal.
+# No backup is needed for this: the logs themselves show their ends.
 JOURNAL_REMEDY: Final = (
     "move offsetd.properties, offsetd-journal-* and offsetd-quarantine-* out of the folder, and"
     " start: the logs are served as they are, without what only the journal held (nothing after a"
@@ -35,7 +35,7 @@ PROPERTIES_REMEDY: Final = (
     "put it back from a backup of any age, as it is written when the folder is made; without one,"
     f" {JOURNAL_REMEDY}"
 )
-_BYTES_MAX: Final = 65_536  # Of a newer format, too: its version has to be read.
+_BYTES_MAX: Final = 65_536  # Also for a newer format, whose version must be readable.
 
 _FORMAT: Final = "format.version"
 _FOLDER_ID: Final = "folder.id"
@@ -54,10 +54,10 @@ def _has_length(size: int) -> list[Any]:
 
 @attrs.frozen(kw_only=True)
 class FolderIdentity:
-    """What ties journal files to their folder."""
+    """The values by which journal files belong to their folder."""
 
     folder_id: bytes = attrs.field(validator=_has_length(FOLDER_ID_BYTES))
-    # Begins every frame; a secret, so that nobody can commit bytes that look like one.
+    # Starts every frame. It is a secret, so that no client can commit bytes that look like one.
     frame_mark: bytes = attrs.field(validator=_has_length(MARK_BYTES), repr=False)
 
 
@@ -67,14 +67,15 @@ class FolderProperties:
 
     identity: FolderIdentity
     offsets_partitions: int  # Of `__consumer_offsets`; fixed when the folder is made.
-    journal_begun: bool  # From the first life on there has to be a journal.
-    is_from_elsewhere: bool = False  # It had logs when it became ours, or nobody knows.
+    journal_begun: bool  # From the first life on there must be a journal.
+    # Whether it had logs when it became ours, or this is not known.
+    is_from_elsewhere: bool = False
 
 
 def new_properties(
     offsets_partitions: int, random: random.Random, *, is_from_elsewhere: bool = False
 ) -> FolderProperties:
-    """Properties of a folder that becomes ours."""
+    """The properties of a folder that becomes ours."""
     return FolderProperties(
         identity=FolderIdentity(
             folder_id=random.randbytes(FOLDER_ID_BYTES), frame_mark=random.randbytes(MARK_BYTES)

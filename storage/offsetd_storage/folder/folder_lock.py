@@ -15,9 +15,9 @@ LOCK_NAME = ".lock"  # Kafka's name; it locks the same file.
 
 
 def check_usable(files: Files, folder: Path) -> None:
-    """Changes nothing. Raises FolderMismatch where the folder cannot be locked or made for certain.
+    """Raises FolderMismatch if the folder cannot be locked or made. Changes nothing.
 
-    For who wants to know before it does anything else: what a lock finds out later still counts.
+    It is for an early check; `FolderLock.acquire` may still fail.
     """
     place = folder
     if not files.exists(folder):
@@ -34,8 +34,8 @@ def check_usable(files: Files, folder: Path) -> None:
 class FolderLock:
     """A data folder held by this process, until `release` or the process's end.
 
-    `files` reach the folder by its descriptor, and change no name in it once it is not at its path
-    any more: another process may have locked another folder there.
+    `files` reach the folder by its descriptor. Once the folder is not at its path any more, they
+    change no name in it: another process may have locked another folder there.
     """
 
     def __init__(self, folder: Path, lock: FileLock) -> None:
@@ -47,7 +47,7 @@ class FolderLock:
     def acquire(cls, files: Files, folder: Path) -> FolderLock:
         """Takes the lock, before anything else in the folder is read or written.
 
-        Raises FolderLocked where another holds it, also where that is this same process.
+        Raises FolderLocked if it is held, also if this same process holds it.
         """
         lock = files.lock(folder / LOCK_NAME)
         if lock is None:
@@ -55,7 +55,7 @@ class FolderLock:
         return cls(folder, lock)
 
     def check(self) -> None:
-        """Raises FolderGone if the path leads to another folder, or lock, by now, or to none."""
+        """Raises FolderGone if the path now leads to another folder or lock, or to none."""
         if not self._lock.is_in_place():
             raise FolderGone(f"{self._folder} is not the folder any more that was opened")
 
@@ -64,5 +64,5 @@ class FolderLock:
         return self._lock.leads_to(path, file)
 
     def release(self) -> None:
-        """Gives the folder back. The lock's file stays: removing it would let two in."""
+        """Gives the folder back. The lock's file stays: without it two could lock the folder."""
         self._lock.release()

@@ -1,6 +1,6 @@
 """Partition folders that a Kafka broker set aside because it does not know their topics.
 
-When it starts, Kafka (KRaft) renames a partition's folder that its metadata do not know to
+When Kafka (KRaft) starts, it renames a partition's folder that its metadata do not know to
 `<topic>-<partition>.<32 digits>-stray`, and keeps it. Its contents are as offsetd left them, so
 offsetd gives the folder its name back when it opens the data folder again.
 """
@@ -26,10 +26,10 @@ _STRAY: Final = re.compile(r"(.+)\.[0-9a-f]{32}-stray", re.ASCII)
 def strays_taken_back(
     files: Files, path: Path, partitions: list[TopicPartition]
 ) -> Iterator[tuple[str, ...]]:
-    """In the block these partitions have their folders again; warnings about those that had not.
+    """In the block, these partitions have their folders again. Yields a warning for each rename.
 
-    A partition that has a folder keeps it, and of several that were set aside the one that was
-    changed last counts. After an error in the block all names are as they were. Raises OSError.
+    A partition that has a folder keeps it. If several were set aside for one partition, the one
+    that was changed last counts. An error in the block undoes the renames. Raises OSError.
     """
     aside: dict[str, list[str]] = {}
     for name in files.list_folder(path):
@@ -57,5 +57,5 @@ def strays_taken_back(
 
 
 def _written_ms(files: Files, folder: Path) -> int:
-    """When something in a partition's folder was last written."""
+    """The latest time at which a file in a partition's folder was written."""
     return max((files.modified_ms(folder / name) for name in files.list_folder(folder)), default=0)

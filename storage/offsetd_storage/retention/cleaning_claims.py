@@ -1,8 +1,8 @@
 """Claims on logs: a log is free, taken by a round of cleaning or deletion, or paused.
 
-Kafka's states (`LogCleanerManager`): a round takes a log that is free. A caller that wants to
-change what a round relies on first ends the round, then keeps other rounds away until it is done.
-Pauses are counted.
+The states are Kafka's (`LogCleanerManager`). A round takes a log that is free. A caller that wants
+to change something on which a round relies ends the round first, and keeps other rounds away until
+it is done. Pauses are counted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class CleaningState(enum.Enum):
-    """Of one log."""
+    """The state of one log."""
 
     IDLE = "idle"
-    IN_PROGRESS = "in progress"  # One thread cleans it, or deletes of it.
-    ABORTED = "aborted"  # That thread was told to end, and has not yet.
+    IN_PROGRESS = "in progress"  # One thread cleans it, or deletes segments of it.
+    ABORTED = "aborted"  # That thread was told to stop, and has not stopped yet.
     PAUSED = "paused"
 
 
 class CleaningStates:
-    """The states of all logs. For any thread."""
+    """The states of all logs. Any thread may use them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class CleaningStates:
         self._pauses: dict[TopicPartition, int] = {}
 
     def state(self, topic_partition: TopicPartition) -> CleaningState:
-        """As it is now."""
+        """The present state of a log."""
         with self._changed:
             is_paused = topic_partition in self._pauses
             if topic_partition in self._taken:
@@ -44,7 +44,7 @@ class CleaningStates:
             return CleaningState.PAUSED if is_paused else CleaningState.IDLE
 
     def begin(self, topic_partition: TopicPartition, *, patience_seconds: float = 0.0) -> bool:
-        """Takes a log, to clean it or to delete of it; False where it is not to be had."""
+        """Takes a log, for cleaning or deleting; False if it is not free."""
         with self._changed:
             is_free = self._changed.wait_for(
                 lambda: topic_partition not in self._taken and topic_partition not in self._pauses,
@@ -61,18 +61,18 @@ class CleaningStates:
             self._changed.notify_all()
 
     def should_abort(self, topic_partition: TopicPartition) -> bool:
-        """Whether whoever has taken the log is to end as soon as he can."""
+        """Whether the round that has the log should end as soon as it can."""
         return topic_partition in self._pauses
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """Ends what goes on with a log, waits for that, and lets nothing begin until `resume`."""
+        """Ends the round on a log, waits for its end, and lets none begin until `resume`."""
         with self._changed:
             self._pauses[topic_partition] = self._pauses.get(topic_partition, 0) + 1
             while topic_partition in self._taken:
                 self._changed.wait()
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Takes one pause back."""
+        """Ends one pause."""
         with self._changed:
             self._pauses[topic_partition] -= 1
             if self._pauses[topic_partition] == 0:
@@ -81,7 +81,7 @@ class CleaningStates:
 
     @contextmanager
     def paused(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """In the block nobody else cleans the log or deletes of it."""
+        """In the block, no other thread cleans the log or deletes segments of it."""
         self.abort_and_pause(topic_partition)
         try:
             yield

@@ -43,7 +43,7 @@ def planned(
     clock: Clock,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """What of a log is due now; changes nothing. Raises PartitionQuarantined, and OSError."""
+    """The plan of what is due in a log. Changes nothing. Raises PartitionQuarantined, OSError."""
     log, now_ms = store.log(topic_partition), clock.age_now_ms()
     return plan_of_log(files, log, now_ms=now_ms, goes_by_age=goes_by_age)
 
@@ -57,10 +57,10 @@ def retain(
     discard: Discard | None = None,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """Takes away what is due, and says what that was. Nobody cleans the log meanwhile.
+    """Deletes what is due, and returns the plan. No other thread may clean the log meanwhile.
 
-    `discard` sees to the files; by default they are removed. Without `goes_by_age`, nothing goes
-    because of `retention.ms`. Raises PartitionQuarantined, OSError (nothing was changed), and
+    `discard` removes the files, by default at once. Without `goes_by_age`, nothing is deleted
+    because of `retention.ms`. Raises PartitionQuarantined, OSError (nothing was changed),
     StorageFailed.
     """
     plan_now = partial(
@@ -68,7 +68,7 @@ def retain(
     )
     plan = plan_now()
     if plan.rolls_active:
-        with suppress(StorageFull):  # Then the active segment stays.
+        with suppress(StorageFull):  # Without room for a new segment, the active one stays.
             store.roll(topic_partition)
         plan = _without_active(plan_now())
     if plan.deletions:
@@ -78,7 +78,7 @@ def retain(
 
 
 def _without_active(plan: RetentionPlan) -> RetentionPlan:
-    """As planned, but that the active segment stays: the next check sees to it."""
+    """The plan without the active segment, which the next check handles."""
     if not plan.rolls_active:
         return plan
     *deletions, last = plan.deletions
@@ -97,11 +97,11 @@ def delete_records(
     *,
     discard: Discard | None = None,
 ) -> int:
-    """Kafka's DeleteRecords: hides what lies below `offset`, and removes segments that lie there.
+    """Kafka's DeleteRecords: hides what lies below `offset`, and removes whole segments there.
 
-    Nobody cleans the log meanwhile. `LOG_END` is all there is. Returns where the log starts then,
-    durably. Raises OffsetOutOfRange where the log does not reach so far, PolicyViolation where its
-    policy does not let it delete, PartitionQuarantined, StorageFailed.
+    No other thread may clean the log meanwhile. `LOG_END` means everything. Returns the new start
+    of the log, which is durable. Raises OffsetOutOfRange if the log does not reach so far,
+    PolicyViolation if its policy does not allow deletion, PartitionQuarantined, StorageFailed.
     """
     log = store.log(topic_partition)
     if not log.config.is_deleted:
@@ -112,7 +112,8 @@ def delete_records(
     if not 0 <= offset <= end:
         raise OffsetOutOfRange(f"{topic_partition} ends at {end}, and cannot start at {offset}")
     if offset == end:
-        with suppress(StorageFull):  # Then the segment's bytes stay for now, out of sight.
+        # Without room for a new segment, the bytes stay for now, but hidden.
+        with suppress(StorageFull):
             store.roll(topic_partition)
     _raise_start(store, topic_partition, offset)
     delete_hidden(store, topic_partition, discard=discard)
@@ -122,7 +123,7 @@ def delete_records(
 def delete_hidden(
     store: OpenLogs, topic_partition: TopicPartition, *, discard: Discard | None = None
 ) -> None:
-    """Removes the segments that lie below the log's start, as far as they are durably below."""
+    """Removes the segments that lie below the durable start of the log."""
     log = store.log(topic_partition)
     if not has_hidden(log):
         return
@@ -141,7 +142,7 @@ def has_hidden(log: PartitionLog) -> bool:
 
 
 def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) -> None:
-    """Durably, once the recovery point and its segment are no longer below `offset`."""
+    """Raises the log's start, durably. First moves the recovery point and its segment there."""
     point = store.recovery_point(topic_partition)
     if point.offset < offset or point.segment_base_offset < offset:
         store.settle_points()
@@ -149,9 +150,10 @@ def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) 
 
 
 class LogRetention:
-    """Retention beside a cleaner: of a log either cleans or deletes, and what blocks it is kept.
+    """Retention beside a cleaner: only one of both works on a log. Remembers what blocks a log.
 
-    For any thread. `on_blocked` is told when what blocks a log is another, or None any more.
+    Any thread may use it. `on_blocked` is called when the cause that blocks a log changes, with
+    None when nothing blocks it any more.
     """
 
     def __init__(
@@ -175,26 +177,26 @@ class LogRetention:
 
     @property
     def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
-        """What held back retention by time at the last check, by log."""
+        """By log, what blocked retention by time at the last check."""
         return dict(self._blocked)
 
     def hold_age(self, for_ms: int) -> None:
-        """For so long, at least, nothing goes because of its age: the time is in doubt."""
+        """For at least so long, nothing is deleted because of its age: the time is in doubt."""
         until_ms = self._clock.monotonic_ms() + for_ms
         self._age_held_until_ms = max(self._age_held_until_ms, until_ms)
 
     def concerns(self, log: PartitionLog) -> bool:
-        """Whether a check of a log may take something away, or has something to take back."""
+        """Whether a check of a log may delete something, or end a block."""
         return log.config.is_deleted or has_hidden(log) or log.topic_partition in self._blocked
 
     def discard_of(self, log: PartitionLog) -> Discard:
-        """Sees to the files of a log's segments as its settings say."""
+        """Removes the files of a log's segments after the delay in its settings."""
         return partial(self._deleter.discard, delay_ms=log.config.file_delete_delay_ms)
 
     def check(self, topic_partition: TopicPartition) -> RetentionPlan | None:
-        """Takes away what is due; None where the log is being cleaned, or is paused.
+        """Deletes what is due; None if the log is being cleaned, or is paused.
 
-        Raises what `retain` does.
+        Raises what `retain` raises.
         """
         if not self._states.begin(topic_partition):
             return None
@@ -213,7 +215,7 @@ class LogRetention:
         return plan
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
-        """As the function of this name does; ends a round of cleaning and waits for that."""
+        """As the function `delete_records`. First ends a cleaning round and waits for it."""
         with self._states.paused(topic_partition):
             return delete_records(
                 self._store,

@@ -2,15 +2,15 @@
 
 Three rules are applied one after the other, each from the oldest segment up to the first that does
 not match: the segment lies below the log's start; it is beyond `retention.bytes`; it is older than
-`retention.ms` (`UnifiedLog.deleteOldSegments`; a compacted log without the policy `delete` knows
-only the first). The active segment may be due too; then a new one is rolled first.
+`retention.ms` (`UnifiedLog.deleteOldSegments`; for a compacted log without the policy `delete`,
+only the first rule applies). The active segment may be due too; then a new one is rolled first.
 
 A segment's age counts from its largest timestamp; if no record has one, from its file's last write.
 So in Kafka one record stamped in the future holds back everything after it until the clock has
 passed that timestamp. offsetd does better (`retention.age.from.roll`): the age of a segment that
 takes no more appends counts from its file's last write at the latest. That is when it was rolled,
-or shortly before. It survives a restart, a copy that keeps times, and cleaning. A crash after which
-the journal's batches are written again makes it later, never earlier.
+or shortly before. This time survives a restart, a copy that keeps times, and cleaning. A crash
+after which the journal's batches are written again makes it later, never earlier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOT_YET_MS: Final = 2**63 - 1
 
 
 class Breach(enum.Enum):
-    """Why a segment goes."""
+    """The rule by which a segment is deleted."""
 
     LOG_START_OFFSET = "log start offset"
     SIZE = "size"
@@ -43,18 +43,18 @@ class Breach(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class SegmentFigures:
-    """What is to be known of a segment."""
+    """The figures of a segment on which the rules depend."""
 
     base_offset: int
     offset_next: int  # The next segment's base offset; for the active one, the log's end.
     size_bytes: int
     largest_timestamp_ms: int  # Below 0: no record has one.
-    modified_ms: int  # When its file was last written; NOT_YET_MS: a batch waits to be.
+    modified_ms: int  # Time of the file's last write. NOT_YET_MS: a batch is not written yet.
 
 
 @attrs.frozen(kw_only=True)
 class Deletion:
-    """A segment that goes."""
+    """A segment that is deleted."""
 
     segment: SegmentFigures
     breach: Breach
@@ -62,13 +62,13 @@ class Deletion:
 
 @attrs.frozen(kw_only=True)
 class FutureTimestamp:
-    """Retention by time is blocked: by the clock segments are due, by their timestamps not."""
+    """Retention by time is blocked: segments are due by file times, but not by timestamps."""
 
-    base_offset: int  # Of the oldest segment that stays: it has the timestamp.
+    base_offset: int  # Of the oldest segment that stays, which has the timestamp.
     timestamp_ms: int
-    held_segments: int  # Due by when they were written, that one perhaps among them.
+    held_segments: int  # Due by their files' times; the blocking segment may be one of them.
     held_bytes: int
-    blocked_until_ms: int  # When the blocking segment is due itself.
+    blocked_until_ms: int  # When the blocking segment becomes due itself.
 
     def __str__(self) -> str:
         return (
@@ -80,23 +80,24 @@ class FutureTimestamp:
 
 @attrs.frozen(kw_only=True)
 class RetentionPlan:
-    """What goes, oldest first. Nothing of it may go before it lies below the recovery point."""
+    """What is deleted, oldest first. All of it must first lie below the recovery point."""
 
     deletions: tuple[Deletion, ...]
-    log_start_offset: int  # Then.
+    log_start_offset: int  # After the deletion.
     rolls_active: bool  # The active segment is among them: roll a new one first.
     blocked: FutureTimestamp | None  # A warning.
 
     @property
     def freed_bytes(self) -> int:
-        """Of the log files."""
+        """The size of the log files that are deleted."""
         return sum(each.segment.size_bytes for each in self.deletions)
 
 
 def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
-    """The figures of a log's segments, as they are now."""
+    """The present figures of a log's segments."""
     segments = log.segments
-    # Before the files' times are read: a batch that comes to a file later is newer than these say.
+    # Before the files' times are read: if a batch comes in between, the file's time only gets
+    # newer.
     is_written = [segment.written_bytes == segment.size_bytes for segment in segments]
     ends = [segment.base_offset for segment in segments[1:]]
     ends.append(max(log.offset_next, segments[-1].base_offset))
@@ -120,11 +121,11 @@ def plan_of_log(
     rolls_if_due: bool = False,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """What is due of a log as it is now; as `plan_retention`. Raises OSError, StorageFailed.
+    """The plan for a log as it is now, as `plan_retention` makes it. Raises OSError, StorageFailed.
 
-    `rolls_if_due`: as it is once an active segment that is old enough by the clock was rolled.
+    `rolls_if_due`: as if an active segment that is old enough by the clock were rolled first.
     """
-    log.write()  # A file's time says something once all of it is written.
+    log.write()  # A file's time counts only once all of the segment is written.
     figures = segment_figures(files, log)
     if rolls_if_due and log.segments[-1].is_overdue(now_ms):
         figures.append(
@@ -155,10 +156,10 @@ def plan_retention(
     now_ms: int,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """Says what of a log is due, and changes nothing.
+    """Plans which segments of a log are deleted. Changes nothing.
 
-    `segments` are all of the log's, in order; the last is active. Nothing that ends above
-    `high_watermark` goes; without `goes_by_age`, nothing because of `retention.ms`.
+    `segments` are all segments of the log, in order; the last is active. Nothing that ends above
+    `high_watermark` is deleted, and without `goes_by_age` nothing because of `retention.ms`.
     """
     walk = _Walk(segments, config, high_watermark=high_watermark, now_ms=now_ms)
     walk.take(Breach.LOG_START_OFFSET, walk.is_below(log_start_offset))
@@ -179,7 +180,7 @@ def plan_retention(
 
 
 class _Walk:
-    """From the oldest segment on, as far as the breaches go."""
+    """A walk from the oldest segment on, as long as segments are due."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class _Walk:
         self._now_ms = now_ms
 
     def take(self, breach: Breach, is_due: Callable[[SegmentFigures], bool]) -> None:
-        """Takes segments while they are due."""
+        """Takes segments as long as they are due."""
         for segment in self._segments[len(self.deletions) :]:
             is_active = segment is self._segments[-1]
             if (
@@ -208,13 +209,13 @@ class _Walk:
             self.deletions.append(Deletion(segment=segment, breach=breach))
 
     def is_below(self, log_start_offset: int) -> Callable[[SegmentFigures], bool]:
-        """Nothing of it is to be read any more. The active segment stays."""
+        """Whether all of it lies below the log's start. The active segment stays."""
         return lambda segment: (
             segment is not self._segments[-1] and segment.offset_next <= log_start_offset
         )
 
     def exceeds(self, retention_bytes: int) -> Callable[[SegmentFigures], bool]:
-        """Without it as much as the limit stays, or more. To be asked in order."""
+        """Whether at least the limit is left without it. Ask in the order of the segments."""
         excess_bytes = sum(segment.size_bytes for segment in self._segments[len(self.deletions) :])
         excess_bytes -= retention_bytes
 
@@ -228,7 +229,7 @@ class _Walk:
         return is_due
 
     def is_older(self, segment: SegmentFigures) -> bool:
-        """Its last record is older than the limit, and not just as old."""
+        """Whether its last record is older than the limit; not if it is exactly as old."""
         return self._now_ms - self._age_from_ms(segment) > self._config.retention_ms
 
     def _age_from_ms(self, segment: SegmentFigures) -> int:
@@ -239,7 +240,7 @@ class _Walk:
         return segment.largest_timestamp_ms
 
     def blocked(self) -> FutureTimestamp | None:
-        """Whether the oldest segment that stays, stays for a timestamp in the future."""
+        """The block, if the oldest segment that stays does so because of a future timestamp."""
         staying = self._segments[len(self.deletions) :]
         if not staying or staying[0].largest_timestamp_ms <= self._now_ms:
             return None

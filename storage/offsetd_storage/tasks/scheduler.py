@@ -28,11 +28,12 @@ DELETE_LOGS: Final = "kafka-delete-logs"
 
 @attrs.frozen(kw_only=True)
 class PeriodicTask:
-    """What is done again and again; never twice at a time."""
+    """Work that is repeated; it never runs twice at the same time."""
 
     name: str
     run: Callable[[], object]
-    # From the start of a run to that of the next. None: `run` returns how long to rest after it.
+    # From the start of one run to the start of the next. None: `run` returns how long to rest after
+    # it.
     interval_ms: int | None = attrs.field(
         validator=attrs.validators.optional(attrs.validators.ge(1))
     )
@@ -45,16 +46,16 @@ class _Turn:
     def __init__(self, task: PeriodicTask, due_ms: int) -> None:
         self.task = task
         self.due_ms = due_ms
-        self.is_called = False  # Whether it was asked for, while it ran perhaps.
-        self.thread: threading.Thread | None = None  # That runs it.
+        self.is_called = False  # Whether a run was requested, perhaps during a run.
+        self.thread: threading.Thread | None = None  # The thread that runs it.
         self.work = Supervised(task.name)
 
 
 class Scheduler:
-    """Runs tasks on a few threads. The clock may be one that is moved by hand: then `wake` it."""
+    """Runs tasks on a few threads. If the clock is moved by hand, call `wake` after that."""
 
     def __init__(self, tasks: Iterable[PeriodicTask], *, threads: int, clock: Clock) -> None:
-        """The delays count from here. There are never more threads than tasks."""
+        """The initial delays count from now. There are never more threads than tasks."""
         self._clock = clock
         now_ms = clock.monotonic_ms()
         turns = [_Turn(task, now_ms + task.initial_delay_ms) for task in tasks]
@@ -70,10 +71,10 @@ class Scheduler:
         self._threads.ensure()
 
     def configure(self, tasks: Iterable[PeriodicTask], *, threads: int) -> None:
-        """Goes on with these, which have the names of those before, and waits for none of them.
+        """Replaces the tasks by others of the same names. Does not wait for a run.
 
-        What was asked for is done, what was counted stays; the next run of each is no later than
-        it was, nor than its interval from now.
+        Requested runs still happen, and counts stay. The next run of each task is neither later
+        than it was, nor later than its interval from now.
         """
         self._threads.resize(min(threads, len(self._turns)))
         with self._changed:
@@ -85,59 +86,63 @@ class Scheduler:
             self._changed.notify_all()
 
     def tell_to_stop(self) -> None:
-        """Begins no run any more; those that have begun may look at `is_stopping`."""
+        """Starts no more runs. Runs that have started may look at `is_stopping`."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Begins no run any more, and waits for those that have begun."""
+        """Starts no more runs, and waits for those that have started."""
         self.tell_to_stop()
         self._threads.join()
 
     def wake(self) -> None:
-        """Looks at the clock again."""
+        """Looks at the clock again, after it was moved by hand."""
         with self._changed:
             self._changed.notify_all()
 
     def run_soon(self, name: str) -> None:
-        """Runs a task at once; again, where it is running. A failing one does not wait either."""
+        """Runs a task at once; if it is running, once more after that.
+
+        A task that is waiting after a failure runs at once, too.
+        """
         with self._changed:
             self._turns[name].is_called = True
             self._changed.notify_all()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it has been told to stop; for tasks that take long."""
+        """Whether it was told to stop; for tasks that take long."""
         return self._is_stopping
 
     @property
     def statuses(self) -> tuple[RunStatus, ...]:
-        """How each task went so far."""
+        """The status of each task."""
         with self._changed:
             return tuple(turn.work.status for turn in self._turns.values())
 
     @property
     def threads_alive(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         return self._threads.alive
 
     @property
     def threads_replaced(self) -> int:
-        """How many have died so far."""
+        """How many threads have died so far."""
         return self._threads.replaced
 
     def _work(self) -> None:
         try:
             while (turn := self._next()) is not None:
                 self._run(turn)
-                with suppress(RuntimeError):  # Another may have died and found no successor.
+                # A thread may have died and could not be replaced then.
+                with suppress(RuntimeError):
                     self._threads.ensure()
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
-        """What a thread that dies had taken on is for others to do."""
+        """Releases the task of a thread that dies, so that another thread can run it."""
         with self._changed:
             for turn in self._turns.values():
                 if turn.thread is threading.current_thread():
@@ -145,7 +150,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def _next(self) -> _Turn | None:
-        """Waits for a task that is due, and begins it; None when its thread is to end."""
+        """Waits for a task that is due, and starts it; None if the thread should end."""
         with self._changed:
             while not (self._is_stopping or self._threads.leave_if_too_many()):
                 now_ms = self._clock.monotonic_ms()
@@ -186,21 +191,21 @@ class Scheduler:
 
 
 class WorkerLife(NamedTuple):
-    """What goes together: a worker that is dead says in `run` of what."""
+    """The state of a worker: whether it is alive, and in `run` why not."""
 
-    is_alive: bool  # Whether it does its work: not from a failure until a step has succeeded again.
-    run: RunStatus  # How the steps went so far.
+    is_alive: bool  # False from a failure until a step has succeeded again.
+    run: RunStatus  # Of the steps.
 
 
 class SupervisedWorker:
-    """A thread that takes one step after the other, as one of the cleaner's does."""
+    """A thread that takes one step after the other, for example a thread of the cleaner."""
 
     def __init__(
         self, name: str, step: Callable[[], int], *, clock: Clock, initial_delay_ms: int = 0
     ) -> None:
-        """`step` returns how long to rest before the next, in milliseconds.
+        """`step` returns how long to rest before the next one, in milliseconds.
 
-        A long one looks at `is_stopping` now and then.
+        A long step looks at `is_stopping` now and then.
         """
         task = PeriodicTask(
             name=name, run=step, interval_ms=None, initial_delay_ms=initial_delay_ms
@@ -209,26 +214,26 @@ class SupervisedWorker:
         self._scheduler = Scheduler([task], threads=1, clock=clock)
 
     def start(self) -> None:
-        """Starts the thread; again, where it died and the system had no other."""
+        """Starts the thread, also after it died and could not be replaced."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Takes no step any more, and waits for the one that has begun."""
+        """Takes no more steps, and waits for the one that has started."""
         self._scheduler.stop()
 
     def wake(self) -> None:
-        """Ends a rest, also that after a failure."""
+        """Ends the present rest, also the one after a failure."""
         self._scheduler.run_soon(self._name)
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it has been told to stop."""
+        """Whether it was told to stop."""
         return self._scheduler.is_stopping
 
     @property
     def life(self) -> WorkerLife:
-        """As it is now."""
-        # Threads first: a failure is noted before its thread dies.
+        """Its present state."""
+        # Threads first: a failure is noted before its thread ends.
         has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]
         return WorkerLife(has_thread and run.failures_in_row == 0, run)
 

@@ -21,28 +21,28 @@ _DOUBLINGS_MAX: Final = 40
 
 
 def backoff_ms(failures_in_row: int) -> int:
-    """How long to rest after the last of so many failures (1 or more): twice as long each time."""
+    """The delay after so many failures in a row (at least 1); it doubles with each."""
     return min(_BACKOFF_MS_MIN << min(failures_in_row - 1, _DOUBLINGS_MAX), _BACKOFF_MS_MAX)
 
 
 @attrs.frozen(kw_only=True)
 class RunStatus:
-    """How it went so far. Times by the wall clock; None where it has not been."""
+    """The runs so far. Times are by the wall clock, and None if there was none."""
 
     name: str
     is_running: bool
-    runs: int  # Ended, well or badly.
+    runs: int  # Those that have ended, with success or failure.
     failures: int
     failures_in_row: int
     last_started_ms: int | None
     last_duration_ms: int | None
     last_succeeded_ms: int | None
     last_failed_ms: int | None
-    last_error: str | None  # Kept when a run succeeds again.
+    last_error: str | None  # Stays when a later run succeeds.
 
 
 class Supervised:
-    """The bookkeeping of one piece of work. For one thread at a time."""
+    """The counts of one piece of work. For one thread at a time."""
 
     def __init__(self, name: str) -> None:
         self._status = RunStatus(
@@ -61,22 +61,22 @@ class Supervised:
 
     @property
     def status(self) -> RunStatus:
-        """As it is now."""
+        """The present status."""
         return self._status
 
     def begin(self, *, now_ms: int, monotonic_ms: int) -> None:
-        """A run begins."""
+        """Notes that a run starts."""
         self._started_monotonic_ms = monotonic_ms
         self._status = attrs.evolve(self._status, is_running=True, last_started_ms=now_ms)
 
     def succeed(self, *, now_ms: int, monotonic_ms: int) -> None:
-        """The run ended well."""
+        """Notes that the run succeeded."""
         self._status = attrs.evolve(
             self._ended(monotonic_ms), failures_in_row=0, last_succeeded_ms=now_ms
         )
 
     def fail(self, error: BaseException, *, now_ms: int, monotonic_ms: int) -> int:
-        """The run raised `error`. Returns how long to wait before the next, in milliseconds."""
+        """Notes that the run raised `error`. Returns the delay before the next, in milliseconds."""
         in_row = self._status.failures_in_row + 1
         self._status = attrs.evolve(
             self._ended(monotonic_ms),
@@ -97,11 +97,11 @@ class Supervised:
 
 
 class SupervisedThreads:
-    """Threads that run `body`. It returns when it is to stop; one that dies of it is replaced."""
+    """Threads that run `body` until it returns. A thread that dies of an error is replaced."""
 
     def __init__(self, name: str, count: int, body: Callable[[], None]) -> None:
         self.replaced = 0
-        self.last_error: str | None = None  # Of what a thread died last.
+        self.last_error: str | None = None  # The error of which a thread died last.
         self._name = name
         self._count = count
         self._body = body
@@ -112,14 +112,14 @@ class SupervisedThreads:
 
     @property
     def alive(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         with self._lock:
             return sum(thread.is_alive() for thread in self._threads)
 
     def ensure(self) -> None:
-        """Starts what is missing: all of them at first, and what could not be replaced later.
+        """Starts missing threads: all at first, later those that could not be replaced.
 
-        Raises RuntimeError where the system gives no thread.
+        Raises RuntimeError if the system gives no thread.
         """
         with self._lock:
             if self._is_stopping:
@@ -131,9 +131,9 @@ class SupervisedThreads:
                 self._threads.append(thread)
 
     def resize(self, count: int) -> None:
-        """Has so many from now on. Those that are too many leave when they ask.
+        """Changes the number of threads. Surplus threads leave in `leave_if_too_many`.
 
-        Raises RuntimeError where the system gives no thread.
+        Raises RuntimeError if the system gives no thread.
         """
         with self._lock:
             self._count = count
@@ -142,7 +142,7 @@ class SupervisedThreads:
             self.ensure()
 
     def leave_if_too_many(self) -> bool:
-        """Whether the thread that asks is to return from `body`: it is none of these any more."""
+        """Whether the calling thread should return from `body`; it no longer counts then."""
         with self._lock:
             is_too_many = len(self._threads) > self._count
             if is_too_many:
@@ -150,10 +150,10 @@ class SupervisedThreads:
             return is_too_many
 
     def join(self) -> None:
-        """Starts no thread any more, and waits for those there are; not for the caller's own."""
+        """Starts no more threads, and waits for those that run, except the calling one."""
         with self._lock:
             self._is_stopping = True
-            threads = list(self._threads)  # One that dies takes itself out.
+            threads = list(self._threads)  # A copy, as a thread that dies removes itself.
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join()
@@ -167,5 +167,5 @@ class SupervisedThreads:
                 self.replaced += not self._is_stopping
                 with suppress(ValueError):
                     self._threads.remove(threading.current_thread())
-            with suppress(RuntimeError):  # Else the next `ensure` starts it.
+            with suppress(RuntimeError):  # If it fails, the next `ensure` starts the thread.
                 self.ensure()

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class LogView:
-    """One partition's log. `recovery_point` bounds what is to be read of it; None: all of it."""
+    """One partition's log. Read it up to `recovery_point`; None: all of it."""
 
     topic_partition: TopicPartition
     folder: Path
     recovery_point: RecoveryPoint | None
-    # The last one that we wrote, also where the folder is closed; None: there is none, or a broker
-    # may have had the folder since.
+    # The last one that we wrote, also if the folder is closed. None: there is none, or a broker may
+    # have had the folder since.
     last_point: RecoveryPoint | None = None
 
     def readable_bytes(self, base_offset: int, size: int) -> int:
-        """How much is to be read of a segment whose file has `size` bytes."""
+        """How many bytes may be read of a segment whose file has `size` bytes."""
         point = self.recovery_point
         if point is None or base_offset < point.segment_base_offset:
             return size
@@ -50,21 +50,21 @@ class LogView:
 class FolderView:
     """The logs of a data folder, by topic and partition.
 
-    `offsets_partitions` is how many partitions `__consumer_offsets` has; where the folder is a
-    broker's, one more than the highest that it names. `is_settled` is false where recovery points
-    bound what may be read.
+    `offsets_partitions` is the number of partitions of `__consumer_offsets`; in a broker's folder,
+    one more than the highest that it has. `is_settled` is false if recovery points limit what may
+    be read.
     """
 
     folder: Path
     logs: tuple[LogView, ...]
     offsets_partitions: int
     is_settled: bool
-    # Partitions that had records, and have no folder any more.
+    # Partitions that had records, and whose folders are gone.
     missing: tuple[TopicPartition, ...] = ()
     _points: DurablePoints | None = attrs.field(default=None, eq=False, repr=False)
 
     def seen_again(self, files: Files) -> FolderView:
-        """The folder as it is now; of its journal what is new is read. Raises as `read_folder`."""
+        """The folder now; reads only the new part of the journal. Raises as `read_folder`."""
         return _read_folder(files, self.folder, self._points)
 
 
@@ -89,7 +89,8 @@ def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> F
             if (topic_partition := TopicPartition.of_folder(name)) is not None
             and files.is_folder(folder / name)
         ),
-        key=lambda each: (each.topic, each.partition),  # Ten times as fast as their own order.
+        # Ten times as fast as the order of TopicPartition.
+        key=lambda each: (each.topic, each.partition),
     )
     if not partitions:
         raise FolderMismatch(f"{folder} has no partition folders: it is no data folder")
@@ -134,7 +135,7 @@ def _log_view(
     return LogView(
         topic_partition=topic_partition,
         folder=folder / topic_partition.folder_name,
-        # Nobody writes to a partition that is held in quarantine.
+        # No process writes to a partition in quarantine.
         recovery_point=None if point is None or point.held else point,
         last_point=None if last is None or last.held else last,
     )

@@ -1,9 +1,9 @@
 """Reads of a log while a server may clean it.
 
-A listed segment may be gone when it is opened. Another may have got its name or its index. The
-segment that held the recovery point may have been rolled and cleaned since. So a read that finds
-something wrong is repeated, with recovery points that are read again, until the files did not
-change during the read. The server never waits, and nothing is locked.
+A listed segment may be gone when it is opened. Another segment may have its name or its index by
+then. The segment that held the recovery point may have been rolled and cleaned since. So if a read
+finds something wrong, it is repeated with new recovery points, until the files did not change
+during the read. The server never waits, and nothing is locked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import File, Files
     from offsetd_storage.views.folder_view import FolderView, LogView
 
-    _Shape = frozenset[tuple[str, int, int]]  # Names, bytes, and when they were last written.
+    _Shape = frozenset[tuple[str, int, int]]  # Names, sizes in bytes, and times of the last write.
 
 _Found = TypeVar("_Found")
 
@@ -42,9 +42,9 @@ def seen_steadily(
     is_doubtful: Callable[[_Found], bool] = lambda _: False,
     sleep: Callable[[float], object] = time.sleep,
 ) -> _Found:
-    """What `look` says of a log, which is not doubtful, or was so while nothing changed.
+    """What `look` returns for a log. Repeats it while the files change and the result is doubtful.
 
-    Raises what `look` raised while nothing changed, or in the end.
+    Raises what `look` raised while nothing changed, or at the last attempt.
     """
     if view.is_settled:
         return look(log)
@@ -65,10 +65,10 @@ def seen_steadily(
 
 @attrs.frozen(kw_only=True)
 class LogFigures:
-    """The files that a look at a log rests on: while these stay the same, so does what it saw.
+    """The figures of the files that a look at a log read. As long as they stay, so does its result.
 
-    Of the segments that may be read, name, bytes and when they were last written, but of the one
-    that holds the recovery point only its base offset: that one takes appends.
+    Of each segment that may be read: name, size and time of the last write. Of the segment that
+    holds the recovery point only the base offset: that one takes appends.
     """
 
     segments: frozenset[tuple[str, int, int]]
@@ -76,7 +76,7 @@ class LogFigures:
 
 
 def figures_of(files: Files, view: FolderView, log: LogView) -> LogFigures | None:
-    """What the files of a log are like now; None while segments are being exchanged."""
+    """The figures of a log's files now; None while segments are being exchanged."""
     log = _seen_now(files, view, log)
     shape = _shape(files, log, exchanging=(".swap",))
     point = log.recovery_point
@@ -95,10 +95,10 @@ def seen_with_figures(
     *,
     sleep: Callable[[float], object] = time.sleep,
 ) -> tuple[_Found, LogFigures]:
-    """What `look` says of a log while its files stayed the same, and what they were like.
+    """What `look` returns for a log whose files did not change meanwhile, and their figures.
 
-    Asked again, the figures tell whether more that is read goes with it. Raises FolderChanged where
-    the files never stay the same, and what `look` raises while they do.
+    Compare the figures later to learn whether more that is read belongs to this result. Raises
+    FolderChanged if the files change in every attempt, and what `look` raises while they do not.
     """
     for _ in range(_ATTEMPTS):
         log = _seen_now(files, view, log)
@@ -120,10 +120,10 @@ def seen_with_figures(
 
 
 class SegmentWalk:
-    """Opens the segments of a log one after the other, in the order of their offsets.
+    """Opens the segments of a log one by one, in the order of their offsets.
 
-    Beside a server it goes by the names that are there at each step, so that what a round of
-    cleaning joins behind the reader's back is not left out.
+    If a server is running, each step lists the folder again, so that the walk does not leave out
+    segments that a cleaning round has joined behind it.
     """
 
     def __init__(
@@ -134,13 +134,14 @@ class SegmentWalk:
         self._files = files
         self._log = log
         self._sleep = sleep
-        self._seen: dict[int, tuple[int, int]] = {}  # Bytes, and when they were last written.
+        self._seen: dict[int, tuple[int, int]] = {}  # Sizes in bytes, and times of the last write.
         self._listed = iter(segment_base_offsets(files, log.folder))
 
     def open_next(self, offset_next: int) -> tuple[int, File] | None:
-        """The segment that holds `offset_next`, or the first behind it, and where it begins.
+        """Opens the segment that holds `offset_next`, or the first behind it.
 
-        None at the log's end. The caller closes the file. Raises OSError.
+        Returns its base offset and its file, which the caller closes; None at the log's end. Raises
+        OSError.
         """
         if not self.is_live:
             base_offset = next(self._listed, None)
@@ -157,7 +158,10 @@ class SegmentWalk:
         raise FileNotFoundError(f"{self._log.folder} never stays as it is")
 
     def _next(self, offset_next: int) -> int | None:
-        """Raises FileNotFoundError while segments are being exchanged."""
+        """The base offset of that segment.
+
+        Raises FileNotFoundError while segments are being exchanged.
+        """
         if any(name.endswith(".swap") for name in self._files.list_folder(self._log.folder)):
             raise FileNotFoundError
         bases = segment_base_offsets(self._files, self._log.folder)
@@ -169,7 +173,7 @@ class SegmentWalk:
     def _figures(self, base_offset: int) -> tuple[int, int]:
         path = segment_path(self._log.folder, base_offset)
         if not self._is_behind(base_offset):
-            return 0, 0  # It takes appends, which are not looked at.
+            return 0, 0  # It takes appends; these do not count as changes.
         return self._files.size(path), self._files.modified_ms(path)
 
     def _is_behind(self, base_offset: int) -> bool:
@@ -182,7 +186,7 @@ class SegmentWalk:
 
 
 def _is_steady(files: Files, view: FolderView, log: LogView, before: _Shape | None) -> bool:
-    """Whether nothing changed since `before`, nor the segment that is read up to a point."""
+    """Whether the files are as in `before`, and the recovery point is in the same segment."""
     if before is None or _shape(files, log) != before:
         return False
     now = _seen_now(files, view, log).recovery_point
@@ -193,10 +197,10 @@ def _is_steady(files: Files, view: FolderView, log: LogView, before: _Shape | No
 def _shape(
     files: Files, log: LogView, *, exchanging: tuple[str, ...] = (".swap", ".deleted")
 ) -> _Shape | None:
-    """The segments that no longer take appends; None while they are being exchanged.
+    """The segments that take no more appends; None while segments are being exchanged.
 
-    That is as long as there are files with one of these suffixes. What was exchanged may be
-    `.deleted` for a while.
+    They are being exchanged while a file has one of these suffixes. An exchanged segment may be
+    `.deleted` for some time.
     """
     found = set()
     try:
@@ -222,7 +226,7 @@ def _is_behind(base: str, log: LogView) -> bool:
 
 
 def _seen_now(files: Files, view: FolderView, log: LogView) -> LogView:
-    """The same log, as far as it is durable by now."""
+    """The same log with its present recovery point."""
     for each in view.seen_again(files).logs:
         if each.topic_partition == log.topic_partition:
             return each

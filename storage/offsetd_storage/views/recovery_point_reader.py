@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _WINDOW_BYTES: Final = 256 << 10
-_LOOKS: Final = 10  # Where no file has a header: a server exchanges one, and then the other.
+# Attempts if no file has a header, because a server exchanges one and then the other.
+_LOOKS: Final = 10
 
 
 class _Turn(NamedTuple):
-    """What tells a journal file's turn from all others."""
+    """Identifies the turn of a journal file."""
 
     file_number: int
     life: int
 
 
 class DurablePoints:
-    """Each look follows the journal from where the last one ended: it costs what is new."""
+    """Reads the recovery points of a journal. Each look reads only what is new since the last."""
 
     def __init__(self, files: Files, folder: Path, identity: FolderIdentity) -> None:
         self.identity = identity
@@ -44,11 +45,11 @@ class DurablePoints:
         self._points: dict[TopicPartition, RecoveryPoint] = {}
 
     def read(self, *, begun: bool) -> dict[TopicPartition, RecoveryPoint] | None:
-        """The recovery points; None if no life began or the journal was closed. None are known,
-        and nothing is settled, where neither file has a whole header, which is damage.
+        """The recovery points; None if no life began, or the journal was closed.
 
-        `begun` says that one did. The points may be older than the newest, which is what a reader
-        beside a server has to expect anyway. Raises JournalDamaged, NewerFormat, OSError.
+        Empty if neither file has a valid header, which is damage: then no point is known. `begun`
+        says that a life began. The points may be older than the newest ones, as always for a reader
+        beside a server. Raises JournalDamaged, NewerFormat, OSError.
         """
         for _ in range(_LOOKS):
             with ExitStack() as stack:
@@ -58,16 +59,16 @@ class DurablePoints:
                     return None if self._is_closed else dict(self._points)
             if not begun:
                 return None
-            # One has been exchanged before the look at it, and the other one behind its.
+            # One file was exchanged before this look at it, and the other one after.
         return {}
 
     @property
     def last_points(self) -> dict[TopicPartition, RecoveryPoint]:
-        """Those of the last look, also where the journal was closed."""
+        """The points of the last look, also if the journal was closed."""
         return dict(self._points)
 
     def _newest(self, stack: ExitStack) -> tuple[JournalReader, JournalHeader] | None:
-        """The file whose turn it is, and its header; None if neither has one."""
+        """The file whose turn it is, and its header; None if neither file has one."""
         newest: tuple[JournalReader, JournalHeader] | None = None
         for name in JOURNAL_NAMES:
             if not self._files.exists(self._folder / name):
@@ -95,7 +96,7 @@ class DurablePoints:
             self._position, self._sequence = frame.end, self._sequence + 1
             self._is_closed = frame.kind is FrameKind.CLOSED
             if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
-                told = frame, reader.payload(frame)  # At once: a turn may write over it.
+                told = frame, reader.payload(frame)  # Read now, because a turn may overwrite it.
         if told is None:
             return
         frame, payload = told
