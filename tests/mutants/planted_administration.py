@@ -46,8 +46,8 @@ ADMINISTRATION_MUTANTS = (
     Mutant(
         name="a retry of a change is applied again",
         where="offsetd_coordinator.configuration.config_shard:ConfigShard.decide",
-        replace="if known is not None and known[1] >= now_ms",
-        by="if known is not None and known[1] < 0 and known[1] >= now_ms",
+        replace="if last_offset is not None:",
+        by="if last_offset is not None and last_offset < 0:",
         caught_by=_CONFIG_SHARD,
     ),
     Mutant(
@@ -67,8 +67,8 @@ ADMINISTRATION_MUTANTS = (
     Mutant(
         name="a retry of a deletion to the end deletes what has come since",
         where="offsetd_coordinator.administration.audit:AuditLog.find",
-        replace="known = self._known.get((method, request_id)) if request_id else None",
-        by="known = None",
+        replace="return self._known.find((method, request_id), now_ms) if request_id else None",
+        by="return None",
         caught_by=f"{_LOG_ADMIN}::test_a_retry_of_a_deletion_to_the_end_deletes_no_more",
     ),
     Mutant(

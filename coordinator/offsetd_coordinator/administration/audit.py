@@ -13,6 +13,7 @@ import attrs
 from offsetd_storage.batch.record_batch import Record, batch_header, encode_batch
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
+from offsetd_coordinator.request_dedup import OWN_TOPIC_REQUESTS_MAX, RememberedRequests
 from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.state.record_log import RecordLog
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.record_batch import RecordBatch
 
 AUDIT_VERSION: Final = 1
-REQUEST_IDS_MAX: Final = 1000
 
 
 @attrs.frozen(kw_only=True)
@@ -85,15 +85,13 @@ class AuditLog(RecordLog):
 
     def __init__(self, *, request_id_window_ms: int) -> None:
         super().__init__()
-        self._request_id_window_ms = request_id_window_ms
-        self._known: dict[tuple[str, str], RecordedEvent] = {}  # Oldest first.
+        self._known = RememberedRequests[tuple[str, str], RecordedEvent](
+            window_ms=request_id_window_ms, count_max=OWN_TOPIC_REQUESTS_MAX
+        )
 
     def find(self, method: str, request_id: str, now_ms: int) -> RecordedEvent | None:
         """The event that was recorded for this request within the window before `now_ms`."""
-        known = self._known.get((method, request_id)) if request_id else None
-        if known is None or known.event.time_ms < now_ms - self._request_id_window_ms:
-            return None
-        return known
+        return self._known.find((method, request_id), now_ms) if request_id else None
 
     def batch(self, event: AuditEvent) -> bytes:
         """The batch to be appended; its one record is at `offset_next`."""
@@ -128,11 +126,11 @@ class AuditLog(RecordLog):
             return
         if not event.request_id:
             return
-        key = event.method, event.request_id
-        self._known.pop(key, None)
-        self._known[key] = RecordedEvent(record.offset, event)
-        if len(self._known) > REQUEST_IDS_MAX:
-            del self._known[next(iter(self._known))]
+        self._known.remember(
+            (event.method, event.request_id),
+            RecordedEvent(record.offset, event),
+            timestamp_ms=event.time_ms,
+        )
 
 
 def _checked(value: Any, kind: Any) -> Any:

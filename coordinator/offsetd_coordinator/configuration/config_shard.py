@@ -25,6 +25,7 @@ from offsetd_coordinator.configuration.config_record import (
 from offsetd_coordinator.configuration.dynamic_settings import SETTINGS_THAT_KEEP_RECORDS
 from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
 from offsetd_coordinator.kernels.table.request_ids import HEADER_NAME
+from offsetd_coordinator.request_dedup import OWN_TOPIC_REQUESTS_MAX, RememberedRequests
 from offsetd_coordinator.state.record_log import RecordLog
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.record_batch import RecordBatch
     from offsetd_storage.configuration.topic_configs import TopicConfigs
 
-REQUEST_IDS_MAX: Final = 1000
 REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
 
 
@@ -86,9 +86,10 @@ class ConfigShard(RecordLog):
         super().__init__()
         self.unknown_records = 0
         self._started_with = started_with
-        self._request_id_window_ms = request_id_window_ms
         self._texts: dict[ConfigKey, str] = {}
-        self._known: dict[bytes, tuple[int, int]] = {}  # Last offset and timestamp, oldest first.
+        self._known = RememberedRequests[bytes, int](
+            window_ms=request_id_window_ms, count_max=OWN_TOPIC_REQUESTS_MAX
+        )
         self._applied: AppliedConfigs | None = None
 
     @property
@@ -120,9 +121,9 @@ class ConfigShard(RecordLog):
     def decide(self, request: UpdateConfig, now_ms: int) -> ConfigDecision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
         if request.request_id and not request.validate_only:
-            known = self._known.get(request.request_id)
-            if known is not None and known[1] >= now_ms - self._request_id_window_ms:
-                return ConfigDecision(ConfigReply(known[0]), None, self.applied.configs)
+            last_offset = self._known.find(request.request_id, now_ms)
+            if last_offset is not None:
+                return ConfigDecision(ConfigReply(last_offset), None, self.applied.configs)
         try:
             configs = self._changed(request)
         except InvalidSetting as error:
@@ -181,7 +182,9 @@ class ConfigShard(RecordLog):
         for record in batch.records:
             for name, request_id in record.headers:
                 if name == REQUEST_ID_HEADER and request_id:
-                    self._remember(request_id, batch.last_offset, record.timestamp_ms)
+                    self._known.remember(
+                        request_id, batch.last_offset, timestamp_ms=record.timestamp_ms
+                    )
             try:
                 key = decode_config_key(record.key or b"")
                 text = None if record.value is None else decode_config_value(record.value)
@@ -194,12 +197,6 @@ class ConfigShard(RecordLog):
                     self._texts.pop(key, None)
                 else:
                     self._texts[key] = text
-
-    def _remember(self, request_id: bytes, last_offset: int, timestamp_ms: int) -> None:
-        self._known.pop(request_id, None)
-        self._known[request_id] = last_offset, timestamp_ms
-        if len(self._known) > REQUEST_IDS_MAX:
-            del self._known[next(iter(self._known))]
 
 
 def applied_configs(started_with: TopicConfigs, texts: Mapping[ConfigKey, str]) -> AppliedConfigs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from offsetd_coordinator.request_dedup import RememberedRequests
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
 
     Outcome = CleanReport | BaseException | None
+    Rounds = dict[TopicPartition, asyncio.Future[CleanReport | None]]
 
 _REQUESTS_MAX: Final = 100
 
@@ -23,14 +26,16 @@ class Compactions:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._rounds: dict[str, dict[TopicPartition, asyncio.Future[CleanReport | None]]] = {}
+        self._rounds: RememberedRequests[str, Rounds] = RememberedRequests(
+            window_ms=None, count_max=_REQUESTS_MAX
+        )
         self._previewing = asyncio.Lock()
 
     async def compact(
         self, partitions: Sequence[TopicPartition], rolls_active: bool, *, request_id: str
     ) -> Mapping[TopicPartition, Outcome]:
         """Has each cleaned once, and waits for that."""
-        rounds = self._rounds.get(request_id) if request_id else None
+        rounds = self._rounds.find(request_id) if request_id else None
         if rounds is None or not set(partitions) <= rounds.keys():
             upkeep = self._node.serving().upkeep
             assert upkeep is not None, "a node that serves cleans"
@@ -39,9 +44,7 @@ class Compactions:
             for each in rounds.values():
                 each.add_done_callback(_outcome)  # A failure is looked at, also if nobody waits.
             if request_id:
-                self._rounds[request_id] = rounds
-                if len(self._rounds) > _REQUESTS_MAX:
-                    del self._rounds[next(iter(self._rounds))]
+                self._rounds.remember(request_id, rounds)
         # Not `gather`: who no longer waits must not cancel what others wait for.
         await asyncio.wait(rounds.values())
         return {each: _outcome(rounds[each]) for each in partitions}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from offsetd_coordinator.request_dedup import RememberedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,25 +26,15 @@ class ChangeKind(enum.IntEnum):
     UPDATE = 3
 
 
-class _Change(NamedTuple):
-    last_offset: int
-    timestamp_ms: int
-
-
 class KnownChanges:
     """The log offsets of changes, for as long as the window; at most `count_max`."""
 
     def __init__(self, *, window_ms: int, count_max: int) -> None:
-        self._window_ms = window_ms
-        self._count_max = count_max
-        self._known: dict[bytes, _Change] = {}  # Oldest first.
+        self._known = RememberedRequests[bytes, int](window_ms=window_ms, count_max=count_max)
 
     def find(self, kind: ChangeKind, group_id: bytes, request_id: bytes, now_ms: int) -> int | None:
         """Where the change was written that a request made within the window before `now_ms`."""
-        known = self._known.get(_digest(group_id, header(kind, request_id)[1]))
-        if known is None or known.timestamp_ms < now_ms - self._window_ms:
-            return None
-        return known.last_offset
+        return self._known.find(_digest(group_id, header(kind, request_id)[1]), now_ms)
 
     def note(
         self,
@@ -54,17 +46,10 @@ class KnownChanges:
     ) -> None:
         """Remembers what a replayed record says of the request that wrote it."""
         for name, value in headers:
-            if name != HEADER_NAME or not value:
-                continue
-            digest = _digest(group_id, value)
-            self._known.pop(digest, None)  # It gets a new place, the last.
-            self._known[digest] = _Change(offset, timestamp_ms)
-        oldest_ms = timestamp_ms - self._window_ms
-        while self._known:
-            first = next(iter(self._known))
-            if self._known[first].timestamp_ms >= oldest_ms and len(self._known) <= self._count_max:
-                break
-            del self._known[first]
+            if name == HEADER_NAME and value:
+                digest = _digest(group_id, value)
+                self._known.remember(digest, offset, timestamp_ms=timestamp_ms)
+        self._known.expire(timestamp_ms)
 
 
 def header(kind: ChangeKind, request_id: bytes) -> tuple[str, bytes]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels.records import tombstone_records
+from offsetd_coordinator.request_dedup import RememberedRequests
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     Int32s = npt.NDArray[np.int32]
 
 DeletionReply = DeleteOffsetsReply | DeleteGroupReply
+_Key = tuple[type[DeletionReply], bytes, bytes]
 
 NODE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the remembered deletions of all partitions may take together."""
@@ -149,7 +151,6 @@ class _Deletion(NamedTuple):
 
     starts_at: int
     last_offset: int
-    timestamp_ms: int
     offset_count: int
     deleted: tuple[PackedPartitions, ...] | None
     size_bytes: int
@@ -162,11 +163,10 @@ class KnownDeletions:
     """
 
     def __init__(self, *, window_ms: int, count_max: int, bytes_max: int) -> None:
-        self._window_ms = window_ms
-        self._count_max = count_max
         self._bytes_max = bytes_max
-        self._size_bytes = 0
-        self._known: dict[tuple[type[DeletionReply], bytes, bytes], _Deletion] = {}
+        self._known = RememberedRequests[_Key, _Deletion](
+            window_ms=window_ms, count_max=count_max, bytes_max=bytes_max
+        )
         # Of which the last batch is to come, by group and by where each starts. Batches of others
         # may come between.
         self._begun: dict[tuple[bytes, int], _Deletion] = {}
@@ -175,8 +175,8 @@ class KnownDeletions:
         self, kind: type[DeletionReply], group_id: bytes, request_id: bytes, now_ms: int
     ) -> DeletionReply | None:
         """The reply of this kind that a request was given within the window before `now_ms`."""
-        known = self._known.get((kind, group_id, request_id))
-        if known is None or known.timestamp_ms < now_ms - self._window_ms:
+        known = self._known.find((kind, group_id, request_id), now_ms)
+        if known is None:
             return None
         if kind is DeleteGroupReply:
             return DeleteGroupReply(known.last_offset, known.offset_count)
@@ -205,9 +205,11 @@ class KnownDeletions:
             kind = DeleteGroupReply
             deletion = deletion._replace(deleted=None, size_bytes=_ENTRY_BYTES)
         names_bytes = len(batch.group_id) + len(batch.request_id)
-        self._remember(
+        self._known.remember(
             (kind, batch.group_id, batch.request_id),
-            deletion._replace(size_bytes=deletion.size_bytes + names_bytes),
+            deletion,
+            timestamp_ms=batch.timestamp_ms,
+            size_bytes=deletion.size_bytes + names_bytes,
         )
 
     def _with_earlier_batches(self, batch: DeletedBatch) -> _Deletion:
@@ -225,30 +227,7 @@ class KnownDeletions:
         return _Deletion(
             starts_at=batch.base_offset if batch.starts_at is None else batch.starts_at,
             last_offset=batch.last_offset,
-            timestamp_ms=batch.timestamp_ms,
             offset_count=offset_count,
             deleted=deleted if size_bytes <= self._bytes_max else None,
             size_bytes=size_bytes,
         )
-
-    def _remember(self, key: tuple[type[DeletionReply], bytes, bytes], deletion: _Deletion) -> None:
-        """Remembers one, and forgets what is out of the window, or too much."""
-        self._forget(key)  # It gets a new place, the last.
-        if deletion.size_bytes <= self._bytes_max:
-            self._known[key] = deletion
-            self._size_bytes += deletion.size_bytes
-        oldest_ms = deletion.timestamp_ms - self._window_ms
-        while self._known:
-            first = next(iter(self._known))
-            if (
-                self._known[first].timestamp_ms >= oldest_ms
-                and len(self._known) <= self._count_max
-                and self._size_bytes <= self._bytes_max
-            ):
-                break
-            self._forget(first)
-
-    def _forget(self, key: tuple[type[DeletionReply], bytes, bytes]) -> None:
-        known = self._known.pop(key, None)
-        if known is not None:
-            self._size_bytes -= known.size_bytes

@@ -6,7 +6,8 @@ import json
 
 import attrs
 import pytest
-from offsetd_coordinator.administration.audit import REQUEST_IDS_MAX, AuditEvent, AuditLog
+from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
+from offsetd_coordinator.request_dedup import OWN_TOPIC_REQUESTS_MAX
 from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
@@ -112,7 +113,7 @@ def test_a_request_is_found_by_method_and_id_within_its_window() -> None:
 
 def test_so_many_requests_are_remembered_the_newest() -> None:
     log = AuditLog(request_id_window_ms=WINDOW_MS)
-    for number in range(REQUEST_IDS_MAX + 1):
+    for number in range(OWN_TOPIC_REQUESTS_MAX + 1):
         append(log, attrs.evolve(EVENT, request_id=f"{number}"))
     assert log.find("DeleteRecords", "0", NOW_MS) is None
     assert log.find("DeleteRecords", "1", NOW_MS) is not None
