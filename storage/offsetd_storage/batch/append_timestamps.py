@@ -45,9 +45,9 @@ def prepared_batch(batch: bytes, config: LogConfig, *, now_ms: int) -> bytes:
 def prepared_at_append(
     batch: bytes, config: LogConfig, *, max_timestamp_ms: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """The same by the largest timestamp of its records alone; with what that is then.
+    """The same for a batch of one timestamp, which is `max_timestamp_ms`.
 
-    Raises InvalidTimestamp.
+    Returns the batch and its largest timestamp then. Raises InvalidTimestamp.
     """
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return with_append_time(batch, now_ms), now_ms
@@ -58,7 +58,7 @@ def prepared_at_append(
 
 
 def unchanged_timestamps_ms(config: LogConfig, *, now_ms: int) -> tuple[int, int]:
-    """From when to when timestamps are taken as they are; no time at all where they are put in."""
+    """The first and last timestamp that is taken unchanged; none if the log sets timestamps."""
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return sys.maxsize, -1
     return now_ms - config.timestamp_before_ms_max, now_ms + config.timestamp_after_ms_max
@@ -67,8 +67,8 @@ def unchanged_timestamps_ms(config: LogConfig, *, now_ms: int) -> tuple[int, int
 def with_append_time(batch: bytes, now_ms: int) -> bytes:
     """The whole batch `batch`, with `now_ms` as the timestamp of all its records.
 
-    As Kafka does it: the header's type and max timestamp say so, the rest stays, compressed or not.
-    Raises CorruptBatch.
+    As in Kafka, only the header's type and max timestamp change; the records stay as they are,
+    compressed or not. Raises CorruptBatch.
     """
     batch_header(batch)
     fields = list(BATCH_HEADER.unpack_from(batch))
@@ -80,9 +80,9 @@ def with_append_time(batch: bytes, now_ms: int) -> bytes:
 
 
 def check_timestamps(timestamps_ms: Iterable[int], config: LogConfig, *, now_ms: int) -> None:
-    """Raises InvalidTimestamp for the first of a batch's records that is too far from the clock.
+    """Raises InvalidTimestamp for the first record that is too far from the clock.
 
-    Exactly as far as allowed is allowed; a record without a timestamp always is (Kafka's
+    A record at exactly the limit is allowed, and so is one without a timestamp (Kafka's
     `LogValidator`).
     """
     before_ms, after_ms = config.timestamp_before_ms_max, config.timestamp_after_ms_max

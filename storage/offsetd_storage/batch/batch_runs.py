@@ -39,7 +39,7 @@ _FLAWS: Final = {
 
 
 class Run(NamedTuple):
-    """At least one batch; what follows `content` is in the order of the kernel's columns."""
+    """At least one batch. The fields after `content` are in the order of the kernel's columns."""
 
     content: bytes
     batch_count: int
@@ -47,22 +47,22 @@ class Run(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch_max: int
-    timestamp_ms_min: int  # Of the largest timestamps of the batches,
+    timestamp_ms_min: int  # The least and the largest of the batches' largest timestamps.
     timestamp_ms_max: int
-    timestamp_ms_max_offset: int  # and the last offset of the first batch that has this one.
+    timestamp_ms_max_offset: int  # The last offset of the first batch with the largest timestamp.
 
 
 class AppendedRuns(NamedTuple):
-    """What of some runs is in their logs."""
+    """How much of each run was appended."""
 
-    batch_counts: list[int]  # The first so many of each run.
-    refusals: dict[int, StorageError]  # Why others are not, by the place of the run.
+    batch_counts: list[int]  # The number of first batches of each run that were appended.
+    refusals: dict[int, StorageError]  # By the run's place, why no more were.
 
 
 def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
-    """The runs that lie in `content`, from the first to the second number of each row of `spans`.
+    """The runs in `content`, each from the first to the second number of a row of `spans`.
 
-    Raises CorruptBatch where one is not whole batches that follow each other.
+    Raises CorruptBatch unless each run is whole batches that continue each other.
     """
     found = np.empty((len(spans), FOUND_COLUMNS), np.int64)
     flawed = look_at_runs(content, spans, found)
@@ -77,7 +77,7 @@ def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
 
 
 def split_run(content: bytes) -> Iterator[bytes]:
-    """The batches of a run, by their sizes alone. Raises CorruptBatch where they are not whole."""
+    """The batches of a run, by their sizes alone. Raises CorruptBatch if one is not whole."""
     size, position = len(content), 0
     while position < size or not size:
         end = position

@@ -26,9 +26,9 @@ _LEADER_EPOCH: Final = 2
 def produced_batch(
     batch: bytes, config: LogConfig, *, base_offset: int, leader_epoch: int, now_ms: int
 ) -> bytes:
-    """The batch at its place in a log, every record of it looked at.
+    """The batch with its place in the log, after a check of every record.
 
-    Raises CorruptBatch, InvalidRecord, and InvalidTimestamp.
+    Raises CorruptBatch, InvalidRecord, InvalidTimestamp.
     """
     decoded = decode_batch(batch)
     if decoded.size_bytes != len(batch):
@@ -37,14 +37,14 @@ def produced_batch(
     if config.is_compacted:
         _check_keys(decoded)
     prepared = prepared_batch(batch, config, now_ms=now_ms)
-    # The checksum covers neither of these.
+    # The checksum covers neither.
     fields = list(BATCH_HEADER.unpack_from(prepared))
     fields[_BASE_OFFSET], fields[_LEADER_EPOCH] = base_offset, leader_epoch
     return BATCH_HEADER.pack(*fields) + prepared[BATCH_HEADER.size :]
 
 
 def _check_header(batch: RecordBatch) -> None:
-    """Only brokers write markers, stamps and holes; producers with ids are not served."""
+    """Refuses what only brokers write (markers, stamps, gaps), and producers with ids."""
     if batch.is_control or batch.is_transactional or batch.producer_id != NO_PRODUCER_ID:
         raise InvalidRecord("batches of transactions and of idempotent producers are not taken")
     if batch.has_delete_horizon:
@@ -65,7 +65,7 @@ def _check_header(batch: RecordBatch) -> None:
 
 
 def _check_keys(batch: RecordBatch) -> None:
-    """Nothing would ever supersede a record without a key."""
+    """Refuses records without a key: no later record would ever supersede them."""
     for place, record in enumerate(batch.records):
         if record.key is None:
             raise InvalidRecord(f"record {place} of the batch has no key, and the log is compacted")

@@ -1,4 +1,4 @@
-"""Decompression of Kafka's codecs, with a bound on the decompressed size.
+"""Compression and decompression with Kafka's codecs; the decompressed size is limited.
 
 Formats, as Kafka's clients write them: gzip; snappy in the framing of xerial's snappy-java (Java
 clients) or bare (others); LZ4 frames; zstd. Each may be several streams, one after the other.
@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Far above what a broker takes in a batch, and small enough that a hostile one does no harm.
+# Far above what a broker takes in a batch, and small enough that a hostile batch does no harm.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _ROOM_BYTES: Final = 32 * 1024
@@ -26,12 +26,12 @@ _ROOM_GROWTH: Final = 8
 _XERIAL_HEADER: Final = struct.Struct(">8sii")  # magic, version, lowest compatible version
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_CHUNK: Final = struct.Struct(">i")
-_XERIAL_CHUNK_BYTES: Final = 32 * 1024  # What snappy-java cuts the input into.
+_XERIAL_CHUNK_BYTES: Final = 32 * 1024  # The size of the pieces that snappy-java compresses.
 assert _XERIAL_HEADER.size == 16, "xerial's header is 16 bytes"
 
 
 class Compression(enum.IntEnum):
-    """The codec of a batch, by its number in the batch's attributes; names as Kafka's dump has."""
+    """The codec of a batch, by its number in the attributes; names as in Kafka's dump."""
 
     NONE = 0
     GZIP = 1
@@ -41,7 +41,7 @@ class Compression(enum.IntEnum):
 
 
 class DecompressionFailed(ValueError):
-    """Bytes that are not what the codec writes, or that would grow beyond the bound."""
+    """Bytes that the codec did not write, or whose content is larger than the limit."""
 
 
 def compress(compression: Compression, content: bytes) -> bytes:
@@ -81,13 +81,13 @@ def decompress(
 
 def _decompress_into(into: Callable[[bytes, Any], int], content: bytes, size_max: int) -> bytes:
     small = min(size_max, max(_ROOM_BYTES, _ROOM_GROWTH * len(content)))
-    if small < size_max:  # Nearly always enough, and far cheaper than room for the most.
+    if small < size_max:  # Nearly always enough, and far cheaper than memory for the largest size.
         room = np.empty(small, dtype=np.uint8)
         with contextlib.suppress(cramjam.DecompressionError):
             size = into(content, room)
             if size < small:
                 return room[:size].tobytes()
-    # The system gives pages as they are written to.
+    # The system allocates pages only as they are written.
     room = np.empty(size_max, dtype=np.uint8)
     try:
         size = into(content, room)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     Bytes = bytes | bytearray | memoryview
 
-# Base offset, length of what follows it, leader epoch, magic, checksum; attributes, delta of the
-# last offset, base and max timestamp, producer's id and epoch, base sequence, number of records.
+# Base offset, length of the rest, leader epoch, magic, checksum; attributes, delta of the last
+# offset, base and max timestamp, producer's id and epoch, base sequence, number of records.
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert BATCH_HEADER.size == BATCH_HEADER_BYTES == 61, "v2 batch header is 61 bytes"
 
@@ -67,7 +67,7 @@ class Record:
 
 @attrs.frozen(kw_only=True)
 class BatchHeader:
-    """The fields of a batch's header; `size_bytes` is that of the whole batch."""
+    """The fields of a batch's header; `size_bytes` is the size of the whole batch."""
 
     base_offset: int
     size_bytes: int
@@ -84,7 +84,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """Raises ValueError for a codec that Kafka does not have."""
+        """The codec. Raises ValueError for one that Kafka does not have."""
         return Compression(self.attributes & _COMPRESSION_BITS)
 
     @property
@@ -97,7 +97,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a transaction's marker (or another word to the broker)."""
+        """Whether it is a control batch, such as a transaction's marker."""
         return bool(self.attributes & _CONTROL)
 
     @property
@@ -106,8 +106,9 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on the cleaner may drop the batch's tombstones; KIP-534 put it in the field of
-        the base timestamp.
+        """From then on the cleaner may drop the batch's tombstones; None if it has no such time.
+
+        KIP-534 keeps it in the field of the base timestamp.
         """
         return self.base_timestamp_ms if self.has_delete_horizon else None
 
@@ -123,14 +124,14 @@ _HEADER_FIELDS: Final = tuple(field.name for field in attrs.fields(BatchHeader))
 
 
 def with_delete_horizon(attributes: int, has_delete_horizon: bool) -> int:
-    """The attributes of a batch, with the bit that says what the base timestamp is, or without."""
+    """The attributes, with or without the bit that makes the base timestamp a delete horizon."""
     return attributes & ~_DELETE_HORIZON | (_DELETE_HORIZON if has_delete_horizon else 0)
 
 
 def batch_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, of a batch that need not be there as a whole.
+    """The header at `position`; the rest of the batch may be missing.
 
-    Raises CorruptBatch unless 61 bytes are there, with magic 2, and lengths and counts that can be.
+    Raises CorruptBatch unless there are 61 bytes, with magic 2 and possible lengths and counts.
     """
     if position + BATCH_HEADER_BYTES > len(buffer):
         raise CorruptBatch("the header is cut short", position=position)
@@ -209,7 +210,7 @@ def decode_batch(
 
 
 def decode_batches(buffer: Bytes, *, check_crc: bool = True) -> Iterator[RecordBatch]:
-    """The batches that fill `buffer`, one behind the other. Raises CorruptBatch."""
+    """The batches that fill `buffer`, one after the other. Raises CorruptBatch."""
     position = 0
     while position < len(buffer):
         batch = decode_batch(buffer, position, check_crc=check_crc)
@@ -268,7 +269,7 @@ def _decode_headers(
         value, start = _read_sized(content, start, end, position)
         if name is None:
             raise CorruptBatch("a record header has no name", position=position)
-        # A name that is not UTF-8 is shown as Java shows it.
+        # Names that are not UTF-8 are shown as Java shows them.
         headers.append((name.decode("utf-8", "replace"), value))
     if start != end:
         raise CorruptBatch("bytes are left behind a record's headers", position=position)
@@ -306,10 +307,10 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """A batch with the records, whose offsets are `base_offset` or above and grow.
+    """A batch with these records, whose offsets are `base_offset` or above and grow.
 
-    Timestamps are by default those of the records: base that of the first, max the largest. The
-    last offset is by default that of the last record; compaction leaves it where it was.
+    By default the base timestamp is that of the first record, the max timestamp the largest, and
+    the last offset that of the last record. Compaction leaves the last offset unchanged.
     """
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
@@ -350,7 +351,7 @@ def encode_batch(
 
 
 def seal_records(body: bytes, header: BatchHeader) -> bytes:
-    """The batch of `header`, of which size and checksum are computed, and the encoded records."""
+    """The batch of encoded records with `header`, whose size and checksum are computed."""
     fields: list[Any] = [
         header.base_offset,
         BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(body),

@@ -14,10 +14,10 @@ from offsetd_storage.timestamp_type import TimestampType
 
 
 class CleanupPolicy(enum.Enum):
-    """What happens to old records. Both at once, one of them, or (nothing goes) none."""
+    """What happens to old records: both policies, one, or none (then nothing is removed)."""
 
-    DELETE = "delete"  # Whole segments go, by age and by size.
-    COMPACT = "compact"  # Records go whose key has a later one.
+    DELETE = "delete"  # Removes whole segments, by age and by size.
+    COMPACT = "compact"  # Removes records whose key has a later one.
 
 
 DELETE: Final = frozenset((CleanupPolicy.DELETE,))
@@ -32,10 +32,10 @@ _TIMESTAMP_TYPES: Final = {
 
 @attrs.frozen(kw_only=True)
 class LogConfig:
-    """How a log rolls, indexes, bounds its batches and forgets.
+    """The settings by which a log rolls, indexes, limits its batches and deletes.
 
-    A value out of bounds is an `InvalidSetting`. Defaults and bounds are Kafka 4.1.1's, but where
-    a comment says otherwise. Limits that can be off are off below 0.
+    A value out of bounds is an `InvalidSetting`. Defaults and bounds are those of Kafka 4.1.1,
+    unless a comment says otherwise. A limit that can be off is off below 0.
     """
 
     # Segments.
@@ -43,7 +43,7 @@ class LogConfig:
         2**30,
         "segment.bytes",
         unit="bytes",
-        least=61,  # Tests have small ones.
+        least=61,  # Small, for tests.
         operator_least=1_048_576,
         most=INT32_MAX,
         server_name="log.segment.bytes",
@@ -73,7 +73,7 @@ class LogConfig:
         10_485_760,
         "segment.index.bytes",
         unit="bytes",
-        least=24,  # Kafka takes 4, which holds no entry: then every batch gets a segment.
+        least=24,  # Kafka allows 4, which holds no entry: then every batch gets its own segment.
         most=INT32_MAX,
         server_name="log.index.size.max.bytes",
         reason="A segment is closed when one of its indexes is this large.",
@@ -109,7 +109,7 @@ class LogConfig:
         " small, since 50 partitions each hold that much.",
     )
 
-    # What goes.
+    # Deletion.
     cleanup_policy: frozenset[CleanupPolicy] = choices(
         DELETE,
         "cleanup.policy",
@@ -206,24 +206,24 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """A segment is closed at this age: what is not closed is not cleaned in time either."""
+        """The age at which a segment is closed; only closed segments can be cleaned in time."""
         if self.is_compacted:
             return min(self.segment_ms, self.compaction_lag_ms_max)
         return self.segment_ms
 
     @property
     def batch_bytes_max(self) -> int:
-        """How large a new batch may be."""
+        """The largest size of a new batch, in bytes."""
         return min(self.message_bytes_max, self.segment_bytes_max)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner sees to the log, to its retention too."""
+        """Whether the cleaner compacts the log. Then it does the log's retention, too."""
         return CleanupPolicy.COMPACT in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """Whether segments go by age and by size."""
+        """Whether segments are deleted by age and by size."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
 

@@ -11,8 +11,8 @@ from offsetd_storage.configuration.setting_kinds import INT32_MAX
 from offsetd_storage.configuration.settings import flag, milliseconds, real, whole
 from offsetd_storage.errors import InvalidSetting
 
-DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka wants more than this.
-_DEDUPE_SLOT_BYTES: Final = 24  # Of one key.
+DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka requires more than this.
+_DEDUPE_SLOT_BYTES: Final = 24  # For one key.
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -20,7 +20,7 @@ _HOUR_MS: Final = 3_600_000
 
 @attrs.frozen(kw_only=True)
 class CleanerConfig:
-    """The threads that compact. Buffers are totals, which the threads share evenly."""
+    """The threads that compact. Buffer sizes are totals, shared evenly by the threads."""
 
     is_enabled: bool = flag(
         True, "log.cleaner.enable", reason="false: nothing is compacted, and disks fill up."
@@ -29,7 +29,7 @@ class CleanerConfig:
         1,
         "log.cleaner.threads",
         unit="threads",
-        least=1,  # Kafka says 0, and fails on it.
+        least=1,  # Kafka allows 0, and then fails.
         most=1024,
         reason="Each cleans one partition at a time.",
     )
@@ -51,7 +51,7 @@ class CleanerConfig:
         unit="",
         least=0,
         excludes_least=True,
-        most=1,  # Kafka has no bounds here, and its map fails above 1.
+        most=1,  # Kafka has no bounds here; its map fails above 1.
         reason="How full that memory gets. Fuller: more keys, and slower.",
     )
     io_buffer_bytes: int = whole(
@@ -67,7 +67,7 @@ class CleanerConfig:
         "log.cleaner.io.max.bytes.per.second",
         unit="bytes per second",
         least=0,
-        excludes_least=True,  # Kafka takes 0, and stands still.
+        excludes_least=True,  # Kafka allows 0, and then stands still.
         most=sys.float_info.max,
         reason="What all threads together read and write.",
     )
@@ -89,7 +89,7 @@ class CleanerConfig:
 
 @attrs.frozen(kw_only=True)
 class RetentionConfig:
-    """How long and how much all topics keep that do not say so themselves, and who looks."""
+    """Retention of topics that do not set it themselves, and how often it is checked."""
 
     retention_hours: int = whole(
         168,
@@ -133,7 +133,7 @@ class RetentionConfig:
             raise InvalidSetting(name, "0 is neither -1, for never, nor 1 or more")
 
     def _counting(self) -> tuple[str, int]:
-        """The setting that counts, and what it says in milliseconds."""
+        """The setting that counts, and its value in milliseconds."""
         if self.retention_ms is not None:
             return "log.retention.ms", self.retention_ms
         if self.retention_minutes is not None:
@@ -141,7 +141,7 @@ class RetentionConfig:
         return "log.retention.hours", self.retention_hours * _HOUR_MS
 
     def topic_defaults(self) -> dict[str, tuple[str, int]]:
-        """By names of topics' settings: the one here that is its default, and its value."""
+        """By topic setting: the setting here that is its default, and the value."""
         name, value_ms = self._counting()
         return {
             "retention.ms": (name, max(value_ms, -1)),
@@ -151,7 +151,7 @@ class RetentionConfig:
 
 @attrs.frozen(kw_only=True)
 class RollConfig:
-    """At which age all topics' segments are closed that do not say so themselves."""
+    """The age at which segments are closed, for topics that do not set it themselves."""
 
     roll_hours: int = whole(
         168,
@@ -177,7 +177,7 @@ class RollConfig:
     )
 
     def topic_defaults(self) -> dict[str, tuple[str, int]]:
-        """By names of topics' settings: the one here that is its default, and its value."""
+        """By topic setting: the setting here that is its default, and the value."""
         return {
             "segment.ms": (
                 ("log.roll.hours", self.roll_hours * _HOUR_MS)
@@ -233,7 +233,7 @@ class BackgroundConfig:
 
 @attrs.frozen(kw_only=True)
 class DiskConfig:
-    """What is kept free, so that a full disk can be left again."""
+    """Space that is kept free, so that a full disk can recover."""
 
     reserve_bytes: int | None = whole(
         None,
@@ -247,7 +247,7 @@ class DiskConfig:
         " 20 KiB for each log, and 1 MiB.",
     )
     free_bytes_min: int = whole(
-        # More than commits write from one check to the next.
+        # More than commits write between two checks.
         67_108_864,
         "disk.free.bytes.min",
         unit="bytes",

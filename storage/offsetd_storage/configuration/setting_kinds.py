@@ -1,4 +1,4 @@
-"""The kinds of setting values: how they look as text, and which values are allowed."""
+"""The kinds of setting values: their form as text, and the allowed values."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9](_?[0-9]){0,24}", re.ASCII)
 _REAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
-# An IPv6 host has brackets, and may have the name of an interface.
+# An IPv6 host has brackets, and may name a network interface.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:\s]*):([0-9]{1,5})", re.ASCII)
 
 
 class Kind(Protocol):
-    """How a setting's values look as text, and which are allowed."""
+    """The form of a setting's values as text, and the allowed values."""
 
     @property
     def allowed(self) -> str:
-        """The allowed values, for people."""
+        """The allowed values, in words for people."""
 
     def parse(self, text: str) -> object:
-        """The value. Raises ValueError if the text is none of this kind."""
+        """The value of a text. Raises ValueError if the text is not of this kind."""
 
     def render(self, value: Any) -> str:
         """The text that Kafka shows for a value."""
@@ -44,7 +44,7 @@ class Kind(Protocol):
 class Whole:
     """An integer."""
 
-    least: int | None  # None: as far below 0 as the numbers of its size go.
+    least: int | None  # None: down to the least number of its size.
     most: int
     is_optional: bool
 

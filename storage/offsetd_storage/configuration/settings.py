@@ -38,33 +38,33 @@ _ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
 
 
 class _Names(TypedDict, total=False):
-    """What a setting is called elsewhere."""
+    """The names of a setting elsewhere."""
 
-    server_name: str  # Of the broker's setting that is the default of all topics.
-    kafka_name: str  # Where Kafka calls it otherwise.
-    is_ours: bool  # Kafka has no such setting.
+    server_name: str  # The broker's setting that is the default for all topics.
+    kafka_name: str  # If Kafka's name differs.
+    is_ours: bool  # Whether Kafka has no such setting.
 
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """What a setting is called, means and may be."""
+    """A setting's name, meaning, unit and allowed values."""
 
     name: str
     unit: str
     reason: str
     kind: Kind
-    operator_kind: Kind  # With the bounds for what an operator writes.
+    operator_kind: Kind  # The bounds for values that an operator writes.
     default: object
-    server_name: str | None  # Of the broker's setting that is the default of all topics.
+    server_name: str | None  # The broker's setting that is the default for all topics.
     kafka_name: str | None  # None: Kafka has no such setting.
 
     def check(self, value: object) -> None:
-        """Raises InvalidSetting where a program passes what the engine cannot do."""
+        """For programs: raises InvalidSetting if the engine cannot work with the value."""
         if not self.kind.allows(value):
             raise InvalidSetting(self.name, self._refusal(value, self.kind))
 
     def parsed(self, text: str, *, is_internal: bool = False) -> object:
-        """The value that an operator wrote. Raises InvalidSetting."""
+        """The value of an operator's text. Raises InvalidSetting."""
         kind = self.kind if is_internal else self.operator_kind
         try:
             value = kind.parse(text.strip())
@@ -75,7 +75,7 @@ class Setting:
         return value
 
     def of_server(self) -> Setting | None:
-        """The broker's setting that is the default of this topic's setting, if there is one."""
+        """The broker's setting that is the default of this topic setting, if there is one."""
         if self.server_name is None:
             return None
         return attrs.evolve(
@@ -98,9 +98,9 @@ def whole(
     operator_least: int | None = None,
     **names: Unpack[_Names],
 ) -> Any:
-    """An integer from `least` (None: however negative) to `most`; None only as a default.
+    """An integer from `least` (None: no lower bound) to `most`; None only as a default.
 
-    `operator_least` where the engine can do with less than an operator may write.
+    `operator_least` is the least that an operator may write, if the engine allows less.
     """
     kind = Whole(least=least, most=most, is_optional=default is None)
     operator_kind = kind if operator_least is None else attrs.evolve(kind, least=operator_least)
@@ -116,7 +116,7 @@ def milliseconds(
     most: int = INT64_MAX,
     **names: Unpack[_Names],
 ) -> Any:
-    """A time of `least` (None: however far below 0) to `most` ms; None only as a default."""
+    """A time of `least` (None: no lower bound) to `most` ms; None only as a default."""
     return whole(default, name, unit="ms", reason=reason, least=least, most=most, **names)
 
 
@@ -226,16 +226,16 @@ def settings_of(config_class: type[attrs.AttrsInstance]) -> dict[str, Setting]:
 
 
 def canonical_name(name: str) -> str:
-    """The name without the prefix that lets an operator pass by Kafka's bounds."""
+    """The name without the prefix that lets an operator go below Kafka's bounds."""
     return name.removeprefix(INTERNAL_PREFIX)
 
 
 def unknown_setting(
     name: str, names: Iterable[str], elsewhere: Mapping[str, str] | None = None
 ) -> InvalidSetting:
-    """The error for a name that does not exist; it tells the nearest of those that do.
+    """The error for a name that does not exist; it suggests the nearest name.
 
-    `elsewhere` has names that exist in another place, each with the words that say where.
+    `elsewhere` holds names that exist in another place, each with words that say where.
     """
     places = {**(elsewhere or {}), **dict.fromkeys(names, "")}
     near = difflib.get_close_matches(canonical_name(name), list(places), n=1)
@@ -244,9 +244,9 @@ def unknown_setting(
 
 
 def with_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
-    """`config` with some of its settings as an operator wrote them, by name.
+    """`config` with an operator's values for some settings, by name.
 
-    Raises InvalidSetting for a name that does not exist and for a value that is not allowed.
+    Raises InvalidSetting for a name that does not exist, and for a value that is not allowed.
     """
     settings = settings_of(type(config))
     fields = {setting.name: field for field, setting in settings.items()}

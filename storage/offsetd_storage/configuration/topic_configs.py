@@ -45,7 +45,7 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting for setting in settings_of(LogConfig).values()
 }
 _TOPIC_FIELDS: Final = {setting.name: field for field, setting in settings_of(LogConfig).items()}
-# Of a topic's setting, the one that is its default on the whole server.
+# For each topic setting, the server setting that is its default.
 _SERVER_DEFAULTS: Final = {
     name: of_server
     for name, setting in TOPIC_SETTINGS.items()
@@ -57,12 +57,12 @@ SERVER_SETTINGS: Final[dict[str, Setting]] = {
 
 
 class Source(enum.Enum):
-    """Where a value is from; the nearest first."""
+    """The source of a value. The nearest comes first."""
 
-    FLOOR = "floor"  # It was less than what the server needs.
+    FLOOR = "floor"  # The value was below what the server needs.
     DYNAMIC_TOPIC = "dynamic topic"
     STATIC_TOPIC = "static topic"
-    TOPIC = "topic"  # The topic brings it.
+    TOPIC = "topic"  # The topic's own default.
     DYNAMIC_SERVER = "dynamic server"
     STATIC_SERVER = "static server"
     DEFAULT = "default"
@@ -70,7 +70,7 @@ class Source(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class SettingEntry:
-    """A setting as it is. `default` is what it would be if nobody had set anything."""
+    """A setting with its present value. `default` is its value if nothing were set."""
 
     name: str
     value: str
@@ -84,7 +84,7 @@ class SettingEntry:
 
 @attrs.frozen(kw_only=True)
 class Floor:
-    """A topic's setting counts as `least` where it is below, as `setting` asks for that much."""
+    """A topic's setting counts as at least `least`, because `setting` requires that much."""
 
     topic: str
     name: str
@@ -95,31 +95,32 @@ class Floor:
 
 @attrs.frozen(kw_only=True)
 class TopicRule:
-    """What a topic's settings have to be, for a reason that is not the storage's."""
+    """A condition on a topic's settings whose reason is outside of the storage."""
 
     topic: str
     name: str
     is_kept: Callable[[LogConfig], bool] = attrs.field(eq=False)
     reason: str
-    needs_restart: bool = False  # Only the value of the start is ever kept.
+    needs_restart: bool = False  # Whether the value of the start is kept until a restart.
 
 
 @attrs.frozen(kw_only=True)
 class TopicConfigs:
     """The settings of all topics and of the server. Texts are by canonical name.
 
-    `check` says whether they fit; the ways to change one, below, have asked it.
+    `check` says whether the settings fit. The methods below that change a setting have called it.
     """
 
-    brought: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)  # By topics, themselves.
+    # By topic: its own defaults.
+    brought: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     static_server: Mapping[str, str] = attrs.field(factory=dict)
     static_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     dynamic_server: Mapping[str, str] = attrs.field(factory=dict)
     dynamic_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     floors: tuple[Floor, ...] = ()
     rules: tuple[TopicRule, ...] = ()
-    restart_entries: tuple[SettingEntry, ...] = ()  # What is read at the start only.
-    # Classes of settings of the server that are not the storage's, and as dynamic as those.
+    restart_entries: tuple[SettingEntry, ...] = ()  # Settings that are read only at the start.
+    # Classes of server settings outside of the storage that are as dynamic as those of the storage.
     more_classes: tuple[type[attrs.AttrsInstance], ...] = ()
 
     @property
@@ -144,13 +145,13 @@ class TopicConfigs:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that have settings of their own."""
+        """The topics with settings of their own."""
         return (
             frozenset(self.brought) | frozenset(self.static_topics) | frozenset(self.dynamic_topics)
         )
 
     def server_config(self, config_class: type[_Config]) -> _Config:
-        """What the server's settings say to one of the classes, also of `more_classes`."""
+        """The server's settings for one of the classes, also of `more_classes`."""
         values: dict[str, Any] = {}
         for field, setting in settings_of(config_class).items():
             text = self._server_text(setting.name)
@@ -159,7 +160,7 @@ class TopicConfigs:
         return config_class(**values)
 
     def log_config(self, topic: str) -> LogConfig:
-        """How a topic's logs behave. One without settings of its own has the server's."""
+        """The settings of a topic's logs. A topic without its own has the server's."""
         values: dict[str, Any] = {
             _TOPIC_FIELDS[name]: TOPIC_SETTINGS[name].parsed(text, is_internal=True)
             for name, (text, _) in self._resolved(topic).items()
@@ -167,17 +168,17 @@ class TopicConfigs:
         return LogConfig(**values)
 
     def ruling_setting(self, topic: str, name: str) -> str:
-        """The setting that decides what a topic's setting counts as: itself, or a floor's."""
+        """The setting that decides the value of a topic's setting: itself, or a floor's."""
         _, source = self._resolved(topic)[name]
         floors = [each for each in self._floors_of(topic) if each.name == name]
         return floors[-1].setting if source is Source.FLOOR else name
 
     def texts(self, topic: str | None) -> Mapping[str, str]:
-        """What was set while the server runs: of a topic, or (None) of the server."""
+        """The values set while the server runs, for a topic or (None) for the server."""
         return self.dynamic_server if topic is None else self.dynamic_topics.get(topic, {})
 
     def check(self) -> None:
-        """Raises InvalidSetting where values do not fit each other, or a topic."""
+        """Raises InvalidSetting if values do not fit each other, or do not fit a topic."""
         for each in (*_SERVER_CLASSES, *self.more_classes):
             self.server_config(each)
         for topic in ("", *sorted(self.topics)):
@@ -188,7 +189,7 @@ class TopicConfigs:
                     raise InvalidSetting(rule.name, f"{text} is not for {topic}: {rule.reason}")
 
     def describe(self, topic: str | None) -> list[SettingEntry]:
-        """Every setting of a topic, or (None) of the server, by name."""
+        """Every setting of a topic or (None) of the server, by name."""
         entries = self._server_entries() if topic is None else self._topic_entries(topic)
         return sorted(entries, key=lambda entry: entry.name)
 
@@ -198,10 +199,10 @@ class TopicConfigs:
         changes: Mapping[str, str],
         removals: Collection[str] = (),
     ) -> TopicConfigs:
-        """After an operator sets some, and takes others back to what they were before.
+        """The settings after an operator sets some, and resets others.
 
         Raises InvalidSetting: no such setting here, a value that is not allowed, one that needs a
-        restart, or some that do not fit each other.
+        restart, or values that do not fit each other.
         """
         texts = dict(self.texts(topic))
         for name in removals:
@@ -218,10 +219,11 @@ class TopicConfigs:
     def with_stored(
         self, stored: Mapping[str | None, Mapping[str, str]]
     ) -> tuple[TopicConfigs, dict[tuple[str | None, str], InvalidSetting]]:
-        """With all of `stored`, by topic, in the place of what was set while the server ran.
+        """The settings with all of `stored`, by topic, as the values set while the server ran.
 
-        It was allowed when it was stored. What does not fit any more (another release, other static
-        settings) is left out, and why is returned, by topic and name.
+        They were allowed when they were stored. Values that do not fit any more (because of another
+        release, or other static settings) are left out, and the reasons are returned, by topic and
+        name.
         """
         configs = attrs.evolve(self, dynamic_server={}, dynamic_topics={})
         problems: dict[tuple[str | None, str], InvalidSetting] = {}
@@ -241,10 +243,11 @@ class TopicConfigs:
         return configs, problems
 
     def _without_misfits(self) -> tuple[TopicConfigs, dict[tuple[str | None, str], InvalidSetting]]:
-        """With as much of what was set as fits, taken one by one; why the others do not.
+        """The settings with all stored values that fit; and why the others do not.
 
-        Of settings that only fit together, each is left out: which of them would be right is not
-        for us to guess. They are kept and shown, and count again once the misfit has been mended.
+        Values are taken one by one. If settings only fit together, each is left out: offsetd cannot
+        guess which of them is right. They are kept and shown, and count again once the conflict is
+        resolved.
         """
         configs = attrs.evolve(self, dynamic_server={}, dynamic_topics={})
         problems: dict[tuple[str | None, str], InvalidSetting] = {}
@@ -268,7 +271,7 @@ class TopicConfigs:
         )
 
     def _setting(self, topic: str | None, name: str) -> Setting:
-        """Raises InvalidSetting if a topic, or (None) the server, has none that may be changed."""
+        """The setting of this name. Raises InvalidSetting if none may be changed by that name."""
         known = self._server_settings if topic is None else TOPIC_SETTINGS
         setting = known.get(canonical_name(name))
         if setting is not None:
@@ -284,7 +287,7 @@ class TopicConfigs:
         raise refusal
 
     def unknown_setting(self, topic: str | None, name: str) -> InvalidSetting:
-        """Why a topic, or (None) the server, has no setting of this name."""
+        """The error for a name that is no setting of a topic, or (None) of the server."""
         of_server = {*self._server_settings, *(entry.name for entry in self.restart_entries)}
         of_topic = set(TOPIC_SETTINGS)
         known, elsewhere = (of_server, of_topic) if topic is None else (of_topic, of_server)
@@ -300,7 +303,7 @@ class TopicConfigs:
     def _normal_text(
         self, topic: str | None, name: str, text: str, *, is_stored: bool = False
     ) -> str:
-        """The value as Kafka shows it. Raises InvalidSetting."""
+        """The value in the form that Kafka shows. Raises InvalidSetting."""
         setting = self._setting(topic, name)
         is_internal = is_stored or name != setting.name
         return setting.kind.render(setting.parsed(text, is_internal=is_internal))
@@ -319,7 +322,7 @@ class TopicConfigs:
         return Source.STATIC_SERVER if name in self.static_server else Source.DEFAULT
 
     def _resolved(self, topic: str) -> dict[str, tuple[str, Source]]:
-        """Each setting of a topic: its value as text, and where it is from."""
+        """Each setting of a topic: its value as text, and the value's source."""
         resolved = {
             name: (setting.kind.render(setting.default), Source.DEFAULT)
             for name, setting in TOPIC_SETTINGS.items()

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.disk_space import DiskSpace
 
 REST_MS_MIN: Final = 1000
-REST_MS_MAX: Final = 15_000  # Kafka's log.cleaner.backoff.ms: the rest of a cleaner without work.
+# Kafka's log.cleaner.backoff.ms: the rest of a cleaner thread without work.
+REST_MS_MAX: Final = 15_000
 
 
 class DiskRelief:
-    """The task `offsetd-disk-space`: looks at the disk, and begins rounds while it is low.
+    """The task `offsetd-disk-space`: checks the disk, and starts rounds while it is low.
 
-    `begin_round` removes files that only wait, rolls active segments and has all logs cleaned; it
-    returns at once, with what ends when that is done, well or badly. `run` is for one thread at a
-    time.
+    `begin_round` removes files that only wait for removal, rolls active segments and has all logs
+    cleaned. It returns at once, with futures that end when the work is done, well or badly. `run`
+    is for one thread at a time.
     """
 
     def __init__(
@@ -35,16 +36,16 @@ class DiskRelief:
         *,
         clock: Clock,
     ) -> None:
-        self.rounds = 0  # Begun so far.
+        self.rounds = 0  # Started so far.
         self._disk = disk
         self._begin_round = begin_round
         self._clock = clock
         self._pending: tuple[Future[Any], ...] = ()
-        self._rest_ms = 0  # Before the next round; 0: none has been since the disk is low.
-        self._due_ms: int | None = None  # None: a round runs, or none has been.
+        self._rest_ms = 0  # Before the next round; 0: no round yet since the disk became low.
+        self._due_ms: int | None = None  # None: a round is running, or none was started.
 
     def run(self) -> None:
-        """Looks at the disk; raises what `DiskSpace.check` and `begin_round` do."""
+        """Checks the disk. Raises what `DiskSpace.check` and `begin_round` raise."""
         if self._pending:
             if not all(each.done() for each in self._pending):
                 self._disk.check()
@@ -58,6 +59,7 @@ class DiskRelief:
         if self._due_ms is not None and self._clock.monotonic_ms() < self._due_ms:
             return
         self._rest_ms = min(max(2 * self._rest_ms, REST_MS_MIN), REST_MS_MAX)
-        self._due_ms = self._clock.monotonic_ms() + self._rest_ms  # Also if it cannot begin.
+        # Set first, in case the round cannot start.
+        self._due_ms = self._clock.monotonic_ms() + self._rest_ms
         self.rounds += 1
         self._pending = tuple(self._begin_round())

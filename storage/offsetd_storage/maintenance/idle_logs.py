@@ -1,4 +1,4 @@
-"""How long each log of a store has had no appends, measured from one check to the next."""
+"""Measures for how long each log of a store has had no appends, from check to check."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 
 
 class IdleLogs:
-    """An append costs nothing for it: a look compares where each log ends.
+    """Compares the ends of logs at each check, so that an append pays nothing.
 
-    So a log is idle for somewhat longer than is told; after a start, from the first look on.
+    So a log is idle for somewhat longer than the answer. After a start, the time counts from the
+    first check.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ends: dict[TopicPartition, tuple[int, int]] = {}  # And since when it ends there.
+        # Each end, and since when the log ends there.
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}
 
     def look(self, logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
-        """For how many milliseconds each of these has been idle, by the monotonic clock."""
+        """For how many milliseconds each log has been idle, by the monotonic clock."""
         now_ms = self._clock.monotonic_ms()
         before, self._ends = self._ends, {}
         for log in logs:

@@ -1,19 +1,19 @@
-"""What runs beside the appends of an open store: Kafka's periodic tasks and the log cleaner.
+"""The background work of an open store: Kafka's periodic tasks and the log cleaner.
 
 - `kafka-log-retention` rolls active segments that are old enough by the clock, moves the recovery
-  points there, and deletes what is due of logs that are not compacted; the cleaner's threads see
-  to the others, or this task, where there are none.
-- `kafka-log-flusher` syncs segments, which is never needed: the journal makes appends durable.
+  points there, and deletes what is due in logs that are not compacted. The cleaner's threads do
+  this for compacted logs, or this task if there are no such threads.
+- `kafka-log-flusher` syncs segments. This is never needed: the journal makes appends durable.
 - `kafka-recovery-point-checkpoint` syncs segments and moves the recovery points, so that the
-  journal can be used again. It is asked for early where the journal fills (`move_points_soon`).
-- `offsetd-journal-growth` makes a small journal large again, where it keeps filling, or where a
-  topic has larger batches by now.
+  journal can be used again. It runs early if the journal fills (`move_points_soon`).
+- `offsetd-journal-growth` makes a small journal large again if it keeps filling, or if a
+  topic allows larger batches by now.
 - `kafka-log-start-offset-checkpoint` writes Kafka's text checkpoints.
 - `kafka-delete-logs` removes files that have waited for `file.delete.delay.ms`.
-- `offsetd-idle-logs` rolls active segments that take no appends any more and could be cleaned, and
-  makes the journal small once nothing is appended at all.
-- `offsetd-disk-space` looks at what is free, and makes room where that is little.
-- `offsetd-folder` looks whether the folder is still the one at its path, and ends the store if not.
+- `offsetd-idle-logs` rolls active segments that get no more appends and could be cleaned, and
+  makes the journal small once no log gets appends.
+- `offsetd-disk-space` checks the free space, and frees more if there is little.
+- `offsetd-folder` checks that the folder is still the one at its path, and ends the store if not.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ DISK_SPACE: Final = "offsetd-disk-space"
 FOLDER_IN_PLACE: Final = "offsetd-folder"
 IDLE_LOGS: Final = "offsetd-idle-logs"
 JOURNAL_GROWTH: Final = "offsetd-journal-growth"
-_IDLE_LOOK_MS: Final = 5000  # For so much longer a log may have been idle.
-_JOURNAL_REST_MS: Final = 60_000  # Idle for so long, or not filled again for so long.
-_DELETION_LOOK_MS: Final = 1000  # How late a file may go.
-_FOLDER_LOOK_MS: Final = 1000  # How late it is noticed that another folder is in its place.
+_IDLE_LOOK_MS: Final = 5000  # A log may have been idle for so much longer.
+_JOURNAL_REST_MS: Final = 60_000  # Without appends, or without filling again.
+_DELETION_LOOK_MS: Final = 1000  # How late a file may be removed.
+_FOLDER_LOOK_MS: Final = 1000  # How late a replaced folder may be noticed.
 
 
 @attrs.frozen(kw_only=True)
 class UpkeepConfig:
-    """Settings of all that runs beside the appends.
+    """Settings of the background work.
 
-    `held` says why nothing may be cleaned, or taken away by age and size, whatever they say.
+    `held` says why nothing may be cleaned, or deleted by age or size, whatever the settings say.
     """
 
     held: str | None = None
@@ -90,9 +90,9 @@ class UpkeepConfig:
 
 
 class Upkeep:
-    """For any thread. The callbacks are called on threads of its own.
+    """The background work of one store. Any thread may use it. Callbacks run on its own threads.
 
-    `on_failed` gets the store's failure, perhaps more than once: the process has to exit.
+    `on_failed` gets the store's failure, perhaps more than once: the process must exit.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Upkeep:
         on_uncleanable: Callable[[UncleanablePartition], object] = lambda _: None,
         on_blocked: Callable[[TopicPartition, FutureTimestamp | None], object] | None = None,
     ) -> None:
-        """`folder` is the store's. Starts nothing, and reads the cleaner's checkpoint: OSError.
+        """Reads the cleaner's checkpoint; starts nothing. `folder` is the store's. Raises OSError.
 
-        The cleaner begins so long after `start`, unless it is asked to clean before.
+        The cleaner starts so long after `start`, or when a cleaning is requested before that.
         """
         self.config = config
         self.deleter = FileDeleter(files, clock)
@@ -149,7 +149,7 @@ class Upkeep:
         self._on_failed = on_failed
         self._life_lock = threading.Lock()
         self._points_asked = False
-        self._filled_ms: int | None = None  # When the journal filled last, by the monotonic clock.
+        self._filled_ms: int | None = None  # Last time the journal filled, by the monotonic clock.
         self._keeps_filling = False
         self._growth_due_ms: int | None = None  # Not before; by the monotonic clock.
         self._scheduler = Scheduler(
@@ -165,14 +165,14 @@ class Upkeep:
             self.cleaner.start()
 
     def stop(self) -> None:
-        """Ends all threads, rounds of the cleaner at their next chunk. Blocks."""
+        """Ends all threads and waits for them. Cleaning rounds end at their next chunk."""
         with self._life_lock:
             self._scheduler.tell_to_stop()
             self.cleaner.stop()
             self._scheduler.stop()
 
     def configure(self, config: UpkeepConfig) -> None:
-        """Other settings, from now on. Blocks while the cleaner's threads are exchanged."""
+        """Takes new settings. Blocks while the cleaner's threads are exchanged."""
         with self._life_lock:
             self.config = config
             self.disk.configure(config.disk)
@@ -180,7 +180,7 @@ class Upkeep:
             self.cleaner.configure(config.cleaner, held=config.held)
 
     def wake(self) -> None:
-        """Looks at the clock again, which was moved."""
+        """Looks at the clock again, after it was moved by hand."""
         self._scheduler.wake()
         self.cleaner.wake()
 
@@ -189,21 +189,21 @@ class Upkeep:
         self._scheduler.run_soon(name)
 
     def move_points_soon(self) -> None:
-        """Moves the recovery points at once, as the journal fills. Cheap where it was asked."""
+        """Moves the recovery points at once, as the journal fills. A repeated call is cheap."""
         if not self._points_asked:
             self._points_asked = True
             self._scheduler.run_soon(RECOVERY_POINT_CHECKPOINT)
 
-    # What it says of itself --------------------------------------------------------------------
+    # Its state -----------------------------------------------------------------------------------
 
     @property
     def tasks(self) -> tuple[RunStatus, ...]:
-        """How each task went so far."""
+        """The status of each task."""
         return self._scheduler.statuses
 
     @property
     def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
-        """What held back retention by time at the last check, by log."""
+        """By log, what blocked retention by time at the last check."""
         return self.retention.blocked
 
     # The tasks -------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Upkeep:
         *,
         initial_delay_ms: int,
     ) -> PeriodicTask:
-        """Nothing is done to a store that has failed, but to say so."""
+        """A task that, once the store has failed, does nothing but report the failure."""
 
         def run_unless_failed() -> None:
             try:
@@ -265,14 +265,14 @@ class Upkeep:
         try:
             self._store.advance_recovery_points()
         finally:
-            self._points_asked = False  # Whoever asks now has new reason to.
+            self._points_asked = False  # A later request has a new reason.
         if was_asked:
             self._note_filled()
 
     def _note_filled(self) -> None:
-        """The journal has to grow when it fills for the second time within a minute.
+        """Grows the journal when it fills for the second time within a minute.
 
-        What comes now and then fits as it is.
+        For occasional appends, its size is enough.
         """
         filled_ms, self._filled_ms = self._filled_ms, self._clock.monotonic_ms()
         if filled_ms is None or self._filled_ms - filled_ms > _JOURNAL_REST_MS:
@@ -282,7 +282,7 @@ class Upkeep:
             self.run_soon(JOURNAL_GROWTH)
 
     def _grow_journal(self) -> None:
-        """To its full size; where a log has larger batches by now, and no more fits, to that."""
+        """To full size; or, if that does not fit, to the size that the largest batch needs."""
         keeps_filling, self._keeps_filling = self._keeps_filling, False
         room, due_ms = self._store.journal_room, self._growth_due_ms
         is_due = due_ms is None or self._clock.monotonic_ms() >= due_ms
@@ -293,7 +293,7 @@ class Upkeep:
             self._has_grown(least_bytes)
 
     def _has_grown(self, file_bytes: int) -> bool:
-        """Not tried where there is no room; where it fails all the same, not again for a while."""
+        """Grows the journal if there is disk space. After a failure, the next try is delayed."""
         room = self._store.journal_room
         if not self._is_room_left(room.growth_bytes_to(file_bytes)):
             return False
@@ -303,18 +303,18 @@ class Upkeep:
         return has_grown
 
     def _is_room_left(self, growth_bytes: int) -> bool:
-        """Whether the disk keeps what it wants to have before it is OK again, reserve and all.
+        """Whether the growth leaves the space that a disk needs to be OK again, reserve included.
 
-        While it is low, what is free is the reserve that was given back.
+        While the disk is low, the free space is the reserve that was given back.
         """
         disk = self.disk.status
         left_bytes = disk.free_bytes + disk.reserve_bytes_held - growth_bytes
         return disk.state is SpaceState.OK and left_bytes >= disk.marks.room_bytes_enough
 
     def _retain(self) -> None:
-        """One log's failure does not keep the others from being looked at.
+        """Checks the retention of every log, also after the failure of one.
 
-        Raises the first of them at the end; at once StorageFailed.
+        Raises the first failure at the end, but StorageFailed at once.
         """
         self._roll_due()
         if self.config.held is not None:
@@ -335,11 +335,11 @@ class Upkeep:
             raise failures[0]
 
     def _roll_due(self) -> None:
-        """Without appends no log rolls by itself, and what its last segment holds would stay."""
+        """Rolls old segments: without appends no log rolls by itself, and its records stay."""
         self._roll(list(self._store.logs), only_if_due=True)
 
     def _rest(self) -> None:
-        """What is held for appends is given back where none come."""
+        """Gives back space that is held for appends if there are none."""
         idle_ms = self._idle.look(list(self._store.logs.values()))
         if min(idle_ms.values(), default=0) >= _JOURNAL_REST_MS:
             room = self._store.journal_room
@@ -349,11 +349,11 @@ class Upkeep:
         self._roll_idle(idle_ms)
 
     def _roll_idle(self, idle_ms: Mapping[TopicPartition, int]) -> None:
-        """Ends active segments, and has what they held cleaned, long before their age does.
+        """Rolls active segments of idle logs and has them cleaned, long before they are old.
 
-        A log comes to rest by that: its new segment is empty, and is not rolled. It is not rolled
-        before all of it is old enough to be cleaned, else each burst of appends would leave one
-        more small segment. One log's failure does not keep the others from it.
+        After that a log rests: its new segment is empty, and is not rolled. A log is not rolled
+        before all of it is old enough to be cleaned. Otherwise each burst of appends would leave
+        one more small segment. A failure of one log does not stop the work on the others.
         """
         rolling, dirty, failures = [], [], []
         for topic_partition, log_idle_ms in idle_ms.items():
@@ -364,9 +364,9 @@ class Upkeep:
                 if self.cleaner.gains_if_idle(log, is_rolled=True):
                     rolling.append(topic_partition)
                 elif self.cleaner.gains_if_idle(log, is_rolled=False):
-                    dirty.append(topic_partition)  # It was rolled, and its round has not been.
+                    dirty.append(topic_partition)  # It was rolled, but not cleaned yet.
             except FileNotFoundError:
-                continue  # A segment has left while it was asked.
+                continue  # A segment left the log meanwhile.
             except OSError as error:
                 failures.append(error)
         self.cleaner.compact([*self._roll(rolling), *dirty])
@@ -391,10 +391,10 @@ class Upkeep:
         return rolled
 
     def _reserve_bytes_needed(self) -> int:
-        """By the largest segment that there is to clean, or will be in the offsets topic.
+        """The reserve for the largest segment to clean, now or later in the offsets topic.
 
-        Those of before `segment.bytes` was made less stay as large until they are cleaned; topics
-        beside that one hardly fill a segment, whatever theirs is.
+        Segments from before `segment.bytes` was reduced stay large until they are cleaned. Topics
+        other than the offsets topic hardly fill a segment, whatever their setting is.
         """
         logs = [log for log in list(self._store.logs.values()) if log.config.is_compacted]
         most = 0
@@ -405,7 +405,7 @@ class Upkeep:
         return reserve_bytes_for(segment_bytes_most=most, logs=len(logs))
 
     def _begin_relief(self) -> Iterable[Future[Any]]:
-        """All that frees room: files that wait, the journal's, retention, rounds over the logs."""
+        """Starts all that frees space: waiting files, the journal, retention, cleaning rounds."""
         with suppress(OSError):
             self.deleter.run_now()
         if self._store.journal_room.rest_gain_bytes:
@@ -417,13 +417,13 @@ class Upkeep:
         return self.cleaner.compact(gaining, rolls_active=True).values()
 
     def _may_get_smaller(self, log: PartitionLog) -> bool:
-        """Whether there is something to clean: a log that is clean would only be read."""
+        """Whether there is something to clean. A round over a clean log would only read it."""
         if log.segments[-1].size_bytes:
-            return True  # It is rolled, and may be cleaned in this round, or in a later one.
+            return True  # It will be rolled, and may be cleaned in this round or a later one.
         try:
             status = self.cleaner.log_status(log.topic_partition)
         except (StorageError, OSError):
-            return True  # The round will say what it is.
+            return True  # The round reports the error.
         horizon_ms = status.delete_horizon_ms
         return status.cleanable_bytes > 0 or (
             horizon_ms is not None and horizon_ms <= self._clock.now_ms()

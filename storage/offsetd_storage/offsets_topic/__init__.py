@@ -1,5 +1,5 @@
-"""What the records of `__consumer_offsets` say: their keys and values, and where groups live;
-and files of offsets, in the formats of others.
+"""The records of `__consumer_offsets`, the partition of a group, and files of offsets.
 
-The engine does not look into records: nothing else in `offsetd_storage` imports this package.
+Offset files are in the formats of other tools, and one of our own. The engine does not look into
+records: nothing else in `offsetd_storage` imports this package.
 """

@@ -42,13 +42,13 @@ class GroupListing(NamedTuple):
 
 
 def simple_group(group_id: bytes) -> GroupListing:
-    """A group that has offsets, and no record of its own."""
+    """The listing of a group that has offsets, and no record of its own."""
     return GroupListing(group_id, GroupType.CLASSIC, GroupState.EMPTY, "")
 
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """A member; `topics` is what it subscribes to, `assignment` what it was given."""
+    """A member; `topics` are its subscription, `assignment` is the part assigned to it."""
 
     member_id: str
     instance_id: str | None
@@ -59,7 +59,7 @@ class GroupMember:
 
 
 class LeaseStatus(NamedTuple):
-    """A lease, and when it ends: by the wall clock, for people, and by the one that counts."""
+    """A lease. `expire_ms` is its end by the wall clock, for people; the monotonic clock counts."""
 
     lease: Lease
     expire_ms: int

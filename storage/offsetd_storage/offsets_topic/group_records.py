@@ -45,7 +45,7 @@ GroupRecordValue = GroupMetadataValue | ConsumerGroupValue | GroupSettings
 
 _Value = TypeVar("_Value", bound=ConsumerGroupValue)
 
-# Kafka's loader fails unless a member's records go in this order, and the group's last.
+# Kafka's loader fails unless a member's records come in this order, with the group's last.
 _TOMBSTONE_ORDER: Final = (
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
@@ -70,45 +70,46 @@ class TopicsRead(NamedTuple):
 
     @classmethod
     def of(cls, subscriptions: Iterable[bytes]) -> Self:
-        """By what members say under the protocol "consumer"."""
+        """The topics in these subscriptions, which are of the protocol "consumer"."""
         topics: set[str] = set()
         for subscription in set(subscriptions):
             try:
                 topics.update(decode_subscription(subscription).topics)
             except UndecodableRecord:
-                return cls(None)  # As Kafka: who may read anything reads all.
+                # As in Kafka: a subscription that cannot be read counts as one to every topic.
+                return cls(None)
         return cls(frozenset(topics))
 
     def has(self, topic: str) -> bool:
-        """Whether a member reads it."""
+        """Whether a member reads this topic."""
         return self.topics is None or topic in self.topics
 
 
 class GroupRecords:
-    """The newest records of one group, by key; a value is None if it cannot be read.
+    """The newest records of one group, by key. A value is None if it cannot be read.
 
-    `lease_deadline_ms` is beside them, in memory: when the group's lease ends, by the monotonic
-    clock, if it was granted or renewed since the load.
+    `lease_deadline_ms` is kept beside the records, in memory only: the end of the group's lease by
+    the monotonic clock, if it was granted or renewed since the load.
     """
 
     def __init__(self, group_id: bytes) -> None:
         self.group_id = group_id
         self.lease_deadline_ms: int | None = None
         self._records: dict[GroupRecordKey, GroupRecordValue | None] = {}
-        self._topics_read: TopicsRead | None = None  # Of these records; None: not looked at yet.
+        self._topics_read: TopicsRead | None = None  # From these records; None: not computed yet.
 
     def __bool__(self) -> bool:
         return bool(self._records)
 
     def put(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
-        """Keeps a record in place of the one before it."""
+        """Puts a record in place of the one before it."""
         if isinstance(key, GroupSettingsKey) and _lease_epoch(value) != _lease_epoch(self.settings):
             self.lease_deadline_ms = None
         self._records[key] = value
         self._topics_read = None
 
     def remove(self, key: GroupRecordKey) -> None:
-        """Forgets a record: a tombstone was written."""
+        """Removes a record, because a tombstone was written."""
         self._records.pop(key, None)
         self._topics_read = None
 
@@ -136,7 +137,7 @@ class GroupRecords:
 
     @property
     def has_members(self) -> bool:
-        """Whether the group is not empty. Not known of one that is not readable."""
+        """Whether the group is not empty. Unknown if the group is not readable."""
         if self.group_type is GroupType.CONSUMER:
             return any(map(_is_member, self._consumer_keys()))
         classic = self.classic
@@ -151,7 +152,7 @@ class GroupRecords:
 
     @property
     def state(self) -> GroupState:
-        """The group's state, as Kafka has it after loading these records."""
+        """The state that Kafka gives the group after loading these records."""
         if not self.is_readable:
             return GroupState.UNSPECIFIED
         if not self.has_members:
@@ -173,14 +174,14 @@ class GroupRecords:
 
     @property
     def became_empty_ms(self) -> int | None:
-        """When a classic group came into its state; None: not known, as of older records."""
+        """When a classic group came into its state; None: unknown, as in older records."""
         classic = self.classic
         if classic is None or classic.current_state_timestamp_ms < 0:
             return None
         return classic.current_state_timestamp_ms
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic, as far as the records tell."""
+        """Whether a member reads the topic, as far as the records show."""
         if self._topics_read is None:
             self._topics_read = self._look_at_topics()
         return self._topics_read.has(topic)
@@ -196,8 +197,8 @@ class GroupRecords:
     def tombstone_keys(self) -> list[GroupRecordKey]:
         """The keys of all records, in the order in which Kafka takes their tombstones.
 
-        A classic group's key is always among them, as Kafka has it for simple groups, unless this
-        is a KIP-848 group that has none.
+        A classic group's key is always among them, as in Kafka for simple groups, unless this is a
+        KIP-848 group that has no such record.
         """
         keys: list[GroupRecordKey] = []
         if self._settings_key in self._records:
@@ -208,10 +209,10 @@ class GroupRecords:
         return keys
 
     def consumer_tombstone_keys(self) -> list[ConsumerGroupKey]:
-        """The keys of all records of KIP-848, in the order of `tombstone_keys`.
+        """The keys of all KIP-848 records, in the order of `tombstone_keys`.
 
-        Of such a group the epoch of the assignment is always among them: Kafka's loader fails
-        where a group ends without that tombstone.
+        The epoch of the assignment is always among them for such a group: Kafka's loader fails if a
+        group ends without that tombstone.
         """
         keys = list(self._consumer_keys())
         target_epoch = self._consumer_key(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
@@ -226,11 +227,11 @@ class GroupRecords:
     def end_of_consumer_members(
         self, member_ids: Iterable[str]
     ) -> list[tuple[ConsumerGroupKey, ConsumerGroupMetadataValue | None]]:
-        """The records with which members of a KIP-848 group go, as a broker writes them.
+        """The records with which members of a KIP-848 group leave, as a broker writes them.
 
-        Three tombstones for each that is a member, and those of the regular expressions that
-        nobody has any more; then the group's next epoch. Nothing if none is a member. Where all
-        have gone, the metadata of their topics is gone too.
+        Three tombstones for each member, and those of the regular expressions that no member has
+        any more; then the group's next epoch. Nothing if none of them is a member. If all members
+        leave, the metadata of their topics is removed too.
         """
         members = self._values(ConsumerGroupMemberMetadataValue)
         going = sorted(set(member_ids).intersection(self.consumer_member_ids()))
@@ -266,13 +267,13 @@ class GroupRecords:
         ]
 
     def listing(self) -> GroupListing:
-        """The group in one line. For a group of some type, or without any records."""
+        """The group in one line. For a group with a type, or without any records."""
         return GroupListing(
             self.group_id, self.group_type or GroupType.CLASSIC, self.state, self.protocol_type
         )
 
     def describe(self, offset_count: int) -> Group:
-        """The group in full. For a readable group of some type, or without any records."""
+        """The group with all details. For a readable group with a type, or without any records."""
         classic = self.classic
         is_consumer = self.group_type is GroupType.CONSUMER
         if is_consumer or classic is None:
@@ -296,7 +297,7 @@ class GroupRecords:
 
     @property
     def settings(self) -> GroupSettings | None:
-        """What is set for the group, if anything is, and can be read."""
+        """The group's settings, if there are any and they can be read."""
         value = self._records.get(self._settings_key)
         return value if isinstance(value, GroupSettings) else None
 
@@ -310,7 +311,7 @@ class GroupRecords:
 
     @property
     def classic(self) -> GroupMetadataValue | None:
-        """The record of a classic group, if there is one that can be read."""
+        """The record of a classic group, if there is one and it can be read."""
         value = self._records.get(self._classic_key)
         return value if isinstance(value, GroupMetadataValue) else None
 
@@ -325,7 +326,7 @@ class GroupRecords:
         return (key for key in self._records if isinstance(key, ConsumerGroupKey))
 
     def _values(self, value_type: type[_Value]) -> dict[str | None, _Value]:
-        """The readable values of one type, by the member's id (None where it has no member)."""
+        """The readable values of one type, by the member's id (None if the key has no member)."""
         return {
             key.member_id: value
             for key, value in self._records.items()
@@ -343,7 +344,7 @@ class GroupRecords:
         return -1 if assignment is None else assignment.assignment_epoch
 
     def _consumer_topics(self) -> dict[str | None, set[str]]:
-        """What each member of a KIP-848 group reads, regular expressions resolved."""
+        """The topics that each member of a KIP-848 group reads, regular expressions resolved."""
         resolved = {
             key.regular_expression: value.topics
             for key, value in self._records.items()
@@ -411,14 +412,14 @@ def _is_member(key: ConsumerGroupKey) -> bool:
 
 
 def _topic_id_text(topic_id: bytes) -> str:
-    """A topic's id as Kafka prints it, where its name is not in the log."""
+    """A topic's id as Kafka prints it, if its name is not in the log."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def read_protocol(
     subscription: bytes, assignment: bytes
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """A member's topics and partitions; nothing where its own bytes cannot be read."""
+    """A member's topics and partitions; nothing if its own bytes cannot be read."""
     topics: tuple[str, ...] = ()
     try:
         topics = decode_subscription(subscription).topics

@@ -27,7 +27,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 class OffsetFormat(enum.IntEnum):
-    """What a file looks like; the numbers are those of `offsetd.v1.OffsetFormat`."""
+    """The format of a file; the numbers are those of `offsetd.v1.OffsetFormat`."""
 
     KAFKA_CSV = 1
     RPK = 2
@@ -41,9 +41,9 @@ OF_ONE_GROUP: Final = frozenset((OffsetFormat.RPK, OffsetFormat.KAFKA_UTILS_JSON
 
 
 class FileOffset(NamedTuple):
-    """An offset as a file may have it; -1 is none, and `group` empty where it does not say.
+    """An offset in a file; -1 is none, and `group` is empty if the file does not say it.
 
-    The last two are what must hold of the stored offset; files that we write have neither.
+    The last two are conditions on the stored offset; files that offsetd writes have neither.
     """
 
     group: str
@@ -60,7 +60,7 @@ class FileOffset(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What a line says, or (None) why that cannot be told."""
+    """The offset of a line, or None and the reason why it cannot be read."""
 
     number: int
     offset: FileOffset | None
@@ -72,7 +72,7 @@ class Unwritable(ValueError):
 
 
 class Unreadable(ValueError):
-    """This is not what the format says."""
+    """The file does not follow its format."""
 
 
 # Writing.
@@ -83,7 +83,8 @@ def written(
 ) -> Iterator[str]:
     """The text of all offsets, of one or more groups, piece by piece.
 
-    `names_group`: in CSV, which has a form for one group and one for several. Raises Unwritable.
+    `names_group`: in CSV, each line names its group; without it, the file is for one group. Raises
+    Unwritable.
     """
     match file_format:
         case OffsetFormat.KAFKA_CSV:
@@ -119,13 +120,13 @@ def _rpk_line(each: FileOffset) -> str:
 
 
 def _refuse_marked(name: str) -> None:
-    """At the start of a file, a reader would take the mark for none of the name's."""
+    """Raises Unwritable if a name has a byte order mark: at the start of a file it gets lost."""
     if name.startswith(_BYTE_ORDER_MARK):
         raise Unwritable(f"{name!r} begins with a byte order mark")
 
 
 def _yelp_pieces(offsets: Iterable[FileOffset]) -> Iterator[str]:
-    """As `kafka-consumer-manager offset_save` writes it; topic by topic."""
+    """The format of `kafka-consumer-manager offset_save`, topic by topic."""
     group: str | None = None
     topic: str | None = None
     for each in offsets:
@@ -170,9 +171,9 @@ def _text(text: str) -> str:
 
 
 class OffsetReader:
-    """Takes a file piece by piece, and tells its lines; `end` has to be called at its end.
+    """Takes a file piece by piece, and returns its lines. Call `end` at the file's end.
 
-    Lines are numbered from 1. A JSON document's offsets all come at its end, as of line 1.
+    Lines are numbered from 1. All offsets of a JSON document come at its end, as of line 1.
     """
 
     def __init__(self, file_format: OffsetFormat) -> None:
@@ -181,7 +182,7 @@ class OffsetReader:
         self._number = 0
 
     def feed(self, content: bytes) -> Iterator[Line]:
-        """The lines that end in this piece. Raises Unreadable for what no line can be."""
+        """The lines that end in this piece. Raises Unreadable above the size limits."""
         if self._format is OffsetFormat.KAFKA_UTILS_JSON:
             self._rest += content
             if len(self._rest) > DOCUMENT_BYTES_MAX:
@@ -195,7 +196,7 @@ class OffsetReader:
             raise Unreadable(f"line {self._number + 1} has more than {LINE_BYTES_MAX} bytes")
 
     def end(self) -> Iterator[Line]:
-        """What is left: a last line without its end, or the document."""
+        """The rest: a last line without a newline, or the document."""
         if self._format is OffsetFormat.KAFKA_UTILS_JSON:
             yield from _yelp_offsets(self._rest)
         elif self._rest:
@@ -210,7 +211,7 @@ class OffsetReader:
 
 
 def read_line(file_format: OffsetFormat, number: int, line: bytes) -> Line | None:
-    """What a line without its newline says; None: it is empty. Not for a JSON document."""
+    """The meaning of a line without its newline; None if it is empty. Not for a JSON document."""
     try:
         text = line.decode().removesuffix("\r")
         if number == 1:
@@ -294,7 +295,7 @@ def _loads(text: str) -> Any:
         raise Unreadable("no JSON that can be read: it is too deep") from error
     except Unreadable:
         raise
-    except ValueError as error:  # A number of more digits than Python converts.
+    except ValueError as error:  # A number with more digits than Python converts.
         raise Unreadable("no JSON that can be read: a number has too many digits") from error
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 _UINT32_MASK: Final = 0xFFFF_FFFF
 _INT32_MIN: Final = -(1 << 31)
-# Text that is longer is hashed as a whole: a unit costs 0.1 µs one by one.
+# Longer text is hashed as a whole, because one by one each code unit costs 0.1 µs.
 _LONG_BYTES: Final = 512
 
 

@@ -24,7 +24,7 @@ class TopicIdPartitions:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupMetadataValue:
-    """Type 3. `metadata_hash` is 0 where the writer was older than 4.1."""
+    """Type 3. `metadata_hash` is 0 if the writer was older than Kafka 4.1."""
 
     epoch: int
     metadata_hash: int
@@ -76,7 +76,7 @@ class ClassicProtocol:
 
 @attrs.frozen(kw_only=True)
 class ClassicMemberMetadata:
-    """What a member brought that joined a KIP-848 group by the classic protocol."""
+    """The metadata of a member that joined a KIP-848 group by the classic protocol."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
@@ -128,7 +128,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupTargetAssignmentMemberValue:
-    """Type 7: what a member shall end up with."""
+    """Type 7: the target assignment of a member."""
 
     topic_partitions: tuple[TopicIdPartitions, ...]
 
@@ -165,7 +165,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupRegularExpressionValue:
-    """Type 16: the topics that a member's regular expression stood for at `timestamp_ms`."""
+    """Type 16: the topics that a member's regular expression matched at `timestamp_ms`."""
 
     topics: tuple[str, ...]
     version: int

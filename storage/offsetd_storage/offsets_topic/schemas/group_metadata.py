@@ -56,8 +56,8 @@ class GroupMember:
 class GroupMetadataValue:
     """A classic group as of its last rebalance.
 
-    A simple group's `protocol_type` is empty. `current_state_timestamp_ms` is -1 where the
-    version has none.
+    A simple group's `protocol_type` is empty. `current_state_timestamp_ms` is -1 if the version has
+    none.
     """
 
     protocol_type: str

@@ -27,7 +27,7 @@ _RETENTION_NEVER: Final = -2
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """To whom a group's lease was granted; `granted_ms` is wall time."""
+    """The lease of a group, and its holder; `granted_ms` is wall time."""
 
     holder: str
     epoch: int
@@ -45,7 +45,7 @@ class GroupSettings:
 
     @property
     def is_default(self) -> bool:
-        """Whether there is nothing to write down."""
+        """Whether there is nothing to record."""
         return self == GroupSettings()
 
     def encode(self) -> bytes:

@@ -22,18 +22,18 @@ _SHORT_ESCAPES: Final = {
 }
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 
-# UTF-8 of half a surrogate pair: Java replaces the whole of it, Python each of its bytes.
+# UTF-8 of half a surrogate pair: Java replaces it as a whole, Python each of its bytes.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class JsonText(str):
-    """JSON already: a field that holds it is shown as it is."""
+    """Text that is JSON already. A field that holds it is shown as it is."""
 
     __slots__ = ()
 
 
 def replacing_text(raw: bytes) -> str:
-    """Decodes UTF-8 as Java's `String` does, with U+FFFD for what is not."""
+    """Decodes UTF-8 as Java's `String` does, with U+FFFD for bytes that are no UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -56,7 +56,7 @@ class ConsumerGroupKey:
 
 @attrs.frozen(kw_only=True)
 class GroupSettingsKey:
-    """What is set for a group, and its lease: a type of ours."""
+    """The settings and the lease of a group: a record type of ours."""
 
     group: str
 
@@ -77,7 +77,7 @@ def record_type_of(key: bytes) -> int:
 
 
 def decode_key(key: bytes) -> RecordKey:
-    """What the record is about; raises `UndecodableRecord` for a known type with bad bytes."""
+    """The decoded key. Raises `UndecodableRecord` for a known type with bad bytes."""
     reader = Reader(key)
     record_type = reader.int16()
     if record_type in OFFSET_RECORD_TYPES:

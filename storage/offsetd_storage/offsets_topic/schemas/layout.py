@@ -29,7 +29,7 @@ VERSION_MAX: Final = 32767
 
 
 class Kind(enum.Enum):
-    """What a field holds."""
+    """The type of a field."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -84,7 +84,7 @@ class Layout:
 
 @attrs.frozen(kw_only=True)
 class Message:
-    """A decoded message: Kafka's field names in Kafka's order, and tags nobody knows."""
+    """A decoded message: Kafka's field names in Kafka's order, and unknown tags."""
 
     version: int
     fields: Fields
@@ -115,7 +115,7 @@ def read_message(layout: Layout, reader: Reader, version: int) -> Message:
 
 
 def write_versioned(layout: Layout, fields: Fields, version: int) -> bytes:
-    """An int16 version and the message; fields the version does not have are left out."""
+    """An int16 version and the message. Fields that the version does not have are left out."""
     assert 0 <= version <= layout.version_last, "the version is one of the layout's"
     writer = Writer()
     writer.int16(version)
@@ -152,7 +152,7 @@ def _read_struct(
 
 
 def _read_tagged(field: Field, reader: Reader, version: int) -> object:
-    # Kafka marks a null struct by a varint 0 where it is tagged, by an int8 -1 where it is not.
+    # Kafka marks a null struct with a varint 0 if it is tagged, with an int8 -1 if it is not.
     if field.kind is Kind.STRUCT and field.nullable:
         if reader.unsigned_varint() == 0:
             return None

@@ -63,7 +63,7 @@ class OffsetCommitValue:
         )
 
     def encode(self, version: int) -> bytes:
-        """The bytes of `version`, one of `WRITE_VERSIONS`; what it has no field for is lost."""
+        """The bytes of `version`, one of `WRITE_VERSIONS`. Fields that it lacks are lost."""
         assert version in WRITE_VERSIONS, "versions 0 and 2 add nothing to 1 and 3"
         fields: dict[str, object] = {
             "offset": self.offset,

@@ -23,7 +23,7 @@ STRING_BYTES_MAX: Final = 32767
 class UndecodableRecord(ValueError):
     """A record of a known type whose bytes do not decode.
 
-    `entry` names what the record is about, where its key could still be read.
+    `entry` is the decoded key, if that could still be read.
     """
 
     def __init__(self, reason: str, *, entry: str | None = None) -> None:
@@ -32,7 +32,7 @@ class UndecodableRecord(ValueError):
         self.entry = entry
 
     def about(self, entry: str) -> "UndecodableRecord":
-        """The same error, with what the record is about."""
+        """The same error, with the decoded key."""
         return UndecodableRecord(self.reason, entry=entry)
 
 
@@ -158,7 +158,7 @@ class Reader:
 
 
 class Writer:
-    """Appends values; `result()` is what was written."""
+    """Appends values; `result()` returns all of them."""
 
     __slots__ = ("_out",)
 

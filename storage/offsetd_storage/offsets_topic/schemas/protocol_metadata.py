@@ -1,7 +1,7 @@
-"""What members of a classic group of protocol type "consumer" say about themselves.
+"""The metadata of members of a classic group of protocol type "consumer".
 
-The group coordinator passes these bytes through; a subscription tells which topics a group
-reads, an assignment who reads what. An int16 version, then a message that never is flexible.
+The group coordinator passes these bytes through. A subscription says which topics a member reads,
+an assignment which partitions. An int16 version comes first, then a message that is never flexible.
 A version above 3 is read as 3: Kafka promises that newer ones only add fields at the end.
 """
 
@@ -51,7 +51,7 @@ class TopicPartitions:
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """What a member wants, and what it held when it joined (empty in version 0)."""
+    """What a member wants to read, and what it held when it joined (empty in version 0)."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -62,7 +62,7 @@ class Subscription:
 
 @attrs.frozen(kw_only=True)
 class Assignment:
-    """What the group's leader gave a member."""
+    """The partitions that the group's leader assigned to a member."""
 
     assigned_partitions: tuple[TopicPartitions, ...]
     user_data: bytes | None

@@ -14,7 +14,7 @@ ZERO_UUID: Final = bytes(16)
 
 
 class RecordType(enum.IntEnum):
-    """The int16 that starts a key. 9 and 18 are nobody's in 4.1.1."""
+    """The int16 that starts a key. Kafka 4.1.1 uses neither 9 nor 18."""
 
     LEGACY_OFFSET_COMMIT = 0
     OFFSET_COMMIT = 1
@@ -118,7 +118,7 @@ OFFSET_COMMIT_VALUE: Final = Layout(
     ),
 )
 
-# Key type 0 has no other value version; OFFSET_COMMIT_VALUE version 0 reads the same.
+# Key type 0 has no other value version. OFFSET_COMMIT_VALUE version 0 reads the same.
 LEGACY_OFFSET_COMMIT_VALUE: Final = Layout(
     name="LegacyOffsetCommitValue",
     fields=(_int64("offset"), _string("metadata"), _int64("commitTimestamp")),

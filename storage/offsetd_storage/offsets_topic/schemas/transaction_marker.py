@@ -20,14 +20,14 @@ class ControlType(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class EndTransactionMarker:
-    """The transaction of the batch's producer ended, as its coordinator of this epoch says."""
+    """The end of a transaction of the batch's producer, by its coordinator of this epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
 
 
 def decode_control_type(key: bytes) -> int:
-    """The number of the control type, known or not; raises `UndecodableRecord`."""
+    """The number of the control type, known or not. Raises `UndecodableRecord`."""
     reader = Reader(key)
     if reader.int16() < 0:
         raise UndecodableRecord("a control key of negative version")
