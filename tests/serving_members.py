@@ -71,7 +71,7 @@ class Members:
     def advance(self, milliseconds: int) -> None:
         """Time passes, and the runtime looks at its deadlines."""
         self.serving.clock.advance(milliseconds)
-        self.serving.runtime.members.expire()
+        self.serving.node.members.expire()
 
     async def stable(self) -> str:
         """A group of one member; its id."""

@@ -17,10 +17,12 @@ from offsetd_coordinator.administration.internal_topics import (
 from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
 from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_coordinator.figures import ExpiryFigures
+from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.services.offset_calls import OffsetService
 from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock, SteadyClock
@@ -81,30 +83,33 @@ class ServingNode:
         )
         shards = {partition: Shard(partition, config) for partition in range(partitions)}
         load(self.store, shards, 1, None)
-        self.runtime = Runtime(
-            self.store,
-            shards,
-            clock=self.time,
-            loop=asyncio.get_running_loop(),
-            on_failed=self.failures.append,
+        self.log = StoreCommitLog(
+            self.store, loop=asyncio.get_running_loop(), on_failed=self.failures.append
         )
+        self.runtime = Runtime(self.log, shards, clock=self.time, store=self.store)
+        self.large_changes = LargeChanges(self.runtime)
         self.node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=clock.now_ms())
         self.node.partitions = partitions
         self.node.folder_id = self.store.folder_id
         self.upkeep = self.runtime.upkeep = self._upkeep()
+        self.log.on_journal_filling = self._move_points_soon
         self.administration = self.own.administration(
             self.runtime,
+            self.large_changes,
             self.upkeep,
             clock=self.time,
             is_draining=lambda: self.node.is_draining,
         )
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()
-        self.node.serve(self.runtime, self.administration)
+        self.node.serve(self.runtime, self.large_changes, self.administration)
         self.parser = CommitParser(
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=config.message_bytes_max
         )
         self.offsets = OffsetService(self.node, self.parser)
+
+    def _move_points_soon(self) -> None:
+        self.upkeep.move_points_soon()
 
     def _upkeep(self) -> Upkeep:
         return Upkeep(
@@ -115,7 +120,7 @@ class ServingNode:
             clock=self.time,
             random=Random(1),
             sleep=lambda _: None,
-            on_failed=self.runtime.fail_soon,
+            on_failed=self.log.fail_soon,
         )
 
     def _expirer(self) -> Expirer:

@@ -11,6 +11,8 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.expiry.expiry_rules import NO_RULE
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
+from offsetd_coordinator.runtime.commit_runs import CommitRuns
+from offsetd_coordinator.runtime.member_calls import MemberCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.expiry.expiry_rules import GroupRule
+    from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
 
 
 # Most loads take less.
 _LOAD_WAIT_SECONDS: Final = 0.5
+_NOT_LOADED: Final = "a node that serves has what it serves with"
 
 
 class NodeState(enum.IntEnum):
@@ -50,23 +54,31 @@ class Node:
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
         self._administration: Administration | None = None
+        self._commit_runs: CommitRuns | None = None
+        self._members: MemberCalls | None = None
+        self._large_changes: LargeChanges | None = None
         self._load_ended = asyncio.Event()
         self._on_drain: set[Callable[[], None]] = set()
 
-    def serve(self, runtime: Runtime, administration: Administration | None = None) -> None:
+    def serve(
+        self, runtime: Runtime, large_changes: LargeChanges, administration: Administration
+    ) -> None:
         """Makes the node answer calls from now on."""
         self.runtime = runtime
+        self._large_changes = large_changes
         self._administration = administration
+        self._commit_runs = CommitRuns(runtime)
+        self._members = MemberCalls(runtime, loop=asyncio.get_running_loop())
         self.state = NodeState.SERVING
-        runtime.members.begin()
+        self._members.begin()
         self._load_ended.set()
 
     def drain(self) -> None:
         """Makes the node refuse new calls from now on. Accepted calls are still answered."""
         self.state = NodeState.DRAINING
         self._load_ended.set()
-        if self.runtime is not None:
-            self.runtime.members.close(self.refusal_of_drain)
+        if self._members is not None:
+            self._members.close(self.refusal_of_drain)
         for callback in tuple(self._on_drain):
             callback()
 
@@ -92,8 +104,8 @@ class Node:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._load_ended.wait()
-                if self.runtime is not None:
-                    await self.runtime.large_changes.until_ended()
+                if self._large_changes is not None:
+                    await self._large_changes.until_ended()
 
     def serving(self) -> Runtime:
         """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""
@@ -103,6 +115,24 @@ class Node:
             raise CoordinatorLoadInProgress("the server is loading its log")
         assert self.runtime is not None, "a node that serves has a runtime"
         return self.runtime
+
+    @property
+    def commit_runs(self) -> CommitRuns:
+        """What submits the commits of a stream. For a node that serves, or has served."""
+        assert self._commit_runs is not None, _NOT_LOADED
+        return self._commit_runs
+
+    @property
+    def members(self) -> MemberCalls:
+        """The calls of group members. For a node that serves, or has served."""
+        assert self._members is not None, _NOT_LOADED
+        return self._members
+
+    @property
+    def large_changes(self) -> LargeChanges:
+        """Changes of groups of any size. For a node that serves, or has served."""
+        assert self._large_changes is not None, _NOT_LOADED
+        return self._large_changes
 
     def administering(self) -> Administration:
         """The part that changes settings. Raises as `serving` does."""
@@ -123,7 +153,7 @@ class Node:
         if runtime.disk.is_low:
             yield "the disk is nearly full: commits are refused; reads and deletions still work"
         for each in (CONFIG_PARTITION, AUDIT_PARTITION):
-            if (damage := runtime.store.quarantined.get(each)) is not None:
+            if (damage := runtime.log.damage(each)) is not None:
                 yield str(quarantined_own_log(each, damage))
 
     def expiry_rule(self, group_id: bytes) -> GroupRule:
@@ -135,7 +165,7 @@ class Node:
         assert runtime is not None, "a node that answers has a runtime"
         config = runtime.expiry_config
         shard = runtime.shards.get(runtime.partition_of(group_id))
-        if shard is None or config.hold(runtime.store.is_from_elsewhere) is not None:
+        if shard is None or config.hold(runtime.log.is_from_elsewhere) is not None:
             return NO_RULE
         if self.settings_doubt is not None:
             return NO_RULE
@@ -146,5 +176,5 @@ class Node:
     def refusal_of_drain(self) -> CoordinatorError:
         """The error for new calls: CoordinatorNotAvailable; after a failure StorageUnavailable."""
         if self.runtime is not None and self.runtime.failed is not None:
-            return self.runtime.unavailable()
+            return self.runtime.log.unavailable()
         return CoordinatorNotAvailable("the server is stopping")

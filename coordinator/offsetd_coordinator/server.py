@@ -41,6 +41,7 @@ from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.combined_settings import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.grpc import handlers
+from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.network.connection_guard import ConnectionGuard
 from offsetd_coordinator.network.connection_limits import (
     channel_options,
@@ -57,6 +58,7 @@ from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.server_endings import what_happened
 from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.shard.shard import Shard
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class _Loaded:
     """The parts that serve an open and loaded folder. None of them is started yet."""
 
     runtime: Runtime
+    large_changes: LargeChanges
     upkeep: Upkeep
     administration: Administration
     expirer: Expirer
@@ -167,7 +170,7 @@ class Server:
         self.visibility.note_loaded()
         runtime = loaded.runtime
         await asyncio.to_thread(runtime.start, loaded.upkeep)  # It may write a checkpoint.
-        self.node.serve(runtime, loaded.administration)
+        self.node.serve(runtime, loaded.large_changes, loaded.administration)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.visibility.watch(loaded.upkeep.cleaner, self._health)
         self.visibility.watch_clock_and_disk(self._health)
@@ -195,7 +198,7 @@ class Server:
             await self._drain()
         self.node.drain()  # This also ends idle streams of commits when the disk has failed.
         if runtime.failed is None:
-            await runtime.large_changes.until_ended()
+            await self.node.large_changes.until_ended()
             # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
             self.visibility.close()
@@ -295,20 +298,25 @@ class Server:
             own = await asyncio.to_thread(self._load_own_topics, store)
             loop = asyncio.get_running_loop()
             clock = AwakeClock(self._clock, loop)
-            runtime = Runtime(store, shards, clock=clock, loop=loop, on_failed=self._note_failed)
+            log = StoreCommitLog(store, loop=loop, on_failed=self._note_failed)
+            runtime = Runtime(log, shards, clock=clock, store=store)
+            large_changes = LargeChanges(runtime)
             config = upkeep_config(own.shard.applied.configs, own.doubt)
-            upkeep = await asyncio.to_thread(self._upkeep, runtime, config)
+            upkeep = await asyncio.to_thread(self._upkeep, store, log, config)
+            log.on_journal_filling = upkeep.move_points_soon
             administration = own.administration(
                 runtime,
+                large_changes,
                 upkeep,
                 clock=self._clock,
                 is_draining=lambda: self.node.is_draining,
             )
             return _Loaded(
                 runtime=runtime,
+                large_changes=large_changes,
                 upkeep=upkeep,
                 administration=administration,
-                expirer=await asyncio.to_thread(self._expirer, runtime, administration),
+                expirer=await asyncio.to_thread(self._expirer, store, runtime, administration),
             )
         except BaseException:
             store.abandon()
@@ -324,28 +332,30 @@ class Server:
             accepts_defaults=self._accepts_default_settings,
         )
 
-    def _upkeep(self, runtime: Runtime, config: UpkeepConfig) -> Upkeep:
+    def _upkeep(self, store: LogStore, log: StoreCommitLog, config: UpkeepConfig) -> Upkeep:
         """The background tasks of the store."""
         return Upkeep(
-            runtime.store,
+            store,
             Path(self.settings.data_dir),
             config,
-            files=runtime.store.files,
+            files=store.files,
             clock=self._clock,
             random=self._random,
             cleaner_delay_ms=_CLEANER_DELAY_MS,
-            on_failed=runtime.fail_soon,
+            on_failed=log.fail_soon,
             on_round=self.visibility.cleaner_log.note_round,
             on_uncleanable=self.visibility.cleaner_log.note_uncleanable,
             on_blocked=self.visibility.cleaner_log.note_blocked,
         )
 
-    def _expirer(self, runtime: Runtime, administration: Administration) -> Expirer:
+    def _expirer(
+        self, store: LogStore, runtime: Runtime, administration: Administration
+    ) -> Expirer:
         """The task that expires offsets. Its grace period allows for the server's downtime."""
         folder = Path(self.settings.data_dir)
         grace_left_ms = grace_of_folder_ms(
-            runtime.store,
-            runtime.store.files,
+            store,
+            store.files,
             folder,
             now_ms=self._clock.wall_ms(),
             grace_ms=runtime.expiry_config.grace_ms,
@@ -355,7 +365,7 @@ class Server:
             administration,
             self.visibility.expiry,
             grace_left_ms=grace_left_ms,
-            files=runtime.store.files,
+            files=store.files,
             folder=folder,
             clock=self._clock,
         )

@@ -35,9 +35,9 @@ ADMINISTRATION_MUTANTS = (
     ),
     Mutant(
         name="the time index of the settings has another time than their records",
-        where="offsetd_coordinator.runtime.runtime:Runtime.append",
+        where="offsetd_coordinator.runtime.store_commit_log:StoreCommitLog.append_internal",
         replace="max_timestamp_ms=header.max_timestamp_ms",
-        by="max_timestamp_ms=self._clock.now_ms()",
+        by="max_timestamp_ms=self._store._clock.now_ms()",
         caught_by=(
             f"{_CONFIG_ADMIN}"
             "::test_indexes_of_settings_and_audit_log_have_the_times_of_their_records"

@@ -73,7 +73,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a caller who is alone is not told what was flushed at once",
-        where="offsetd_coordinator.runtime.runtime:Runtime._kick",
+        where="offsetd_coordinator.runtime.store_commit_log:StoreCommitLog._kick",
         replace="if durable := self._flusher.kick():",
         by="if durable := self._flusher.kick() and 0:",
         caught_by=(
@@ -83,7 +83,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a late report of the flush thread takes back what is durable",
-        where="offsetd_coordinator.runtime.runtime:Runtime._note_durable",
+        where="offsetd_coordinator.runtime.store_commit_log:StoreCommitLog._note_durable",
         replace="if self.failed is not None or ticket <= self._durable:",
         by="if self.failed is not None:",
         caught_by=(

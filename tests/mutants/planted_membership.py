@@ -107,8 +107,8 @@ MEMBERSHIP_MUTANTS = (
     ),
     Mutant(
         name="a member's commit is no sign of life",
-        where="offsetd_coordinator.runtime.member_calls:MemberCalls.note_commit",
-        replace="membership.note_commit(group_id, member, self._runtime.moment())",
+        where="offsetd_coordinator.runtime.runtime:Runtime._note_life",
+        replace="shard.membership.note_commit(request.group_id, request.member, self.moment())",
         by="return",
         caught_by=f"{_UNIT}/test_member_calls.py",
     ),

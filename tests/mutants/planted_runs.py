@@ -13,8 +13,8 @@ RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
         where="offsetd_coordinator.runtime.commit_runs:CommitRuns._append_and_replay",
-        replace="return self._runtime.count_runs(partitions, written), written",
-        by="return 0 * self._runtime.count_runs(partitions, written), written",
+        replace="return max(tickets), written",
+        by="return 0, written",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
@@ -37,9 +37,9 @@ RUN_MUTANTS = (
     ),
     Mutant(
         name="a run on a full disk is said to be committed whole",
-        where="offsetd_coordinator.runtime.runtime:Runtime.append_runs",
-        replace="return appended.batch_counts",
-        by="return [count + 1 for count in appended.batch_counts]",
+        where="offsetd_coordinator.runtime.store_commit_log:StoreCommitLog.append_runs",
+        replace="return LoggedRuns(appended.batch_counts,",
+        by="return LoggedRuns([count + 1 for count in appended.batch_counts],",
         caught_by=f"{_RUNS}::test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in",
     ),
     Mutant(

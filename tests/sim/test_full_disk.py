@@ -18,6 +18,7 @@ from offsetd_coordinator.errors import DiskFull
 from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, OffsetEntry
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig
@@ -89,13 +90,11 @@ class Node:
             on_failed=self.failures.append,
             on_round=self.rounds.append,
         )
-        self.runtime = Runtime(
-            self.store,
-            self.shards,
-            clock=clock,
-            loop=asyncio.get_running_loop(),
-            on_failed=self.failures.append,
+        log = StoreCommitLog(
+            self.store, loop=asyncio.get_running_loop(), on_failed=self.failures.append
         )
+        log.on_journal_filling = self.upkeep.move_points_soon
+        self.runtime = Runtime(log, self.shards, clock=clock, store=self.store)
         self.runtime.start(self.upkeep)
 
     async def settle(self, ticket: int) -> None:

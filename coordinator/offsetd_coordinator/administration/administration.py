@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         UpdateConfig,
     )
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.large_groups.large_changes import Room
+    from offsetd_coordinator.large_groups.large_changes import LargeChanges, Room
     from offsetd_coordinator.requests import Decision, Reply, Request
     from offsetd_coordinator.runtime.runtime import Runtime
 
@@ -54,6 +54,7 @@ class Administration:
     def __init__(
         self,
         runtime: Runtime,
+        large_changes: LargeChanges,
         shard: ConfigShard,
         audit: AuditLog,
         *,
@@ -65,7 +66,8 @@ class Administration:
         """`doubt` says why the settings in force may not be those that were set, or None."""
         self.clock = clock
         self.preview = preview
-        self._runtime = runtime
+        self._log = runtime.log
+        self._large_changes = large_changes
         self._shard = shard
         self._audit = audit
         self._apply = apply
@@ -90,15 +92,15 @@ class Administration:
         """Decides on a change of settings; returns once its reply is durable and in force.
 
         A caller that no longer waits changes nothing about that. Raises the refusal, and what
-        `Runtime.append` does.
+        `CommitLog.append_internal` does.
         """
-        damage = self._runtime.store.quarantined.get(CONFIG_PARTITION)
+        damage = self._log.damage(CONFIG_PARTITION)
         if damage is not None:  # Also for an update that would write nothing.
             raise quarantined_own_log(CONFIG_PARTITION, damage)
         decision = self._shard.decide(request, self.clock.now_ms())
         if decision.batch is not None and decision.configs is not None:
             self._append_event(event)
-            self._config_ticket = self._runtime.append(
+            self._config_ticket = self._log.append_internal(
                 CONFIG_PARTITION, decision.batch, replay=self._shard.replay
             )
             change = self._apply_in_turn(self._applying, self._config_ticket, decision.configs)
@@ -111,7 +113,7 @@ class Administration:
     async def recorded(self, event: AuditEvent) -> RecordedEvent:
         """The durable record of an event: a new one, or that of an earlier try of the request.
 
-        Raises what `Runtime.append` does.
+        Raises what `CommitLog.append_internal` does.
         """
         known = self.find(event.method, event.request_id) or self._append_event(event)
         await self._until_durable(self._audit_ticket)
@@ -120,12 +122,12 @@ class Administration:
     def note_events(self, events: Sequence[AuditEvent]) -> None:
         """Appends events that no request caused; the caller writes their changes right after them.
 
-        Raises what `Runtime.append` does.
+        Raises what `CommitLog.append_internal` does.
         """
         if not events:
             return
         assert not any(event.request_id for event in events), "a retry would ask for it"
-        self._audit_ticket = self._runtime.append(
+        self._audit_ticket = self._log.append_internal(
             AUDIT_PARTITION, self._audit.batch_of(events), replay=self._audit.pass_over
         )
 
@@ -147,7 +149,7 @@ class Administration:
             assert decision.reply is not None, "what is written was not refused"
             self._append_event(event_of(decision.reply))
 
-        return await self._runtime.large_changes.submit(request, before_write=record, room=room)
+        return await self._large_changes.submit(request, before_write=record, room=room)
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
         """The event recorded by an earlier try of a request; it may not be durable yet."""
@@ -155,7 +157,7 @@ class Administration:
 
     def _append_event(self, event: AuditEvent) -> RecordedEvent:
         offset = self._audit.offset_next
-        self._audit_ticket = self._runtime.append(
+        self._audit_ticket = self._log.append_internal(
             AUDIT_PARTITION, self._audit.batch(event), replay=self._audit.replay
         )
         _log.info(
@@ -185,6 +187,6 @@ class Administration:
             raise ApplyFailed("the settings are stored, and could not be put in force") from error
 
     async def _until_durable(self, ticket: int) -> None:
-        waiting = self._runtime.durable(ticket)
+        waiting = self._log.durable(ticket)
         if waiting is not None:
             await waiting

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition
 
+    from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
 
 _log = structlog.get_logger(__name__)
@@ -132,13 +133,19 @@ class OwnTopics:
             )
 
     def administration(
-        self, runtime: Runtime, upkeep: Upkeep, *, clock: Clock, is_draining: Callable[[], bool]
+        self,
+        runtime: Runtime,
+        large_changes: LargeChanges,
+        upkeep: Upkeep,
+        *,
+        clock: Clock,
+        is_draining: Callable[[], bool],
     ) -> Administration:
         """The administration of an open store and of the tasks that run beside it.
 
         A preview of a cleaning stops once `is_draining` says that the server stops.
         """
-        store = runtime.store
+        store = runtime.local_store()
 
         def configure_runtime(configs: TopicConfigs) -> None:
             runtime.configure(
@@ -163,6 +170,7 @@ class OwnTopics:
         configure_runtime(self.shard.applied.configs)
         return Administration(
             runtime,
+            large_changes,
             self.shard,
             self.audit,
             clock=clock,

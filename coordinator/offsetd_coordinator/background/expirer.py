@@ -162,9 +162,9 @@ class Expirer:
         config = self._config
         if self._administration.settings_doubt is not None:
             return Held(hold=Hold.SETTINGS_UNREADABLE)
-        if AUDIT_PARTITION in self._runtime.store.quarantined:
+        if self._runtime.log.damage(AUDIT_PARTITION) is not None:
             return Held(hold=Hold.AUDIT_DAMAGED)
-        hold = config.hold(self._runtime.store.is_from_elsewhere)
+        hold = config.hold(self._runtime.log.is_from_elsewhere)
         if hold is not None:
             return Held(hold=hold)
         return self._guard.held(

@@ -221,7 +221,7 @@ class CommitStream:
         """Decides on commits; returns how many. Refusals are results; failures end the call."""
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
-            submitted = runtime.commit_runs.submit(read)
+            submitted = self._node.commit_runs.submit(read)
             ticket, results = submitted.ticket, self._encoder.encode(submitted)
         else:
             ticket, results = submitted_alone(runtime, self._encoder, *read)

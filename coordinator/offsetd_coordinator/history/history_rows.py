@@ -33,16 +33,15 @@ from offsetd_coordinator.kernels.records.row_comparison import copy_changes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offsetd_storage.log.partition_log import PartitionLog
-
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
 
 _CHUNK_BYTES: Final = 1 << 18
 _KEPT_ROWS_MIN: Final = 64 * SLICE_ROWS
 _IS_DELETED: Final = columns.ROW_END_OFFSET  # 1 or 0, as `copy_changes` tells it.
 
 
-def rows_before(log: PartitionLog, limit: int, end: int, group_id: bytes) -> OffsetRows:
+def rows_before(log: PartitionReader, limit: int, end: int, group_id: bytes) -> OffsetRows:
     """What a group had committed before log offset `limit` was written, sorted. Unreadable
     offsets are included.
 
@@ -70,7 +69,7 @@ def rows_before(log: PartitionLog, limit: int, end: int, group_id: bytes) -> Off
     return rows
 
 
-def _check_whole(log: PartitionLog, limit: int, last: OffsetRows, after: OffsetRows) -> None:
+def _check_whole(log: PartitionReader, limit: int, last: OffsetRows, after: OffsetRows) -> None:
     """Raises HistoryCompacted where what was before `limit` may have been cleaned away."""
     gapless_from, superseders_end = log.gapless_from, log.superseders_end
     oldest = max(gapless_from, superseders_end)
@@ -107,7 +106,7 @@ class _Newest:
         return OffsetRows.joined(self._parts).sorted() if self._parts else OffsetRows.of(())
 
 
-def _changes(log: PartitionLog, end: int, group_id: bytes) -> Iterator[OffsetRows]:
+def _changes(log: PartitionReader, end: int, group_id: bytes) -> Iterator[OffsetRows]:
     """Yields a group's changes up to `end`, the end of a batch, in order, some at a time."""
     found = np.empty((SLICE_ROWS, CHANGE_COLUMNS), np.int64)
     group = padded_copy(group_id)

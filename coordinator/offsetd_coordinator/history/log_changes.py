@@ -1,8 +1,8 @@
 """Changes of offsets, read from a log partition's files. For a thread beside the event loop.
 
 Cleaning removes records while they are read. So every reader checks afterwards whether it saw all
-records (`PartitionLog.gapless_from`), and reports where it did not. Callers pass the log's durable
-end, so that only durable records are read.
+records (`PartitionReader.gapless_from`), and reports where it did not. Callers pass the log's
+durable end, so that only durable records are read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
-    from offsetd_storage.log.partition_log import PartitionLog
 
     from offsetd_coordinator.kernels.columns import Bytes
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 256
@@ -71,7 +71,7 @@ class Change(NamedTuple):
 
 
 def changes(
-    log: PartitionLog,
+    log: PartitionReader,
     start: int,
     end: int,
     group_id: bytes | None = None,
@@ -101,7 +101,7 @@ class Stretch(NamedTuple):
 
 
 def next_stretch(
-    log: PartitionLog, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
+    log: PartitionReader, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
 ) -> Stretch:
     """The changes in about `chunk_bytes` of the log, from `start` on.
 
@@ -254,7 +254,7 @@ def _of_compressed(raw: bytes) -> Iterator[Change]:
 
 
 def whole_changes(
-    log: PartitionLog,
+    log: PartitionReader,
     start: int | None,
     end: int,
     group_id: bytes,
@@ -278,7 +278,7 @@ def whole_changes(
     raise compacted(oldest)
 
 
-def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
+def end_of(log: PartitionReader, time_ms: int, end: int) -> int:
     """The offset of the first record written after this time, or `end`.
 
     A clock may go back, so a later record may have an earlier time. Raises HistoryCompacted if
@@ -293,7 +293,7 @@ def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
     return found
 
 
-def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
+def end_of_batch(log: PartitionReader, offset: int, end: int) -> int:
     """The end of the batch that contains `offset`: a batch is never visible in part.
 
     Raises CorruptBatch, OSError.
@@ -304,7 +304,7 @@ def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
     return end
 
 
-def time_at(log: PartitionLog, offset: int, end: int) -> int | None:
+def time_at(log: PartitionReader, offset: int, end: int) -> int | None:
     """The time of the first batch from `offset` on; None if there is none.
 
     Raises CorruptBatch, OSError.

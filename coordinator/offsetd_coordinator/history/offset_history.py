@@ -11,8 +11,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from offsetd_storage.errors import CorruptBatch, StorageFailed
-from offsetd_storage.log_store import OFFSETS_TOPIC
-from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.errors import (
     CoordinatorNotAvailable,
@@ -27,9 +25,8 @@ from offsetd_coordinator.rfc3339 import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.log.partition_log import PartitionLog
-
     from offsetd_coordinator.committed_offsets import OffsetRows
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
     from offsetd_coordinator.runtime.runtime import Runtime
 
 Arguments = ParamSpec("Arguments")
@@ -71,7 +68,7 @@ async def state_at(
     return await reading(read)
 
 
-def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCompacted:
+def with_time(error: HistoryCompacted, log: PartitionReader, end: int) -> HistoryCompacted:
     """The same error, with the oldest time that can be reached.
 
     Raises CorruptBatch, OSError.
@@ -80,20 +77,19 @@ def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCo
     return compacted(error.oldest_revision, None if time_ms is None else rfc3339(time_ms))
 
 
-def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:
+def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionReader, int]:
     """The log of a partition, and its durable end.
 
     Raises LogPartitionQuarantined, StorageUnavailable.
     """
     if runtime.failed is not None:
-        raise runtime.unavailable()
+        raise runtime.log.unavailable()
     if partition not in runtime.shards or runtime.damage(partition) is not None:
         raise LogPartitionQuarantined(
             "log partition {log_partition} is damaged: it needs an operator",
             log_partition=partition,
         )
-    topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
-    return runtime.store.log(topic_partition), runtime.store.durable_end(topic_partition)
+    return runtime.log.reader(partition), runtime.log.durable_end(partition)
 
 
 async def reading(

@@ -118,13 +118,13 @@ class Watchers:
         if len(self._watchers) >= watchers_max:
             raise TooManyWatchers("{watchers_max} calls watch already", watchers_max=watchers_max)
         self._watchers.add(watcher)
-        self.runtime.on_durable = self._wake_soon
+        self.runtime.log.on_durable = self._wake_soon
 
     def remove(self, watcher: Watcher) -> None:
         """Removes a watcher."""
         self._watchers.discard(watcher)
         if not self._watchers:
-            self.runtime.on_durable = None
+            self.runtime.log.on_durable = None
             self._stretches.clear()
 
     def _wake_soon(self) -> None:

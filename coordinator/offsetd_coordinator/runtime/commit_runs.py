@@ -52,6 +52,7 @@ class CommitRuns:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._append_runs = runtime.log.append_runs
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
@@ -109,15 +110,14 @@ class CommitRuns:
         decisions, decided = self._decisions, runs[runs[:, RUN_WRITTEN] > 0]
         partitions = decided[:, RUN_LOG_PARTITION].tolist()
         spans = decided[:, RUN_BYTES_START : RUN_BYTES_END + 1].copy()
-        appended = self._runtime.append_runs(partitions, decisions.batches, spans)
+        appended, tickets = self._append_runs(partitions, decisions.batches, spans)
         if appended != decided[:, RUN_WRITTEN].tolist():
             decisions.keep_first(runs, dict(zip(partitions, appended, strict=True)))
-            partitions = [each for each, kept in zip(partitions, appended, strict=True) if kept]
         written = sum(appended)
         if not written:
             return 0, 0
         decisions.replay(read, self._order, runs)
-        return self._runtime.count_runs(partitions, written), written
+        return max(tickets), written
 
     def _groups_written(self, runs: Int64s, read: ReadCommits, written: int) -> list[bytes]:
         """The group of each commit that went into the log, in any order."""

@@ -106,14 +106,10 @@ class MemberCalls:
             refusal = error
         return self._runtime.ticket_of(group_id), refusal
 
-    def note_commit(self, membership: Membership, group_id: bytes, member: MemberIdentity) -> None:
-        """A member's commit was taken: a sign of life."""
-        membership.note_commit(group_id, member, self._runtime.moment())
-
     def expire(self) -> None:
         """Does what the deadlines that have come ask for."""
         self._timer = None
-        if self._runtime.failed is not None:
+        if self._runtime.log.failed is not None:
             return
         now = self._runtime.moment()
         try:

@@ -13,9 +13,9 @@ from offsetd_storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
 
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
     from offsetd_coordinator.shard.shard import Shard
 
 # What the kernels read stays in a core's cache from the copy until it is replayed.
@@ -60,7 +60,7 @@ def load(
             pass
 
 
-def load_shard(shard: Shard, log: PartitionLog) -> None:
+def load_shard(shard: Shard, log: PartitionReader) -> None:
     """Replays all of a log into a new shard, which then goes on where the log ends."""
     shard.begin_load(min(log.size_bytes // _COMMIT_RECORD_BYTES_MIN, _OFFSETS_EXPECTED_MAX))
     for buffer, end in log.read_chunks(_CHUNK_BYTES):
@@ -71,7 +71,7 @@ def load_shard(shard: Shard, log: PartitionLog) -> None:
 class _Progress:
     def __init__(
         self,
-        logs: Mapping[int, PartitionLog],
+        logs: Mapping[int, PartitionReader],
         on_progress: Callable[[LoadProgress], None] | None,
     ) -> None:
         self._on_progress = on_progress
@@ -83,7 +83,7 @@ class _Progress:
             bytes_total=sum(log.size_bytes for log in logs.values()),
         )
 
-    def note(self, log: PartitionLog) -> None:
+    def note(self, log: PartitionReader) -> None:
         with self._lock:
             self._progress = attrs.evolve(
                 self._progress,

@@ -58,7 +58,7 @@ class AuditAdmin:
             if len(position) != _OFFSET_BYTES:
                 raise not_ours()
             end = min(end, int.from_bytes(position))
-        log = named_log(runtime.store, AUDIT_PARTITION.topic, AUDIT_PARTITION.partition)
+        log = named_log(runtime.local_store(), AUDIT_PARTITION.topic, AUDIT_PARTITION.partition)
         try:
             page = await asyncio.to_thread(
                 read_page, log, wanted, offset_limit=end, events_max=page_size

@@ -87,7 +87,7 @@ class ConfigAdmin:
         return response.SerializeToString()
 
     def _topic(self, topic: str) -> str | None:
-        return named_topic(self._node.serving().store, topic) if topic else None
+        return named_topic(self._node.serving().local_store(), topic) if topic else None
 
 
 def update_config(

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from google.protobuf.timestamp_pb2 import Timestamp
-    from offsetd_storage.log.partition_log import PartitionLog
 
     from offsetd_coordinator.history.log_changes import Change
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, Partition
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
     from offsetd_coordinator.runtime.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 1000
@@ -132,7 +132,7 @@ class HistoryService:
         return await encoded_with(response, changes, add)
 
     async def _check_known(
-        self, runtime: Runtime, group_id: bytes, log: PartitionLog, end: int
+        self, runtime: Runtime, group_id: bytes, log: PartitionReader, end: int
     ) -> None:
         """Raises GroupIdNotFound for a group that does not exist, and is not in the log either."""
         ticket, group = runtime.get_group(group_id)
@@ -177,7 +177,7 @@ class _Question:
         elif request.WhichOneof("to") == "to_revision":
             self._to_offset = _read_revision(request.to_revision, "to_revision")
 
-    def page(self, log: PartitionLog, end: int) -> tuple[int, list[Change]]:
+    def page(self, log: PartitionReader, end: int) -> tuple[int, list[Change]]:
         """From where on all is there, and one event more than the page has, if there is one."""
         start: int | None = None
         if self._from_offset >= 0:

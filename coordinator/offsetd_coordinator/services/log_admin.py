@@ -66,9 +66,10 @@ class LogAdmin:
         """The partitions of a topic as they lie on the disk."""
         runtime = self._node.serving()
         request = validation.parse(admin_service_pb2.DescribeLogRequest, message)
-        topic = named_topic(runtime.store, request.topic or OFFSETS_TOPIC)
+        store = runtime.local_store()
+        topic = named_topic(store, request.topic or OFFSETS_TOPIC)
         response = admin_service_pb2.DescribeLogResponse(topic=topic)
-        for topic_partition in await named_partitions(runtime.store, topic, request.partitions):
+        for topic_partition in await named_partitions(store, topic, request.partitions):
             # Off the loop: a partition may have thousands of segments, and files be asked.
             response.partitions.append(
                 await asyncio.to_thread(self._log_partition, runtime, topic_partition)
@@ -79,11 +80,12 @@ class LogAdmin:
         """Compacts partitions; the answer leaves when all of them are done."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.CompactLogRequest, message)
-        topic = named_topic(runtime.store, request.topic or OFFSETS_TOPIC)
-        partitions = await named_partitions(runtime.store, topic, request.partitions)
+        store = runtime.local_store()
+        topic = named_topic(store, request.topic or OFFSETS_TOPIC)
+        partitions = await named_partitions(store, topic, request.partitions)
         validation.check_reason(request.reason)
         validation.read_request_id(request.request_id)
-        for log in filter(None, map(runtime.store.logs.get, partitions)):
+        for log in filter(None, map(store.logs.get, partitions)):
             if not log.config.is_compacted:
                 raise _violates(topic, "compact")
         response = admin_service_pb2.CompactLogResponse()
@@ -111,8 +113,9 @@ class LogAdmin:
         """Lets a partition that rests after a failure be cleaned at once."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.RetryPartitionRequest, message)
-        topic = named_topic(runtime.store, request.topic or OFFSETS_TOPIC)
-        log = named_log(runtime.store, topic, request.partition)
+        store = runtime.local_store()
+        topic = named_topic(store, request.topic or OFFSETS_TOPIC)
+        log = named_log(store, topic, request.partition)
         validation.check_reason(request.reason)
         validation.read_request_id(request.request_id)
         cleaner = _upkeep(runtime).cleaner
@@ -136,7 +139,8 @@ class LogAdmin:
         request = validation.parse(admin_service_pb2.DeleteRecordsRequest, message)
         validation.check_reason(request.reason)
         validation.read_request_id(request.request_id)
-        log = named_log(runtime.store, named_topic(runtime.store, request.topic), request.partition)
+        store = runtime.local_store()
+        log = named_log(store, named_topic(store, request.topic), request.partition)
         if not log.config.is_deleted:
             raise _violates(request.topic, "delete")
         offset = _offset_to_start_at(request, log)
@@ -175,7 +179,7 @@ class LogAdmin:
             except storage_errors.PolicyViolation as error:  # It was another a moment ago.
                 raise _violates(log.topic_partition.topic, "delete") from error
             except StorageFailed as error:
-                runtime.fail_soon(error)
+                runtime.log.fail_soon(error)
                 raise unavailable(error) from error
         return recorded
 
@@ -198,7 +202,7 @@ class LogAdmin:
     def _log_partition(
         self, runtime: Runtime, topic_partition: TopicPartition
     ) -> admin_service_pb2.LogPartition:
-        store, upkeep = runtime.store, _upkeep(runtime)
+        store, upkeep = runtime.local_store(), _upkeep(runtime)
         damage = store.quarantined.get(topic_partition)
         message = admin_service_pb2.LogPartition(
             partition=topic_partition.partition,
@@ -236,7 +240,7 @@ def _compacted(
 ) -> admin_service_pb2.CompactedPartition:
     message = admin_service_pb2.CompactedPartition(partition=topic_partition.partition)
     if isinstance(outcome, StorageFailed):
-        runtime.fail_soon(outcome)
+        runtime.log.fail_soon(outcome)
     if isinstance(outcome, StorageError | OSError):
         message.failure = str(outcome)
     elif isinstance(outcome, BaseException):
@@ -270,9 +274,9 @@ def _roll(runtime: Runtime, log: PartitionLog) -> None:
     """Before all of a log goes: else what the audit log gets now would keep its last segment."""
     with contextlib.suppress(StorageFull):  # Then that stays, hidden.
         try:
-            runtime.store.roll(log.topic_partition)
+            runtime.local_store().roll(log.topic_partition)
         except StorageFailed as error:
-            runtime.fail_soon(error)
+            runtime.log.fail_soon(error)
             raise unavailable(error) from error
 
 

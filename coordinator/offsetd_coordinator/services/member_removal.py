@@ -81,7 +81,7 @@ class MemberRemoval:
             # Who has gone meanwhile, or is fenced, is no member either.
             going = recorded.event.what["members"]
             leaving = LeaveGroup(group_id=group_id, members=tuple(going.items()))
-            await leave_in_turns(runtime.members, leaving, turns)
+            await leave_in_turns(self._node.members, leaving, turns)
             ended = EndConsumerMembers(group_id=group_id, member_ids=tuple(going))
             await once_durable(runtime, *runtime.submit(ended))
             response.revision.log_partition = AUDIT_PARTITION.partition

@@ -40,7 +40,8 @@ class MembershipService:
 
     async def join_group(self, message: bytes) -> bytes:
         """Joins; the answer leaves when the generation begins."""
-        members = self._node.serving().members
+        self._node.serving()
+        members = self._node.members
         received = validation.parse(group_service_pb2.JoinGroupRequest, message)
         request = member_validation.join_group(received, client_host())
         joined = await members.join(request)
@@ -70,7 +71,8 @@ class MembershipService:
 
     async def sync_group(self, message: bytes) -> bytes:
         """Syncs; the answer leaves when the generation's record is durable."""
-        members = self._node.serving().members
+        self._node.serving()
+        members = self._node.members
         request = member_validation.sync_group(
             validation.parse(group_service_pb2.SyncGroupRequest, message)
         )
@@ -87,7 +89,7 @@ class MembershipService:
         request = validation.parse(group_service_pb2.HeartbeatRequest, message)
         group_id = validation.written_group_id(request.group_id)
         identity = member_validation.member_identity(request)
-        ticket, refusal = runtime.members.heartbeat(group_id, identity)
+        ticket, refusal = self._node.members.heartbeat(group_id, identity)
         await until_durable(runtime, ticket)
         if refusal is not None:
             raise refusal
@@ -95,7 +97,8 @@ class MembershipService:
 
     async def leave_group(self, message: bytes) -> bytes:
         """Members leave, each for itself."""
-        members = self._node.serving().members
+        self._node.serving()
+        members = self._node.members
         received = validation.parse(group_service_pb2.LeaveGroupRequest, message)
         turns = Turns()
         request = await member_validation.leave_group(received, turns)

@@ -172,7 +172,8 @@ class ImportService:
         """
         try:
             if options.is_unaudited:
-                changes = self._node.serving().large_changes
+                self._node.serving()
+                changes = self._node.large_changes
                 ticket, outcome = await changes.submit(request, room=answer_budget.room_for_change)
                 assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
                 return ticket, outcome

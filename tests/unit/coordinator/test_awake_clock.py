@@ -84,7 +84,7 @@ async def test_members_outlive_a_pause_of_their_server_and_end_by_its_own_time()
         time, loop = awake(clock)
         serving.runtime._clock = time
         members = Members(serving)
-        calls = serving.runtime.members
+        calls = serving.node.members
 
         def pass_by(milliseconds: int) -> None:
             run(clock, loop, milliseconds)

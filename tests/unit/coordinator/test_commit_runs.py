@@ -130,7 +130,7 @@ def by_runs(serving: ServingNode, message: bytes, commits_max: int) -> Iterator[
     while not rest.is_read:
         read = rest.read(commits_max)
         if isinstance(read, ReadCommits):
-            submitted = serving.runtime.commit_runs.submit(read)
+            submitted = serving.node.commit_runs.submit(read)
             yield submitted.ticket, encoder.encode(submitted).response
         else:
             ticket, results = submitted_alone(serving.runtime, encoder, *read)
@@ -281,7 +281,7 @@ async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
 
         append_runs = serving.store.append_runs
         monkeypatch.setattr(serving.store, "append_runs", append_some)
-        monkeypatch.setattr(serving.runtime, "_append", append_none)
+        monkeypatch.setattr(serving.log, "_append", append_none)
         requests = [commit_request("g", value) for value in range(4)]
         [(ticket, response)] = by_runs(serving, stream_message(requests), COMMITS_AT_ONCE)
         results = StreamCommitsResponse.FromString(response).results
@@ -293,7 +293,7 @@ async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
 
 async def test_a_defect_in_the_replay_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_node(flushing=False) as serving:
-        monkeypatch.setattr(serving.runtime.commit_runs._decisions, "replay", None)
+        monkeypatch.setattr(serving.node.commit_runs._decisions, "replay", None)
         requests = [commit_request("g", value) for value in range(2)]
         with pytest.raises(CoordinatorError):
             list(by_runs(serving, stream_message(requests), COMMITS_AT_ONCE))
@@ -308,7 +308,7 @@ async def test_answers_name_sequence_partition_and_offset() -> None:
         )
         read = rest.read(COMMITS_AT_ONCE)
         assert isinstance(read, ReadCommits)
-        submitted = serving.runtime.commit_runs.submit(read)
+        submitted = serving.node.commit_runs.submit(read)
         assert not submitted.refusals
         ends: defaultdict[int, int] = defaultdict(int)
         for place, group in enumerate(GROUPS):
@@ -325,7 +325,7 @@ async def test_commits_that_get_no_runs_are_not_looked_at_again_and_again(
     groups: int, request_ids: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving_node(flushing=False, partitions=1) as serving:
-        commit_runs, looked_at = serving.runtime.commit_runs, []
+        commit_runs, looked_at = serving.node.commit_runs, []
         submit_together = commit_runs._submit_together
 
         def counted(runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:

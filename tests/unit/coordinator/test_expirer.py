@@ -249,7 +249,7 @@ async def test_a_disk_without_room_ends_a_check_and_the_next_one_goes_on(
             raise StorageFull("no room")
 
         with monkeypatch.context() as full:
-            full.setattr(node.runtime, "_append", refuse)
+            full.setattr(node.log, "_append", refuse)
             await look(node, RETENTION_MS)
         assert await offsets_in(node, "g") == 1
         assert node.expiry.failures == 1

@@ -323,7 +323,7 @@ async def test_a_change_that_is_being_written_goes_on_without_its_caller(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(serving.runtime.large_changes.until_ended(), WAIT_SECONDS)
+        await asyncio.wait_for(serving.large_changes.until_ended(), WAIT_SECONDS)
         assert await fetched(serving) == after
 
 
@@ -339,7 +339,7 @@ async def test_a_change_whose_caller_goes_before_it_is_written_is_none(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(serving.runtime.large_changes.until_ended(), WAIT_SECONDS)
+        await asyncio.wait_for(serving.large_changes.until_ended(), WAIT_SECONDS)
         assert serving.runtime.shards[0].offset_next == end
         assert not serving.runtime.shards[0].holds
         assert await fetched(serving) == BEFORE

@@ -71,7 +71,7 @@ async def test_a_drain_refuses_those_who_wait() -> None:
         member_id, joining = await members.come_in()
         serving.node.drain()
         assert await reason_of(joining) == "COORDINATOR_NOT_AVAILABLE"
-        assert serving.runtime.members.waiting == 0
+        assert serving.node.members.waiting == 0
         assert await members.heartbeat(member_id, 0) == "COORDINATOR_NOT_AVAILABLE"
 
 
@@ -81,7 +81,7 @@ async def test_a_cancelled_call_is_forgotten_and_its_member_is_not() -> None:
         member_id, joining = await members.come_in()
         joining.cancel()
         await turn()
-        assert serving.runtime.members.waiting == 0
+        assert serving.node.members.waiting == 0
         members.advance(DELAY_MS)
         assert members.state() is GroupState.COMPLETING_REBALANCE
         # It comes back, and is answered as it would have been.
@@ -151,7 +151,7 @@ async def test_one_timer_is_set_to_the_nearest_deadline() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         await members.stable()
-        calls = serving.runtime.members
+        calls = serving.node.members
         assert calls._timer is not None
         assert calls._timer_ms <= serving.clock.monotonic_ms() + 10_000
         timer = calls._timer

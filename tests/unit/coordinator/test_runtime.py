@@ -29,7 +29,8 @@ from offsetd_coordinator.requests import (
     OffsetEntry,
 )
 from offsetd_coordinator.runtime.flush_pace import FlushPace
-from offsetd_coordinator.runtime.runtime import OFFSETS_TOPIC, Runtime
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     InvalidTimestamp,
@@ -40,6 +41,7 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
+from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
@@ -142,12 +144,15 @@ class Run:
         self.shards = {partition: FakeShard() for partition in range(PARTITIONS)}
         self.failures: list[StorageFailed] = []
         self.disk = FakeDisk()
-        self.runtime = Runtime(
+        self.log = StoreCommitLog(
             self.store,  # type: ignore[arg-type]
-            self.shards,  # type: ignore[arg-type]
-            clock=ManualClock(),
             loop=asyncio.get_running_loop(),
             on_failed=self.failures.append,
+        )
+        self.runtime = Runtime(
+            self.log,
+            self.shards,  # type: ignore[arg-type]
+            clock=ManualClock(),
             disk=self.disk,
         )
         self.runtime.start()
@@ -208,7 +213,7 @@ async def test_a_commit_that_is_flushed_at_once_is_answered(
 
     monkeypatch.setattr(run.store, "flush", noted)
     run.store.gate.set()
-    flusher = run.runtime._flusher
+    flusher = run.log._flusher
     for _ in range(3):
         await asyncio.to_thread(poll, lambda: flusher._is_waiting, PATIENCE_SECONDS)
         ticket, _ = run.commit(group_in(1))
@@ -221,7 +226,7 @@ async def test_a_report_of_the_flush_thread_that_comes_late_takes_nothing_back(r
     first, _ = run.commit(group_in(1))
     second, _ = run.commit(group_in(1))
     await run.wait(second)
-    run.runtime._note_durable(first)
+    run.log._note_durable(first)
     assert run.runtime.is_durable(second)
 
 

@@ -40,7 +40,7 @@ class KeptNode(ServingNode):
             files=self.files,
             clock=clock,
             random=Random(1),
-            on_failed=self.runtime.fail_soon,
+            on_failed=self.log.fail_soon,
         )
         self.runtime.start(self.upkeep)
 

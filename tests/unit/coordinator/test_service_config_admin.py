@@ -317,7 +317,7 @@ async def test_a_full_disk_refuses_a_change_and_nothing_is_different(
         def refuse(*_: object, **__: object) -> None:
             raise StorageFull("no room")
 
-        monkeypatch.setattr(serving.runtime, "_append", refuse)
+        monkeypatch.setattr(serving.log, "_append", refuse)
         with pytest.raises(errors.DiskFull):
             await update(serving, set={"log.cleaner.threads": "2"})
         assert (await describe(serving))["log.cleaner.threads"].value == "1"

@@ -134,7 +134,7 @@ def test_a_watcher_sees_what_comes_after_it_has_begun() -> None:
             assert (service._watches.watchers, service._watches.cut_off) == (0, 0)
             assert service.watchers is not None
             assert service.watchers.count == 0
-            assert node.runtime.on_durable is None
+            assert node.runtime.log.on_durable is None
 
     run(test())
 

@@ -89,9 +89,10 @@ class ServerCollector(Collector):
         yield from commit_families(
             runtime.commit_guards, monotonic_ms=runtime.moment().monotonic_ms
         )
-        yield from store_families(runtime.store)
+        if runtime.store is not None:
+            yield from store_families(runtime.store)
         yield from expiry_families(self._expiry)
-        if runtime.upkeep is not None:
+        if runtime.store is not None and runtime.upkeep is not None:
             yield from upkeep_families(
                 runtime.upkeep,
                 runtime.store,
@@ -214,12 +215,12 @@ def runtime_families(runtime: Runtime) -> Iterator[Metric]:
     yield histogram(
         "offsetd_flush_duration_seconds",
         "Group commits: the journal's write and fdatasync.",
-        runtime.flush_durations,
+        runtime.log.flush_durations,
     )
     yield gauge(
         "offsetd_flush_waiting_batches",
         "Record batches that were appended and are not durable yet.",
-        runtime.batches_not_durable,
+        runtime.log.batches_not_durable,
     )
     yield gauge(
         "offsetd_storage_failed",

@@ -1,0 +1,286 @@
+"""The commit log on a local disk: a `LogStore`, and the thread that flushes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
+from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.errors import StorageUnavailable
+from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
+from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
+from offsetd_coordinator.runtime.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.runtime.server_endings import unavailable
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from offsetd_storage.durations import Durations
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.recovery.quarantine import Damage
+
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.runtime.commit_log import PartitionReader
+
+
+class StoreCommitLog:
+    """A `CommitLog` of one node: all partitions fail together, since they share one journal.
+
+    When the disk fails, `on_failed` is called once: the process has to exit.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_failed: Callable[[StorageFailed], None],
+    ) -> None:
+        self.partitions = store.partitions
+        self.failed: StorageFailed | None = None
+        self.on_durable: Callable[[], None] | None = None
+        self.on_full: Callable[[StorageFull], object] = lambda _: None
+        # Called after each flush that leaves the journal half full, or fuller.
+        self.on_journal_filling: Callable[[], object] = lambda: None
+        self._store = store
+        self._loop = loop
+        self._on_failed = on_failed
+        self._topic_partitions = [
+            TopicPartition(OFFSETS_TOPIC, partition) for partition in range(store.partitions)
+        ]
+        self.tickets = dict.fromkeys(range(store.partitions), 0)
+        self._durable = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._kicked = False
+        self._flusher = Flusher(
+            store,
+            on_durable=lambda ticket: loop.call_soon_threadsafe(self._note_durable, ticket),
+            on_failed=self.fail_soon,
+            on_journal_filling=self._note_journal_filling,
+        )
+        store.on_write_failed = self.fail_soon
+        self._append = store.append
+
+    @property
+    def is_from_elsewhere(self) -> bool:
+        """Whether the folder had logs of another server when offsetd took it over."""
+        return self._store.is_from_elsewhere
+
+    def _note_journal_filling(self) -> None:
+        self.on_journal_filling()
+
+    def start(self) -> None:
+        """Starts the thread that flushes."""
+        self._flusher.start()
+
+    def close(self) -> None:
+        """Makes all that is pending durable and closes the store cleanly; blocks. For any thread.
+
+        Raises StorageFailed if it could not.
+        """
+        self._flusher.stop()
+        self._store.close()
+
+    # Appending -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+        is_beside: bool = False,
+    ) -> int:
+        """See `CommitLog.append`."""
+        self._append_or_refuse(
+            self._topic_partitions[partition],
+            batch,
+            last_offset=last_offset,
+            max_timestamp_ms=max_timestamp_ms,
+        )
+        ticket = self.tickets[partition] = self._count_append(is_beside=is_beside)
+        return ticket
+
+    def append_runs(self, partitions: list[int], content: Bytes, spans: Int64s) -> LoggedRuns:
+        """See `CommitLog.append_runs`."""
+        where = [self._topic_partitions[partition] for partition in partitions]
+        try:
+            appended = self._store.append_runs(where, content, spans)
+        except StorageError:
+            return LoggedRuns([0] * len(where), [0] * len(where))  # Each is refused by itself.
+        for refusal in appended.refusals.values():
+            if isinstance(refusal, StorageFull):
+                self.on_full(refusal)
+        tickets = self._count_runs(partitions, appended.batch_counts)
+        return LoggedRuns(appended.batch_counts, tickets)
+
+    def _count_runs(self, partitions: list[int], batch_counts: list[int]) -> list[int]:
+        """The tickets of runs: each has the number of its newest commit."""
+        commits = sum(batch_counts)
+        if not commits:
+            return [0] * len(partitions)
+        ticket = self._count_append(commits=commits) - commits
+        tickets = []
+        for partition, count in zip(partitions, batch_counts, strict=True):
+            ticket += count
+            tickets.append(ticket)
+            if count:
+                self.tickets[partition] = ticket
+        return tickets
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytes, *, replay: Callable[[bytes], None]
+    ) -> int:
+        """See `CommitLog.append_internal`."""
+        if self.failed is not None:
+            raise self.unavailable()
+        if (damage := self.damage(topic_partition)) is not None:
+            raise quarantined_own_log(topic_partition, damage)
+        header = batch_header(batch)  # The time index must have what the batch has.
+        self._append_or_refuse(
+            topic_partition,
+            batch,
+            last_offset=header.last_offset,
+            max_timestamp_ms=header.max_timestamp_ms,
+        )
+        try:
+            replay(batch)
+        except BaseException as error:
+            self.fail(error)
+            raise StorageUnavailable("what was appended may not be replayed") from error
+        return self._count_append(is_beside=True)
+
+    def _append_or_refuse(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+    ) -> None:
+        try:
+            self._append(
+                topic_partition,
+                batch,
+                last_offset=last_offset,
+                max_timestamp_ms=max_timestamp_ms,
+            )
+        except StorageFailed as error:
+            self.fail(error)
+            raise unavailable(error) from error
+        except StorageError as error:
+            if isinstance(error, StorageFull):
+                self.on_full(error)
+            refusal = append_refusal(error, topic_partition.partition)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def _count_append(self, *, commits: int = 1, is_beside: bool = False) -> int:
+        """The ticket of what was just appended; sees to its flush."""
+        if not self._kicked:
+            # Once the loop has taken all that is ready: one round for all of it.
+            self._kicked = True
+            self._loop.call_soon(self._kick)
+        return self._flusher.count_append(commits, is_beside=is_beside)
+
+    def _kick(self) -> None:
+        self._kicked = False
+        if durable := self._flusher.kick():
+            self._note_durable(durable)
+
+    # Durability ------------------------------------------------------------------------------
+
+    def durable(self, ticket: int) -> asyncio.Future[None] | None:
+        """See `CommitLog.durable`."""
+        if ticket <= self._durable:
+            return None
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.failed is not None:
+            future.set_exception(self.unavailable())
+        else:
+            # Older tickets behind newer ones wait for those: at most one flush longer.
+            self._waiting.append((ticket, future))
+        return future
+
+    def is_durable(self, ticket: int) -> bool:
+        """Whether an answer with this ticket may leave."""
+        return ticket <= self._durable
+
+    def _note_durable(self, ticket: int) -> None:
+        # The flush thread may report behind the loop, which has flushed more since.
+        if self.failed is not None or ticket <= self._durable:
+            return
+        self._durable = ticket
+        while self._waiting and self._waiting[0][0] <= ticket:
+            future = self._waiting.popleft()[1]
+            if not future.done():  # Done: its call was cancelled.
+                future.set_result(None)
+        if self.on_durable is not None:
+            self.on_durable()
+
+    @property
+    def batches_not_durable(self) -> int:
+        """Batches that were appended and wait for their flush. For any thread."""
+        return self._flusher.appended - self._durable
+
+    @property
+    def flush_durations(self) -> Durations:
+        """How long flushes took: the journal's write and sync."""
+        return self._flusher.flush_durations
+
+    # Failure ---------------------------------------------------------------------------------
+
+    def state(self, partition: int) -> PartitionState:
+        """FAILED for a quarantined partition."""
+        quarantined = self._store.quarantined
+        if quarantined and self._topic_partitions[partition] in quarantined:
+            return PartitionState.FAILED
+        return PartitionState.SERVING
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether nothing is quarantined."""
+        return not self._store.quarantined
+
+    def reader(self, partition: int) -> PartitionReader:
+        """A partition's log. Raises PartitionQuarantined."""
+        return self._store.log(self._topic_partitions[partition])
+
+    def durable_end(self, partition: int) -> int:
+        """Below this offset a partition is durable. For any thread."""
+        return self._store.durable_end(self._topic_partitions[partition])
+
+    def damage(self, topic_partition: TopicPartition) -> Damage | None:
+        """What is wrong with a log, if anything is."""
+        return self._store.quarantined.get(topic_partition)
+
+    def unavailable(self) -> StorageUnavailable:
+        """What every call gets once the log has `failed`."""
+        assert self.failed is not None, "asked before there was a failure"
+        return unavailable(self.failed)
+
+    def fail_soon(self, error: BaseException) -> None:
+        """The store failed, or our own code did, beside the appends. For any thread."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(self.fail, error)
+
+    def fail(self, error: BaseException) -> None:
+        """From now on nothing is acknowledged; those who wait are told at once."""
+        if self.failed is not None:
+            return
+        self.failed = as_storage_failed(error)
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(self.unavailable())
+        self._waiting.clear()
+        if self.on_durable is not None:
+            self.on_durable()
+        self._on_failed(self.failed)
