@@ -1,4 +1,4 @@
-"""What there is to clean in each log of a store, kept in memory so that few looks need the disk.
+"""What there is to clean in each log of a store, kept in memory so that few checks need the disk.
 
 A log's headers are read once, before its first round. They show whether producers wrote to it, and
 when its earliest delete horizon comes due; the cleaner of an earlier process may have left one.
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _NO_HISTORY: Final = ProducerHistory()
-_IDLE_SHARE: Final = 0.5  # Of the ratio from which on a log is cleaned that takes no appends.
+_IDLE_SHARE: Final = 0.5  # For an idle log, the share of the dirty ratio from which it is cleaned.
 
 
 @attrs.frozen(kw_only=True)
 class _Survey:
-    """What the headers of a log say, and of which segments they were."""
+    """The contents of a log's headers, and the segments they were read from."""
 
     history: ProducerHistory
     segments: Sequence[Segment]
@@ -44,9 +44,9 @@ class _Survey:
 
 @attrs.frozen(kw_only=True)
 class _Summary:
-    """A log's summary, good for as long as what it was made of stays."""
+    """A log's summary. It holds as long as its inputs stay the same."""
 
-    segments: Sequence[Segment]  # The list itself: a log replaces it as a whole.
+    segments: Sequence[Segment]  # The list object: a log replaces it as a whole.
     recovery_point: RecoveryPoint
     log_start_offset: int
     checkpoint: int | None
@@ -55,7 +55,7 @@ class _Summary:
 
 
 class Candidates:
-    """One thread at a time surveys a log or notes its rounds; any thread asks."""
+    """One thread at a time surveys a log or notes its rounds. Any thread may ask."""
 
     def __init__(self, store: LogStore, files: Files, checkpoint: CleanerCheckpoint) -> None:
         self._store = store
@@ -65,14 +65,17 @@ class Candidates:
         self._summaries: dict[TopicPartition, _Summary] = {}
 
     def needs_survey(self, log: PartitionLog) -> bool:
-        """Whether its headers have to be read before it is cleaned."""
+        """Whether its headers must be read before it is cleaned."""
         survey = self._surveys.get(log.topic_partition)
         return survey is None or (
             survey.history.has_producers and survey.segments is not log.segments
         )
 
     def survey(self, log: PartitionLog, throttle: Callable[[int], None]) -> None:
-        """Reads the headers. Raises CorruptBatch, OldMessageFormat, OSError, what throttle does."""
+        """Reads the headers.
+
+        Raises CorruptBatch, OldMessageFormat, OSError, and what throttle raises.
+        """
         segments = log.segments
         history = read_history(log, throttle=throttle)
         self._surveys[log.topic_partition] = _Survey(
@@ -80,17 +83,17 @@ class Candidates:
         )
 
     def history(self, topic_partition: TopicPartition) -> ProducerHistory:
-        """What is known of a log's producers."""
+        """The known history of a log's producers."""
         survey = self._surveys.get(topic_partition)
         return _NO_HISTORY if survey is None else survey.history
 
     def delete_horizon_ms(self, topic_partition: TopicPartition) -> int | None:
-        """When a pass over a log is due for what an earlier one left, if it is known."""
+        """The earliest known delete horizon of a log: then a pass is due."""
         survey = self._surveys.get(topic_partition)
         return None if survey is None else survey.delete_horizon_ms
 
     def note(self, report: CleanReport) -> None:
-        """A round over a log that was surveyed has ended."""
+        """Notes the end of a round over a log that was surveyed."""
         survey = self._surveys[report.topic_partition]
         horizon_ms = report.delete_horizon_ms
         if (
@@ -98,7 +101,8 @@ class Candidates:
             and horizon_ms <= report.started_ms
             and report.offset_next == report.first_dirty
         ):
-            horizon_ms = None  # It stays for another reason; the next dirty round looks again.
+            # The horizon stays for another reason. The next dirty round looks again.
+            horizon_ms = None
         self._surveys[report.topic_partition] = attrs.evolve(survey, delete_horizon_ms=horizon_ms)
 
     def find(self, log: PartitionLog, *, now_ms: int) -> LogToClean:
@@ -106,10 +110,10 @@ class Candidates:
         return log_to_clean(self._summary(log), log.config, now_ms=now_ms)
 
     def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool, now_ms: int) -> bool:
-        """Whether an idle log is worth a round over its closed segments, to the last of them.
+        """Whether an idle log is worth a round over all its closed segments.
 
-        `is_rolled`: were its active segment closed, too. So it is where it is half as dirty as a
-        log that takes appends has to be, and all of it old enough. Never before its headers were
+        `is_rolled`: as if its active segment were closed, too. The log must be half as dirty as one
+        that takes appends, and all of it old enough to be cleaned. False until its headers were
         read. Raises OSError.
         """
         if self.needs_survey(log):
@@ -132,8 +136,9 @@ class Candidates:
         return log_to_clean(as_rolled(summary, log), log.config, now_ms=now_ms)
 
     def next_due_ms(self, log: PartitionLog, found: LogToClean) -> int | None:
-        """When a log that is not due comes due by the clock alone: a horizon, or its oldest
-        dirty batch; by the wall clock.
+        """When a log becomes due by the clock alone; None if never.
+
+        By the wall clock: when a delete horizon comes, or its oldest dirty batch gets too old.
         """
         times = []
         horizon_ms = self.delete_horizon_ms(log.topic_partition)
@@ -153,7 +158,7 @@ class Candidates:
             except FileNotFoundError:
                 if log.segments is segments:
                     raise
-                # One has left while its file was asked for its time.
+                # A segment left the log before its file's time was read.
 
     def _summary_of(self, log: PartitionLog, segments: Sequence[Segment]) -> LogSummary:
         topic_partition = log.topic_partition

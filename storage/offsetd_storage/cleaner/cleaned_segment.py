@@ -1,4 +1,4 @@
-"""Writer of a `.cleaned` segment: what stays of a group of segments."""
+"""Writer of a `.cleaned` segment: what is left of a group of segments."""
 
 from __future__ import annotations
 
@@ -36,49 +36,50 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import Files
 
-# Version 0, producer's id, first offset, last offset, last stable offset.
+# Version 0, producer id, first offset, last offset, last stable offset.
 TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 assert TRANSACTION_ENTRY.size == 34, "an entry of .txnindex is 34 bytes"
 
 _RESERVE_STEP_BYTES: Final = 1 << 20
 _COPY_BYTES: Final = 1 << 20
-# The page cache takes a longer write in larger blocks of memory, for which a virtual machine may
-# have to ask its host first: several times slower.
+# For longer writes the page cache takes larger blocks of memory. A virtual machine may have to ask
+# its host for these first, which is several times slower.
 _WRITE_BYTES: Final = 1 << 16
-# The disk begins with so much at a time while the next is filtered, not all of it in the end.
+# The disk starts writing after so many bytes, while the next are filtered, and not only at the end.
 _WRITEBACK_BYTES: Final = 4 << 20
 
 
 class CleanedSegmentWriter:
-    """Makes no file as long as what stays is what was read, byte for byte.
+    """Writes what is left of a group of segments.
 
-    So a group with nothing to gain costs the disk nothing. Blocks are reserved ahead: so a full
-    disk refuses a write, and fails no sync. What was begun is either finished or discarded.
+    As long as this equals the sources, byte for byte, it makes no file. So a group with nothing to
+    gain costs the disk nothing. Blocks are reserved ahead, so that a full disk refuses a write and
+    fails no sync. Each segment that was begun must be finished or discarded.
     """
 
     def __init__(self, files: Files, folder: Path, base_offset: int, config: LogConfig) -> None:
-        self.size_bytes = 0  # Of what stays.
+        self.size_bytes = 0  # Of the batches written so far.
         self._files = files
         self._folder = folder
         self._base_offset = base_offset
         self._config = attrs.evolve(config, preallocate_step_bytes=_RESERVE_STEP_BYTES)
         self._segment: Segment | None = None
-        self._writeback_bytes = 0  # The disk has begun with these.
-        self._is_copying = True  # It was all found in the sources.
+        self._writeback_bytes = 0  # How many bytes the disk has started to write.
+        self._is_copying = True  # Whether all batches so far were equal to the sources.
         self._sources: list[Segment] = []
-        self._source: SegmentBytes | None = None  # The last one of those, which is open.
+        self._source: SegmentBytes | None = None  # The last of the sources, which is open.
         self._source_position = 0
         self._buffer: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
     def begin_source(self, segment: Segment, source: SegmentBytes) -> None:
-        """From here on come the batches of this segment, which the caller keeps open."""
+        """The next batches come from this segment, which the caller keeps open."""
         if self._source is not None and self._source_position < self._source.size_bytes:
-            self._stop_copying()  # Its last batches went.
+            self._stop_copying()  # The last batches of that source were dropped.
         self._sources.append(segment)
         self._source, self._source_position = source, 0
 
     def write(self, batches: npt.NDArray[np.uint8]) -> None:
-        """Adds whole batches. Raises StorageFull, StorageFailed; OSError where a source fails."""
+        """Adds whole batches. Raises StorageFull, StorageFailed; OSError from a source."""
         if self._is_copying:
             if self._is_next_in_source(batches):
                 self._source_position += batches.size
@@ -96,7 +97,7 @@ class CleanedSegmentWriter:
         return np.array_equal(self._buffer[:read], batches)
 
     def _stop_copying(self) -> None:
-        """Makes the file, with what was found in the sources so far."""
+        """Makes the file and copies to it what has equalled the sources so far."""
         if not self._is_copying:
             return
         self._is_copying = False
@@ -142,16 +143,17 @@ class CleanedSegmentWriter:
     def finish(
         self, *, modified_ms: int, aborted: Sequence[AbortedTransaction] = ()
     ) -> Segment | None:
-        """The segment, with its indexes, durable but for its files' names; None: nothing stays.
+        """The segment with its indexes; None if nothing is left.
 
-        Every batch of it is checked. Raises CorruptBatch, StorageFull, StorageFailed.
+        It is durable, except for its files' names, and every batch of it was checked. Raises
+        CorruptBatch, StorageFull, StorageFailed.
         """
         self._stop_copying()
         segment = self._segment
         if segment is None:
             return None
         try:
-            segment.file.truncate(self.size_bytes)  # Gives back what was reserved.
+            segment.file.truncate(self.size_bytes)  # Gives back reserved blocks.
             scan = scan_segment(
                 segment.file,
                 size=self.size_bytes,
@@ -165,9 +167,9 @@ class CleanedSegmentWriter:
                     position=scan.stop.position,
                 )
             segment.take_scan(scan)
-            segment.index_problems = ()  # That there are no files yet is none.
+            segment.index_problems = ()  # Its files do not exist yet, which is no problem.
             self._write_transactions(aborted)
-            # Kafka's retention counts by it where batches have no timestamps.
+            # Kafka's retention uses this time for batches without timestamps.
             self._files.set_modified_ms(segment.path, modified_ms)
             segment.sync(segment.take_unsynced(segment.offset_next, is_active=False))
         except OSError as error:
@@ -194,7 +196,7 @@ class CleanedSegmentWriter:
             file.close()
 
     def discard(self) -> None:
-        """Removes what was written, as far as it can be; a start of the server does the rest."""
+        """Removes what was written, as far as possible. The next start removes the rest."""
         segment, self._segment = self._segment, None
         if segment is not None:
             with suppress(OSError):

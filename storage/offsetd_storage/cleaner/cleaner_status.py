@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class FinishedRound:
-    """A round that went well, and what it was chosen for."""
+    """A round that succeeded, and why its log was chosen."""
 
     thread: int
     report: CleanReport
     ended_ms: int  # By the wall clock.
-    overdue_ms: int  # Its oldest dirty batch waited so much longer than `max.compaction.lag.ms`.
-    dirty_ratio: float  # Before it; 0 to 1.
+    overdue_ms: int  # By how much its oldest dirty batch exceeded `max.compaction.lag.ms`.
+    dirty_ratio: float  # Before the round; 0 to 1.
     map_slots: int
-    requested: bool  # By an operator.
+    requested: bool  # Requested by an operator.
 
 
 @attrs.frozen(kw_only=True)
@@ -36,16 +36,17 @@ class CleanerThreadStatus:
     """One of the cleaner's threads."""
 
     run: RunStatus
-    is_alive: bool  # False from a failure of the thread, not of a log, until a step succeeds.
+    is_alive: bool  # False from a failure of the thread (not of a log) until a step succeeds.
     replaced: int  # How often it has died.
     cleans: TopicPartition | None
-    last_progress_ms: int  # By the monotonic clock: a chunk read, or a look for work.
+    # By the monotonic clock: the last chunk read, or the last check for work.
+    last_progress_ms: int
     last: FinishedRound | None
 
 
 @attrs.frozen(kw_only=True)
 class LastLook:
-    """What the last look for what to clean has seen."""
+    """The figures of the last check for work."""
 
     at_ms: int | None = None  # By the wall clock.
     max_dirty_ratio: float = 0.0
@@ -54,48 +55,49 @@ class LastLook:
 
 @attrs.frozen(kw_only=True)
 class CleanerStatus:
-    """The log cleaner as it is now."""
+    """The present state of the log cleaner."""
 
     is_enabled: bool
-    held: str | None = None  # Why nothing may be cleaned, whatever the settings say.
+    # Why nothing may be cleaned, whatever the settings say; None if it may.
+    held: str | None = None
     threads: tuple[CleanerThreadStatus, ...]
     last_look: LastLook
     uncleanable: tuple[UncleanablePartition, ...]
 
     @property
     def last_looked_ms(self) -> int | None:
-        """When it looked last, by the wall clock."""
+        """The time of the last check for work, by the wall clock."""
         return self.last_look.at_ms
 
     @property
     def max_dirty_ratio(self) -> float:
-        """Of all logs, when it looked last."""
+        """Of all logs, at the last check."""
         return self.last_look.max_dirty_ratio
 
     @property
     def max_overdue_ms(self) -> int:
-        """Of all logs, when it looked last."""
+        """Of all logs, at the last check."""
         return self.last_look.max_overdue_ms
 
     @property
     def dead_threads(self) -> int:
-        """How many do not do their work."""
+        """The number of threads that do not work."""
         return sum(not each.is_alive for each in self.threads)
 
     @property
     def replaced_threads(self) -> int:
-        """How many have died since the threads were set up."""
+        """How many threads have died since they were set up."""
         return sum(each.replaced for each in self.threads)
 
     @property
     def is_alive(self) -> bool:
-        """Whether every thread does its work; also where there are none, by the settings."""
+        """Whether every thread works; also if the settings say that there are none."""
         return self.dead_threads == 0
 
 
 @attrs.frozen(kw_only=True)
 class LogCleaningStatus:
-    """Where cleaning stands with one log."""
+    """The state of the cleaning of one log."""
 
     topic_partition: TopicPartition
     state: CleaningState
@@ -103,14 +105,14 @@ class LogCleaningStatus:
     first_uncleanable: int
     last_stable_offset: int
     clean_bytes: int  # Of the segments that begin below `first_dirty`.
-    cleanable_bytes: int  # Of those from there to `first_uncleanable`.
-    dirty_bytes: int  # Of all from there on, the active one too.
+    cleanable_bytes: int  # Of the segments from there to `first_uncleanable`.
+    dirty_bytes: int  # Of all segments from there on, the active one included.
     dirty_ratio: float
-    oldest_dirty_age_ms: int | None  # None: nothing is dirty, or has no time.
+    oldest_dirty_age_ms: int | None  # None: nothing is dirty, or it has no timestamp.
     overdue_ms: int
     delete_horizon_ms: int | None
     uncleanable: UncleanablePartition | None
-    last: FinishedRound | None  # Of this process.
+    last: FinishedRound | None  # In this process.
 
 
 def log_cleaning_status(
@@ -122,7 +124,7 @@ def log_cleaning_status(
     uncleanable: UncleanablePartition | None,
     last: FinishedRound | None,
 ) -> LogCleaningStatus:
-    """Of a log as it is now."""
+    """The present state of the cleaning of a log."""
     topic_partition = log.topic_partition
     found = candidates.find(log, now_ms=now_ms)
     dirty = log.segments_from(found.first_dirty)

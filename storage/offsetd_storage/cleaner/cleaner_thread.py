@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
 
-_MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's bound on one thread's share of the buffer.
-_BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
+_MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's limit for one thread's share of the buffer.
+_BITMAP_BYTES_MAX: Final = 16 << 20  # One bit for each of 134 M dirty offsets.
 _CHUNK_BYTES_MIN: Final = 4096
 
 
 def new_map(config: CleanerConfig, *, hash_key: bytes) -> OffsetMap:
-    """One thread's share of the dedupe buffer. Raises MemoryError."""
+    """The offset map for one thread's share of the dedupe buffer. Raises MemoryError."""
     return OffsetMap(
         min(config.dedupe_buffer_bytes // config.threads, _MAP_BYTES_MAX),
         load_factor=config.dedupe_load_factor,
@@ -31,7 +31,7 @@ def new_map(config: CleanerConfig, *, hash_key: bytes) -> OffsetMap:
 
 
 class CleanerThread:
-    """`step(thread)` finds and does one piece of work, and returns how long to rest after it."""
+    """A thread that calls `step(thread)`, which does some work and returns the rest after it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CleanerThread:
         self.is_told_to_stop = False
         self.cleans: TopicPartition | None = None
         self.last: FinishedRound | None = None
-        # One buffer, where Kafka has one to read and one to write with.
+        # One buffer; Kafka has one for reading and one for writing.
         self.chunk_bytes = max(config.io_buffer_bytes // config.threads, _CHUNK_BYTES_MIN)
         self._config = config
         self._hash_key = hash_key
@@ -62,35 +62,35 @@ class CleanerThread:
         )
 
     def offset_map(self) -> OffsetMap:
-        """Its share of the dedupe buffer, made when it is first needed. Raises MemoryError."""
+        """The thread's offset map, made at the first call. Raises MemoryError."""
         if self._map is None:
             self._map = new_map(self._config, hash_key=self._hash_key)
         return self._map
 
     def note_progress(self) -> None:
-        """It does not stand still."""
+        """Notes that the thread makes progress."""
         self._progress_ms = self._clock.monotonic_ms()
 
     def start(self) -> None:
-        """Starts the thread. Raises RuntimeError where the system gives none."""
+        """Starts the thread. Raises RuntimeError if the system gives none."""
         self._worker.start()
 
     def tell_to_stop(self) -> None:
-        """Its round ends at the next chunk."""
+        """Tells the thread to stop; its round ends at the next chunk."""
         self.is_told_to_stop = True
 
     def stop(self) -> None:
-        """Ends the thread, and waits for that."""
+        """Ends the thread and waits for its end."""
         self.tell_to_stop()
         self._worker.stop()
 
     def wake(self) -> None:
-        """Ends a rest."""
+        """Ends the present rest."""
         self._worker.wake()
 
     @property
     def status(self) -> CleanerThreadStatus:
-        """As it is now."""
+        """The thread's present state."""
         life = self._worker.life
         return CleanerThreadStatus(
             run=life.run,

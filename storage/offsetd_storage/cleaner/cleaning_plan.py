@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.topic_partition import TopicPartition
 
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # The largest that an index entry holds.
 
 
 @attrs.frozen(kw_only=True)
 class SegmentSummary:
-    """What is planned with. Sizes are in bytes.
+    """The figures of a segment for the plan. Sizes are in bytes.
 
-    `first_timestamp_ms`: the largest one of its first batch, -1 for none. `largest_timestamp_ms`:
-    where no batch has one, when the file was last written.
+    `first_timestamp_ms`: the largest timestamp of its first batch, -1 for none.
+    `largest_timestamp_ms`: if no batch has one, the time of the file's last write.
     """
 
     base_offset: int
@@ -42,51 +42,52 @@ class SegmentSummary:
 
 @attrs.frozen(kw_only=True)
 class LogSummary:
-    """One log as it is now; the last of its `segments` is active."""
+    """The figures of one log; the last of its `segments` is active."""
 
     topic_partition: TopicPartition
     segments: Sequence[SegmentSummary]
     log_start_offset: int
-    # Durable: where the log ends after a crash, and the segment that was active there.
+    # The durable recovery point, where the log ends after a crash, and the base offset of the
+    # segment that was active there.
     recovery_point: int
     recovery_segment_base_offset: int
     last_stable_offset: int
-    checkpoint: int | None  # The first dirty offset, as the last round left it.
-    delete_horizon_ms: int | None = None  # The earliest one among its batches, where it is known.
+    checkpoint: int | None  # The first dirty offset that the last round left.
+    delete_horizon_ms: int | None = None  # The earliest of its batches, if known.
 
 
 @attrs.frozen(kw_only=True)
 class LogToClean:
-    """A log with what there is to clean in it.
+    """A log, and what there is to clean in it.
 
-    Its dirty range is that from `first_dirty` to `first_uncleanable` (exclusive), the base of a
-    segment. Where that is not above `first_dirty`, the range is empty.
+    The dirty range goes from `first_dirty` to `first_uncleanable` (exclusive), the base of a
+    segment. If that is not above `first_dirty`, the range is empty.
     """
 
     topic_partition: TopicPartition
     first_dirty: int
-    checkpoint_was_reset: bool  # It cannot be right, and is to be written anew.
+    checkpoint_was_reset: bool  # It is impossible, and will be written again.
     first_uncleanable: int
     clean_bytes: int  # Of the segments that begin below `first_dirty`.
-    cleanable_bytes: int  # Of those in the dirty range.
-    overdue_ms: int  # For how long its oldest dirty batch has been waiting above the bound; 0: not.
-    is_dirty: bool  # More of it than Kafka's ratio.
+    cleanable_bytes: int  # Of the segments in the dirty range.
+    overdue_ms: int  # By how much its oldest dirty batch has exceeded the bound; 0: it has not.
+    is_dirty: bool  # The ratio is above the log's setting.
     horizon_is_due: bool
 
     @property
     def cleanable_ratio(self) -> float:
-        """The dirty part of it, 0 to 1."""
+        """The dirty share of the log, 0 to 1."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it is to be cleaned whatever the ratio is."""
+        """Whether it must be cleaned at any ratio."""
         return self.overdue_ms > 0 and self.cleanable_bytes > 0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be cleaned."""
+        """Whether it should be cleaned now."""
         return self.is_overdue or self.is_dirty or self.horizon_is_due
 
 
@@ -118,9 +119,9 @@ def log_to_clean(log: LogSummary, config: LogConfig, *, now_ms: int) -> LogToCle
 
 
 def first_dirty_offset(log: LogSummary) -> tuple[int, bool]:
-    """Where the last round ended; and whether that cannot be, and the log's start is taken.
+    """The end of the last round; and whether that is impossible, so the log's start is taken.
 
-    Above the recovery point it cannot be either: nothing there was ever cleaned.
+    An end above the recovery point is impossible: nothing there was ever cleaned.
     """
     if log.checkpoint is None:
         return log.log_start_offset, False
@@ -132,7 +133,7 @@ def first_dirty_offset(log: LogSummary) -> tuple[int, bool]:
 def first_uncleanable_offset(
     log: LogSummary, *, first_dirty: int, lag_ms_min: int, now_ms: int
 ) -> int:
-    """The base of the first segment that is not to be cleaned yet."""
+    """The base of the first segment that may not be cleaned yet."""
     active_base = log.segments[-1].base_offset
     bounds = [log.last_stable_offset, active_base, log.recovery_segment_base_offset]
     if lag_ms_min > 0:
@@ -142,15 +143,15 @@ def first_uncleanable_offset(
             if each.largest_timestamp_ms > now_ms - lag_ms_min
         ][:1]
     bound = max(first_dirty, min(bounds))
-    # Rounded down to where a segment begins; one that is half in is out. What lies at the recovery
-    # point's segment or the active one stays out, wherever the dirty range begins.
+    # Rounded down to the start of a segment: a segment that is only partly in range stays out. The
+    # segment of the recovery point and the active one stay out, wherever the range begins.
     inactive = _inactive_from(log.segments, bound)
     floor = inactive[0].base_offset if inactive else active_base
     return min(floor, log.recovery_segment_base_offset)
 
 
 def _inactive_from(segments: Sequence[SegmentSummary], offset: int) -> Sequence[SegmentSummary]:
-    """From the one that holds `offset` on, without the active one."""
+    """The segments from the one with `offset` on, without the active one."""
     slot = bisect_right(segments, offset, key=lambda each: each.base_offset)
     return segments[max(slot - 1, 0) : -1]
 
@@ -158,14 +159,14 @@ def _inactive_from(segments: Sequence[SegmentSummary], offset: int) -> Sequence[
 def _segments_between(
     segments: Sequence[SegmentSummary], start: int, end: int
 ) -> Sequence[SegmentSummary]:
-    """From the one that holds `start` on, those that begin below `end`."""
+    """The segments from the one with `start` on that begin below `end`."""
     if end <= start:
         return ()
     return [each for each in _inactive_from(segments, start) if each.base_offset < end]
 
 
 def _overdue_ms(log: LogSummary, first_dirty: int, lag_ms_max: int, now_ms: int) -> int:
-    """How long ago the oldest dirty batch was as old as `max.compaction.lag.ms` allows."""
+    """By how much the oldest dirty batch has exceeded `max.compaction.lag.ms`."""
     first_timestamps = [
         each.first_timestamp_ms
         for each in _inactive_from(log.segments, first_dirty)
@@ -175,9 +176,9 @@ def _overdue_ms(log: LogSummary, first_dirty: int, lag_ms_max: int, now_ms: int)
 
 
 def select(logs: Iterable[LogToClean]) -> LogToClean | None:
-    """The log to be cleaned next: one that is overdue before others, then the dirtiest.
+    """The log to clean next: an overdue one first, then the dirtiest.
 
-    Logs of which only a horizon is due come last.
+    Logs for which only a delete horizon is due come last.
     """
     return max(
         (each for each in logs if each.is_due),
@@ -193,10 +194,10 @@ def group_segments(
     segment_index_bytes_max: int,
     first_uncleanable: int,
 ) -> list[Sequence[SegmentSummary]]:
-    """Splits segments into rows, each of which becomes one (`Cleaner.groupSegmentsBySize`).
+    """Splits segments into groups; each group becomes one segment (`Cleaner.groupSegmentsBySize`).
 
-    A group's sizes, as they are before it is cleaned, add up to no more than one segment may have,
-    and its offsets to no more than one segment's index can hold.
+    Before cleaning, a group's sizes add up to at most one segment's size, and its offsets to at
+    most what one segment's index can hold.
     """
     groups: list[Sequence[SegmentSummary]] = []
     start = 0
@@ -226,12 +227,12 @@ def group_segments(
 
 
 def is_worth_rewriting(group: Sequence[SegmentSummary], *, is_changed: bool) -> bool:
-    """Whether a group gains by being replaced with what stays of it.
+    """Whether a group gains if it is replaced by what is left of it.
 
-    It does where that is not what it holds: a record is superseded or aborted, a tombstone or a
-    marker is not stamped yet, an empty batch can go, a horizon is due. Kafka rewrites all. Nothing
-    but fewer files is gained by joining segments that stay as they are. So that is done only where
-    none of them has most of the bytes, and each byte is copied but a few times for it.
+    It does if something changes: a record is superseded or aborted, a tombstone or a marker gets
+    its stamp, an empty batch can be removed, a horizon is due. Kafka rewrites all groups. If no
+    batch changes, a merge only gives fewer files. So it is done only if no segment has most of the
+    bytes; then each byte is copied only a few times by merges.
     """
     sizes = [each.size_bytes for each in group]
     return is_changed or (len(group) > 1 and 2 * max(sizes) <= sum(sizes))

@@ -48,11 +48,11 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000  # Kafka's producer.id.expiration.ms.
 
 @attrs.frozen(kw_only=True)
 class CleanerTools:
-    """What a cleaner thread brings to every round.
+    """What a cleaner thread uses in every round.
 
-    `throttle(bytes)` is called for what is read and written, and may wait. Where `should_stop`
-    says so, a round ends between two chunks. `discard` sees to the files of replaced segments,
-    which are `.deleted` by then; None removes them at once.
+    `throttle(bytes)` is called for what is read and written, and may wait. If `should_stop` returns
+    True, a round ends between two chunks. `discard` removes the files of replaced segments, which
+    are `.deleted` by then; with None they are removed at once.
     """
 
     files: Files
@@ -62,10 +62,10 @@ class CleanerTools:
     should_stop: Callable[[], bool] = lambda: False
     discard: Callable[[Sequence[Path]], None] | None = None
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
-    chunk_bytes: int = CHUNK_BYTES  # What is read at once; a larger batch gets what it needs.
+    chunk_bytes: int = CHUNK_BYTES  # Read at once. A larger batch is read whole.
 
     def pace(self, size_bytes: int) -> None:
-        """Waits as the throttle says. Raises CleaningAborted."""
+        """Waits for the throttle. Raises CleaningAborted."""
         if self.should_stop():
             raise CleaningAborted("told to stop")
         self.throttle(size_bytes)
@@ -75,19 +75,20 @@ class CleanerTools:
 class CleanReport:
     """Kafka's figures of one round (`CleanerStats`), and a few more.
 
-    Bytes written and messages written are what stays of the segments that were read, also of those
-    that were left as they are.
+    Bytes written and messages written count what is left of the segments that were read, also of
+    segments that were left as they are.
     """
 
     topic_partition: TopicPartition
     first_dirty: int
     first_uncleanable: int
-    offset_next: int  # Kafka's end offset: the first dirty one of the next round.
-    started_ms: int  # By the wall clock, once the map was built.
+    offset_next: int  # Kafka's end offset: the first dirty offset of the next round.
+    started_ms: int  # By the wall clock, after the map was built.
     last_modified_ms: int  # Of the last segment that was read; 0 if none was.
-    # Tombstones that an earlier round met before this time went (`delete.retention.ms` ago).
+    # Tombstones that an earlier round met before this time were removed (`delete.retention.ms`
+    # ago).
     tombstones_until_ms: int
-    map_is_full: bool  # So the round ended before the first uncleanable offset.
+    map_is_full: bool  # Then the round ended before the first uncleanable offset.
     map_utilization: float  # 0 to 1.
     map_bytes_read: int
     map_messages_read: int
@@ -95,12 +96,12 @@ class CleanReport:
     bytes_written: int
     messages_read: int
     messages_written: int
-    invalid_messages: int  # Without a key.
+    invalid_messages: int  # Messages without a key.
     segments_before: int
     segments_after: int
-    segments_left_alone: int  # As they had nothing to gain.
-    delete_horizon_ms: int | None  # The earliest that is left: then the next pass is due.
-    index_ms: int  # What the map took, of:
+    segments_left_alone: int  # They had nothing to gain.
+    delete_horizon_ms: int | None  # The earliest that is left: the next pass is due then.
+    index_ms: int  # The part of `elapsed_ms` that the map took.
     elapsed_ms: int
 
 
@@ -113,14 +114,14 @@ def clean_log(
     history: ProducerHistory | None = None,
     dry_run: bool = False,
 ) -> CleanReport:
-    """Cleans a log once, between these offsets (`plan.LogToClean`); what it swaps is durable.
+    """Cleans a log once, between these offsets (`plan.LogToClean`). Its swaps are durable.
 
-    `history` says what its producers wrote; without it, the headers of the whole log are read. A
-    `dry_run` changes nothing, and says what would be left.
+    `history` describes the log's producers; without it, the headers of the whole log are read. A
+    `dry_run` changes nothing, and reports what would be left.
 
-    Raises CleaningAborted, StorageFull, CorruptBatch, OldMessageFormat, and OSError where a file
-    could not be opened: the log is as it was, but for the groups that were done; a round can be
-    tried again. Raises StorageFailed: the process has to exit.
+    Raises CleaningAborted, StorageFull, CorruptBatch, OldMessageFormat, and OSError if a file could
+    not be opened. Then the log is unchanged, except for groups that were finished, and a round can
+    be tried again. Raises StorageFailed: the process must exit.
     """
     clock, started_ms = tools.clock, tools.clock.monotonic_ms()
     with _reading(log):
@@ -167,9 +168,9 @@ def clean_and_checkpoint(
     *,
     history: ProducerHistory | None = None,
 ) -> CleanReport:
-    """Cleans what was found, and then, as its swaps are durable, says up to where it is clean.
+    """Cleans a log and then records, as its swaps are durable, up to where it is clean.
 
-    Raises what `clean_log` does. Where there is no room for the checkpoint, it stays behind, which
+    Raises what `clean_log` raises. If there is no room for the checkpoint, it stays behind. That
     only means that more is mapped again after a restart.
     """
     if found.checkpoint_was_reset:
@@ -190,14 +191,14 @@ def clean_and_checkpoint(
 def read_history(
     log: PartitionLog, *, throttle: Callable[[int], None] = lambda _: None
 ) -> ProducerHistory:
-    """What the producers of a log wrote. Raises CorruptBatch, OldMessageFormat, and OSError.
+    """The history of a log's producers. Raises CorruptBatch, OldMessageFormat, OSError.
 
-    Reads no headers of which it is known already that they say nothing of that.
-    `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
+    Skips headers that are known not to matter. `throttle(bytes)` is called for each chunk: it may
+    wait, and raise to end the read.
     """
     with _reading(log):
         segments = log.segments
-        log.write()  # Then all but the last of these are whole.
+        log.write()  # Then every batch of the segments except the last is in the files.
         return read_producers(
             _opened(segments, log.offset_next_written, skips_plain=True), throttle=throttle
         )
@@ -217,7 +218,7 @@ def _map_dirty(
     first_uncleanable: int,
     history: ProducerHistory,
 ) -> MappedRange:
-    """Without a dirty range the map is empty, and speaks for all that is clean."""
+    """Maps the dirty range. If it is empty, so is the map, and it covers all that is clean."""
     end = max(first_dirty, first_uncleanable)
     dirty = [each for each in log.segments_from(first_dirty) if each.base_offset < end]
     return tools.offset_map.build(
@@ -235,7 +236,8 @@ def _opened(
 ) -> Iterator[SegmentBytes]:
     """Opens one segment after the other; the last ends below `offset_next`.
 
-    Reading may begin at `offset`, or behind what is plain (`Segment.plain_bytes`).
+    Reading may begin at `offset`, or, with `skips_plain`, behind plain batches
+    (`Segment.plain_bytes`).
     """
     for place, segment in enumerate(segments):
         last = place + 1 == len(segments)
@@ -278,18 +280,19 @@ class _Round:
         )
         self._log = log
         self._tools = tools
-        self._config = log.config  # One for the whole round.
+        self._config = log.config  # The same for the whole round.
         self._mapped = mapped
         self._dry_run = dry_run
         self._transactions = CleanedTransactions(history.aborted)
-        # Where the dirty range begins within a segment that is not to be cleaned, neither is that.
+        # If the dirty range begins inside of a segment that may not be cleaned, that one is left
+        # out.
         end = min(mapped.offset_next, first_uncleanable)
         self._segments = [each for each in log.segments if each.base_offset < end]
         last = self._segments[-1:]
         self.last_modified_ms = tools.files.modified_ms(last[0].path) if last else 0
 
     def clean_groups(self) -> None:
-        """Does all there is to do."""
+        """Cleans all groups."""
         groups = group_segments(
             [segment_summary(self._tools.files, each) for each in self._segments],
             segment_bytes_max=self._config.segment_bytes_max,
@@ -355,12 +358,12 @@ class _Round:
 
 
 def _no_write(_: npt.NDArray[np.uint8]) -> None:
-    """Of a dry run."""
+    """The write of a dry run."""
 
 
 @contextmanager
 def _reading(log: PartitionLog) -> Iterator[None]:
-    """What the disk does not give back is damage. (Writes raise errors of their own.)"""
+    """Turns a read error of the disk into damage. (Writes raise errors of their own.)"""
     try:
         yield
     except OSError as error:

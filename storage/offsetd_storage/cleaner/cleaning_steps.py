@@ -55,18 +55,19 @@ if TYPE_CHECKING:
     from offsetd_storage.retention.log_retention import LogRetention
     from offsetd_storage.topic_partition import TopicPartition
 
-_REST_MS_MIN: Final = 10  # With a backoff of 0, too, a thread that finds nothing stands still.
-_TAKEN_LOG_REST_MS: Final = 100  # What was asked for waits until somebody gives its log back.
+_REST_MS_MIN: Final = 10  # Also with a backoff of 0, a thread without work rests for so long.
+# A request waits so long until the log that it needs is given back.
+_TAKEN_LOG_REST_MS: Final = 100
 _FULL_DISK_REST_MS: Final = 2000
 _FAILED_STORE_REST_MS: Final = 60_000
 
 
 @attrs.frozen(kw_only=True)
 class _Work:
-    """A log that a thread has taken."""
+    """A log that a thread has taken for cleaning."""
 
     log: PartitionLog
-    request: CompactionRequest | None = None  # None: it is due, or its headers are to be read.
+    request: CompactionRequest | None = None  # None: the log is due, or its headers must be read.
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -74,7 +75,7 @@ class _Work:
 
 
 class CleaningSteps:
-    """One step after the other, of several threads. What it has seen may be read by any."""
+    """The steps of the cleaner's threads. Any thread may read the results."""
 
     def __init__(
         self,
@@ -107,11 +108,11 @@ class CleaningSteps:
         self._on_round = on_round
         self._on_failed = on_failed
         self._on_uncleanable = on_uncleanable
-        self._choosing = threading.Lock()  # One thread at a time looks for what to do.
+        self._choosing = threading.Lock()  # Held while one thread looks for work.
         self._retained_ms: int | None = None
 
     def step(self, thread: CleanerThread) -> int:
-        """Finds and does one piece of work; returns how long to rest after it."""
+        """Finds and does one piece of work. Returns how long to rest after it, in milliseconds."""
         if self._store.failed is not None:
             self._on_failed(self._store.failed)
             return _FAILED_STORE_REST_MS
@@ -129,7 +130,7 @@ class CleaningSteps:
                 self._on_failed(self._store.failed)
 
     def _take(self, thread: CleanerThread) -> _Work | None:
-        """Takes a log: one that was asked for, one that is due, one that is not known yet."""
+        """Takes a log: one that was requested, or is due, or was not surveyed yet."""
         if thread.is_told_to_stop:
             return None
         self._roll_requested()
@@ -148,19 +149,19 @@ class CleaningSteps:
         ]
         found = self._look_at([log for log in idle if not self.candidates.needs_survey(log)])
         for each in found:
-            if not each.is_due:  # What made it fail has gone some other way.
+            if not each.is_due:  # What made it fail is gone in some other way.
                 self.failures.succeed(each.topic_partition)
         while (chosen := select(found)) is not None:
             if self._states.begin(chosen.topic_partition):
                 return _Work(log=self._store.log(chosen.topic_partition))
-            found.remove(chosen)  # Somebody else has it by now.
+            found.remove(chosen)  # Another thread has taken it meanwhile.
         for log in idle:
             if self.candidates.needs_survey(log) and self._states.begin(log.topic_partition):
                 return _Work(log=log)
         return None
 
     def _requested(self, request: CompactionRequest) -> _Work | None:
-        """None where it is refused."""
+        """The work for a request; None if it is refused."""
         try:
             log = self._store.log(request.topic_partition)
             if log.config.is_compacted:
@@ -172,11 +173,11 @@ class CleaningSteps:
             return None
 
     def _roll_requested(self) -> None:
-        """Ends the active segments of all logs that wait to be cleaned with them."""
+        """Rolls the active segments of all logs for which a request wants that."""
         rolled = []
         for topic_partition in self.requests.take_rolls():
             if topic_partition in self._store.logs:
-                with suppress(StorageFull):  # What is closed already can still be cleaned.
+                with suppress(StorageFull):  # Closed segments can still be cleaned.
                     rolled.append(self._store.roll(topic_partition))
         if rolled:
             self._store.settle_points()
@@ -195,7 +196,7 @@ class CleaningSteps:
         return found
 
     def _do(self, thread: CleanerThread, work: _Work) -> None:
-        """One round, or the reading of headers, and what becomes of it."""
+        """Does a round, or reads headers, and notes the outcome."""
         topic_partition, request = work.topic_partition, work.request
         thread.cleans = topic_partition
         try:
@@ -207,7 +208,7 @@ class CleaningSteps:
         except BaseException as error:
             self._note_end(work, error)
             if isinstance(error, StorageFailed | MemoryError) or not isinstance(error, Exception):
-                raise  # Not the log's fault.
+                raise  # This is not the log's fault.
             return
         self.failures.succeed(topic_partition)
         if request is not None:
@@ -216,7 +217,7 @@ class CleaningSteps:
             self._on_round(finished)
 
     def _note_end(self, work: _Work, error: BaseException) -> None:
-        """A round ended early: who waits for it, and when the log is tried again."""
+        """Notes the early end of a round: answers its request, and decides when to try again."""
         again = isinstance(error, CleaningAborted | MemoryError) or not isinstance(error, Exception)
         if work.request is not None:
             if again:
@@ -242,7 +243,7 @@ class CleaningSteps:
         self._on_uncleanable(failure)
 
     def _clean(self, thread: CleanerThread, work: _Work) -> FinishedRound | None:
-        """None where it turns out that there is nothing to clean. Raises what a round does."""
+        """The finished round; None if there is nothing to clean. Raises what a round raises."""
         log, topic_partition = work.log, work.topic_partition
         tools = self._tools(thread, log)
         if self.candidates.needs_survey(log):
@@ -296,7 +297,7 @@ class CleaningSteps:
     def _retain_compacted(self, thread: CleanerThread) -> None:
         """Retention of the logs that `kafka-log-retention` leaves to the cleaner.
 
-        One that failed still deletes; one that is damaged keeps everything.
+        A log whose round failed still deletes. A damaged log keeps everything.
         """
         monotonic_ms = self._clock.monotonic_ms()
         with self._choosing:
@@ -319,7 +320,7 @@ class CleaningSteps:
                         self._note_failure(log.topic_partition, error)
 
     def _rest_ms(self) -> int:
-        """Until something may be due by the clock alone, and at most the backoff."""
+        """How long until something may be due by the clock alone; at most the backoff."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         rests = [self.backoff_ms]
         if self.requests.are_waiting:

@@ -1,4 +1,4 @@
-"""Logs that an operator wants cleaned now, in the order of the requests; a future answers each."""
+"""Logs that an operator wants cleaned now, in the order of the requests. Each has a future."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class CompactionRequest:
-    """One log, and all who wait for it."""
+    """A request for one log, with the futures of all callers that wait for it."""
 
     topic_partition: TopicPartition
     answers: tuple[Answer, ...]
-    rolls_active: bool  # Its active segment first, so that all it holds can be cleaned.
+    rolls_active: bool  # Rolls its active segment first, so that all of it can be cleaned.
 
     def answer(self, report: CleanReport | None) -> None:
-        """It is cleaned; None: it has no closed segment."""
+        """Answers that the log was cleaned; None: it has no closed segment."""
         for each in self.answers:
             if each.set_running_or_notify_cancel():
                 each.set_result(report)
 
     def fail(self, error: Exception) -> None:
-        """It is not, and why."""
+        """Answers with an error."""
         for each in self.answers:
             if each.set_running_or_notify_cancel():
                 each.set_exception(error)
 
 
 class CompactionRequests:
-    """Those that wait. For any thread."""
+    """The requests that wait. Any thread may use them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[TopicPartition, CompactionRequest] = {}
 
     def add(self, topic_partition: TopicPartition, *, rolls_active: bool) -> Answer:
-        """Puts a log in; where it waits already, for both."""
+        """Adds a request. If the log has one already, the two are joined."""
         answer: Answer = Future()
         with self._lock:
             self._put(
@@ -57,7 +57,7 @@ class CompactionRequests:
         return answer
 
     def put_back(self, request: CompactionRequest) -> None:
-        """What was taken could not be done yet."""
+        """Puts back a request that was taken and could not be done yet."""
         with self._lock:
             self._put(request)
 
@@ -72,7 +72,7 @@ class CompactionRequests:
         self._waiting[request.topic_partition] = request
 
     def take_rolls(self) -> list[TopicPartition]:
-        """The logs that are to be rolled first; the caller does it before the next `take`."""
+        """The logs to roll first. The caller rolls them before the next `take`."""
         with self._lock:
             found = [each for each in self._waiting.values() if each.rolls_active]
             for each in found:
@@ -80,7 +80,7 @@ class CompactionRequests:
         return [each.topic_partition for each in found]
 
     def take(self, begin: Callable[[TopicPartition], bool]) -> CompactionRequest | None:
-        """Takes out the first log that lets itself be begun."""
+        """Takes the first request for whose log `begin` returns True."""
         with self._lock:
             for topic_partition in self._waiting:
                 if begin(topic_partition):
@@ -89,11 +89,11 @@ class CompactionRequests:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether there are any."""
+        """Whether any request waits."""
         return bool(self._waiting)
 
     def fail_all(self, error: Exception) -> None:
-        """Nobody will do them."""
+        """Answers all requests with an error."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for each in waiting.values():

@@ -26,23 +26,23 @@ class UncleanablePartition:
 
     topic_partition: TopicPartition
     reason: str
-    is_damaged: bool  # What it holds cannot be read: it keeps everything.
+    is_damaged: bool  # Its contents cannot be read, so it keeps everything.
     failures_in_row: int
-    since_ms: int  # When the first of them was, by the wall clock.
-    last_ms: int  # And the last one.
-    retry_in_ms: int  # From now; 0: it is due.
+    since_ms: int  # The first failure in a row, by the wall clock.
+    last_ms: int  # The last failure.
+    retry_in_ms: int  # From now; 0: now.
 
 
 @attrs.frozen(kw_only=True)
 class _Rest:
-    """A log that is left alone until the monotonic clock says `due_ms`."""
+    """A log that is not tried until the monotonic clock says `due_ms`."""
 
     due_ms: int
     failure: UncleanablePartition | None  # None: it was not the log's fault.
 
 
 class CleaningFailures:
-    """Which logs rest after a failure. For any thread. Times of its own are monotonic."""
+    """The logs that rest after a failure. Any thread may use it. Its times are monotonic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class CleaningFailures:
         now_ms: int,
         monotonic_ms: int,
     ) -> UncleanablePartition:
-        """A round failed; `now_ms` is by the wall clock."""
+        """Notes a failed round. `now_ms` is by the wall clock."""
         with self._lock:
             before = self._failure(topic_partition)
             in_row = 1 if before is None else before.failures_in_row + 1
@@ -75,25 +75,25 @@ class CleaningFailures:
             return failure
 
     def postpone(self, topic_partition: TopicPartition, *, due_ms: int) -> None:
-        """A round could not be done for want of room: it was not the log's fault."""
+        """Notes that a round lacked room, which is not the log's fault."""
         with self._lock:
             self._rests[topic_partition] = _Rest(
                 due_ms=due_ms, failure=self._failure(topic_partition)
             )
 
     def succeed(self, topic_partition: TopicPartition) -> None:
-        """A round went well: nothing is held against the log."""
+        """Notes that a round succeeded: earlier failures no longer count."""
         with self._lock:
             self._rests.pop(topic_partition, None)
 
     def keep(self, topic_partitions: AbstractSet[TopicPartition]) -> None:
-        """Nothing is held against other logs than these: nobody cleans those any more."""
+        """Forgets the failures of all other logs, which are no longer cleaned."""
         with self._lock:
             for each in self._rests.keys() - topic_partitions:
                 del self._rests[each]
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Lets a log be tried at once; whether it was waiting. Its failures still count."""
+        """Lets a log be tried at once; returns whether it was resting. Its failures still count."""
         with self._lock:
             rest = self._rests.get(topic_partition)
             if rest is None:
@@ -102,14 +102,14 @@ class CleaningFailures:
             return True
 
     def rests(self, topic_partition: TopicPartition, *, monotonic_ms: int) -> bool:
-        """Whether a log is not to be tried yet."""
+        """Whether a log may not be tried yet."""
         rest = self._rests.get(topic_partition)
         return rest is not None and monotonic_ms < rest.due_ms
 
     def failure(
         self, topic_partition: TopicPartition, *, monotonic_ms: int
     ) -> UncleanablePartition | None:
-        """What is held against a log; None: nothing."""
+        """The last failure of a log; None if its last round succeeded."""
         with self._lock:
             rest = self._rests.get(topic_partition)
         return None if rest is None else _as_of(rest, monotonic_ms)
@@ -122,7 +122,7 @@ class CleaningFailures:
         return tuple(sorted(failures, key=lambda each: each.topic_partition))
 
     def next_due_ms(self, *, monotonic_ms: int) -> int | None:
-        """When the next of those that rest now may be tried; None: none rests."""
+        """When the next resting log may be tried; None if none rests."""
         with self._lock:
             due = [each.due_ms for each in self._rests.values() if each.due_ms > monotonic_ms]
         return min(due, default=None)

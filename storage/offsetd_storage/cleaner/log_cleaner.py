@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     from offsetd_storage.retention.retention_rules import FutureTimestamp
     from offsetd_storage.topic_partition import TopicPartition
 
-_PATIENCE_SECONDS: Final = 30.0  # Of a preview.
+_PATIENCE_SECONDS: Final = 30.0  # How long a preview waits for its log.
 
 
 class LogCleaner:
-    """For any thread. `on_round`, `on_failed` and `on_uncleanable` are called on the cleaner's.
+    """The cleaner of a store. Any thread may use it.
 
-    `on_failed` gets the store's failure, perhaps more than once: the process has to exit.
+    `on_round`, `on_failed` and `on_uncleanable` are called on the cleaner's threads. `on_failed`
+    gets the store's failure, perhaps more than once: the process must exit.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class LogCleaner:
     ) -> None:
         """Reads the checkpoint; `folder` is the store's. Raises OSError.
 
-        `held` says why nothing may be cleaned for now, if so.
+        `held` says why nothing may be cleaned for now; None if it may.
         """
         self.config = config
         self.held = held
@@ -92,7 +93,7 @@ class LogCleaner:
         self._clock = clock
         self._random = random
         self._throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
-        self._life_lock = threading.Lock()  # Of starting and stopping.
+        self._life_lock = threading.Lock()  # Held while starting and stopping.
         self._threads: tuple[CleanerThread, ...] = ()
         self._initial_delay_ms = initial_delay_ms
         self._is_started = False
@@ -115,7 +116,7 @@ class LogCleaner:
     def start(self) -> None:
         """Starts the threads, unless `log.cleaner.enable` is false.
 
-        Logs that are not there any more leave the checkpoint. Raises StorageFailed.
+        Removes logs that do not exist any more from the checkpoint. Raises StorageFailed.
         """
         with self._life_lock:
             if not self._is_started:
@@ -124,7 +125,7 @@ class LogCleaner:
                 self._start_threads(initial_delay_ms=self._initial_delay_ms)
 
     def stop(self) -> None:
-        """Ends the threads, rounds at their next chunk; what was asked for and not done fails."""
+        """Ends the threads; rounds end at their next chunk. Requests that are not done fail."""
         with self._life_lock:
             self._is_started = False
             self._stop_threads()
@@ -132,14 +133,14 @@ class LogCleaner:
 
     @property
     def is_on(self) -> bool:
-        """Whether its threads are to clean."""
+        """Whether its threads should clean."""
         return self.config.is_enabled and self.held is None
 
     def configure(self, config: CleanerConfig, *, held: str | None = None) -> None:
-        """Goes on with other settings; what was asked for stays.
+        """Takes new settings; requests stay.
 
-        Blocks where the threads are exchanged: for another number of them, or other buffers. Then
-        rounds end at their next chunk; else they go on.
+        Blocks if the threads must be replaced, for another number of them or other buffers. Then
+        rounds end at their next chunk; otherwise they go on.
         """
         with self._life_lock:
             if (config, held) == (self.config, self.held):
@@ -157,15 +158,15 @@ class LogCleaner:
             self.steps.requests.fail_all(self._off())
 
     def wake(self) -> None:
-        """Looks for work again; the clock may have been moved."""
+        """Looks for work again, for example after the clock was moved by hand."""
         for thread in self._threads:
             thread.wake()
 
     def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool) -> bool:
-        """Whether an idle log is worth a round, if `is_rolled` with its active segment closed.
+        """Whether an idle log is worth a round.
 
-        That one is not if it holds less than is reserved ahead of it anyway; nor is a log of which
-        a round failed. Raises OSError.
+        `is_rolled`: as if its active segment were closed. That one is not worth it if it holds less
+        than is reserved ahead of it. Nor is a log whose last round failed. Raises OSError.
         """
         config, active = log.config, log.segments[-1]
         return (
@@ -197,7 +198,8 @@ class LogCleaner:
             thread.start()
 
     def _stop_threads(self) -> None:
-        threads, self._threads = self._threads, ()  # First: one that has ended is none that died.
+        # First, so that a thread that has ended is not taken for one that died.
+        threads, self._threads = self._threads, ()
         for thread in threads:
             thread.tell_to_stop()
         for thread in threads:
@@ -215,11 +217,12 @@ class LogCleaner:
     def compact(
         self, topic_partitions: Iterable[TopicPartition], *, rolls_active: bool = False
     ) -> dict[TopicPartition, Future[CleanReport | None]]:
-        """Has each of these logs cleaned once, whatever its ratio is, and soon.
+        """Has each of these logs cleaned once and soon, whatever its ratio.
 
-        `rolls_active`: with what their active segments hold. Returns at once. None comes where no
-        segment is closed. A future raises what the round did; PartitionQuarantined; PolicyViolation
-        for a log that is not compacted; CleaningAborted where the cleaner stops, or is off.
+        `rolls_active`: with the records of their active segments. Returns at once. A future returns
+        None if no segment is closed. It raises what the round raised; PartitionQuarantined;
+        PolicyViolation if the log is not compacted; CleaningAborted if the cleaner stops, or is
+        off.
         """
         requests = self.steps.requests
         answers = {each: requests.add(each, rolls_active=rolls_active) for each in topic_partitions}
@@ -237,12 +240,12 @@ class LogCleaner:
         rolls_active: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> CleanReport | None:
-        """What `compact` would report, with nothing changed; None where no segment may be cleaned.
+        """The report that `compact` would give. Changes nothing. None if no segment may be cleaned.
 
-        Waits while somebody has the log, and keeps others away meanwhile; who pauses it ends this,
-        like a round. Shares the threads' rate of reading, and takes a map beside theirs. Raises
-        what `clean_log` does, MemoryError, and PartitionQuarantined; CleaningAborted, also where
-        somebody else has the log for too long.
+        Waits while another thread has the log, and keeps others away meanwhile. A pause of the log
+        ends the preview, like a round. It shares the threads' rate limit, and allocates a map of
+        its own. Raises what `clean_log` raises, MemoryError, and PartitionQuarantined;
+        CleaningAborted also if another thread has the log for too long.
         """
 
         def is_over() -> bool:
@@ -257,7 +260,7 @@ class LogCleaner:
             should_stop=is_over,
         )
         if rolls_active:
-            self._store.flush()  # So that all there is can be read.
+            self._store.flush()  # So that all batches can be read.
         if not self.states.begin(topic_partition, patience_seconds=_PATIENCE_SECONDS):
             raise CleaningAborted(f"{topic_partition} is being cleaned just now")
         try:
@@ -272,19 +275,19 @@ class LogCleaner:
             self.states.end(topic_partition)
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Lets a log that rests after a failure be tried at once; whether it was resting."""
+        """Lets a log that rests after a failure be tried at once; returns whether it rested."""
         was_resting = self.steps.failures.retry(topic_partition)
         self.wake()
         return was_resting
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """Ends what goes on with a log, a round or a deletion, and waits for that."""
+        """Ends a round or a deletion on a log, and waits for its end."""
         with self.states.paused(topic_partition):
             pass
 
     @property
     def status(self) -> CleanerStatus:
-        """The cleaner as it is now."""
+        """The present state of the cleaner."""
         return CleanerStatus(
             is_enabled=self.config.is_enabled,
             held=self.held,
@@ -294,7 +297,7 @@ class LogCleaner:
         )
 
     def log_status(self, topic_partition: TopicPartition) -> LogCleaningStatus:
-        """Where cleaning stands with a log. Raises PartitionQuarantined."""
+        """The state of the cleaning of a log. Raises PartitionQuarantined."""
         log = self._store.log(topic_partition)
         return log_cleaning_status(
             log,
@@ -313,6 +316,6 @@ class LogCleaner:
 
 
 def _made_with(config: CleanerConfig) -> tuple[object, ...]:
-    """What the threads cannot change once they are made."""
+    """The settings that threads cannot change after they were made."""
     buffers = config.dedupe_buffer_bytes, config.dedupe_load_factor, config.io_buffer_bytes
     return config.threads, *buffers

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def roll_active(store: OpenLogs, partitions: Iterable[TopicPartition]) -> None:
-    """Ends the active segments of these logs, so that all they hold can be cleaned.
+    """Rolls the active segments of these logs, so that all their records can be cleaned.
 
     Raises StorageFull and StorageFailed.
     """
@@ -44,9 +44,9 @@ def clean_partition(
     tools: CleanerTools,
     checkpoint: CleanerCheckpoint,
 ) -> CleanReport | None:
-    """Cleans a log of an open store once, however clean it is; None: no segment may be cleaned.
+    """Cleans a log of an open store once, at any ratio; None if no segment may be cleaned.
 
-    Raises what `clean_and_checkpoint` does, and PartitionQuarantined.
+    Raises what `clean_and_checkpoint` raises, and PartitionQuarantined.
     """
     log = store.log(topic_partition)
     history = read_history(log)
@@ -68,10 +68,10 @@ def clean_partition(
 def viewed_log(
     files: Files, view: LogView, config: LogConfig, *, log_start_offset: int = 0
 ) -> Iterator[PartitionLog]:
-    """The log of a folder that is only looked at, checked; it takes no lock and changes nothing.
+    """The log of a folder that is only viewed, after a check. Takes no lock and changes nothing.
 
-    Where it starts is said by its recovery point; where it has none, by `log_start_offset`, unless
-    that is behind its end. Raises DamageFound, FolderMismatch.
+    Its start is that of its recovery point; without one, `log_start_offset`, unless that is behind
+    its end. Raises DamageFound, FolderMismatch.
     """
     point = view.recovery_point
     scans = _scans(files, view, config)
@@ -93,7 +93,7 @@ def viewed_log(
 
 
 def _scans(files: Files, view: LogView, config: LogConfig) -> dict[int, SegmentScan]:
-    """Of the segments that may be read, by base offset."""
+    """The scans of the segments that may be read, by base offset."""
     point = view.recovery_point
     scans: dict[int, SegmentScan] = {}
     offset_next = 0
@@ -123,10 +123,10 @@ def preview_partition(
     log_start_offset: int = 0,
     rolls_active: bool = False,
 ) -> CleanReport | None:
-    """What `clean_partition` would do. `first_dirty` is what the cleaner's checkpoint says.
+    """What `clean_partition` would do. `first_dirty` comes from the cleaner's checkpoint.
 
-    `rolls_active`: as if the active segment had been rolled before. Raises what `viewed_log` and
-    `clean_log` do.
+    `rolls_active`: as if the active segment had been rolled first. Raises what `viewed_log` and
+    `clean_log` raise.
     """
     with viewed_log(tools.files, view, config, log_start_offset=log_start_offset) as log:
         return preview_round(

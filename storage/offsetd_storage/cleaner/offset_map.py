@@ -26,16 +26,16 @@ SLOT_BYTES: Final = 24
 assert SLOT_BYTES == 8 * kernel.ENTRY_WORDS, "an entry is a hash of 16 bytes and an offset"
 _HASH_KEY_BYTES_MIN: Final = 16
 _SLOTS_USED_MIN: Final = 64
-# Notes of what might not have to be read again: of 4 GiB, in 3.5 MiB.
+# Room for notes on stretches that need not be read again: for 4 GiB, 3.5 MiB.
 _STRETCHES_MAX: Final = 65_536
 
 
 @attrs.frozen(kw_only=True)
 class MappedRange:
-    """What a map was built over: the offsets from `first_dirty` to `offset_next` (exclusive).
+    """The range over which a map was built: from `first_dirty` to `offset_next` (exclusive).
 
-    `offset_next` is Kafka's `endOffset`: the round cleans the segments that begin below it, and
-    it is the next first dirty offset.
+    `offset_next` is Kafka's `endOffset`: the round cleans the segments that begin below it, and it
+    is the next first dirty offset.
     """
 
     first_dirty: int
@@ -45,26 +45,26 @@ class MappedRange:
     slots: int
     bytes_read: int
     messages_read: int
-    invalid_messages: int  # Without a key.
+    invalid_messages: int  # Messages without a key.
     tombstones: int
-    bits_end: int  # From `first_dirty` to here (exclusive) the bitmap knows.
+    bits_end: int  # The bitmap covers `first_dirty` up to here (exclusive).
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that the map speaks for."""
+        """The last offset that the map covers."""
         return self.offset_next - 1
 
     @property
     def utilization(self) -> float:
-        """The part of the map's slots that is used, 0 to 1."""
+        """The used share of the map's slots, 0 to 1."""
         return self.keys / self.slots
 
 
 class GoneStretch(NamedTuple):
-    """Whole batches of a segment, one behind the other, of which nothing stays."""
+    """Whole neighbouring batches of a segment of which nothing is kept."""
 
     segment_base_offset: int
-    start: int  # In the segment's file, as is the end.
+    start: int  # Both are positions in the segment's file.
     end: int
     first_offset: int
     last_offset: int
@@ -73,11 +73,11 @@ class GoneStretch(NamedTuple):
 
 
 class OffsetMap:
-    """`buffer_bytes` hold a slot of 24 bytes for every key, filled to `load_factor`.
+    """A map of keys to offsets in `buffer_bytes`, 24 bytes for a key, filled to `load_factor`.
 
-    `hash_key`: at least 16 random bytes that nobody outside can know. The bitmap, one bit an
-    offset of the dirty range, takes up to `bitmap_bytes_max` more; offsets beyond are looked up.
-    One thread uses a map at a time. Raises ValueError where there is room for no key.
+    `hash_key`: at least 16 random bytes that are secret. The bitmap, one bit for each offset of the
+    dirty range, takes up to `bitmap_bytes_max` more; offsets beyond it are looked up. One thread
+    uses a map at a time. Raises ValueError if there is no room for a single key.
     """
 
     def __init__(
@@ -85,8 +85,9 @@ class OffsetMap:
     ) -> None:
         self.slots = buffer_bytes // SLOT_BYTES
         self.keys_max = int(self.slots * load_factor)
-        self._slots_max = self.slots + 1  # A search ends at a free slot, so one is never filled.
-        self.slots_used = self._slots_max  # Of this round: a short dirty range needs few of them.
+        # One slot is never filled, because a search ends at a free slot.
+        self._slots_max = self.slots + 1
+        self.slots_used = self._slots_max  # In this round: a short dirty range needs few of them.
         if self.keys_max < 1:
             raise ValueError(
                 f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"
@@ -96,7 +97,7 @@ class OffsetMap:
         self._hash_key = hash_key
         self._bits_max = bitmap_bytes_max * 8
         self._rounds = 0
-        # What the kernels take; see there.
+        # Arguments of the kernels, which describe them.
         self.table: npt.NDArray[np.int64] = np.zeros(
             self._slots_max * kernel.ENTRY_WORDS, dtype=np.int64
         )
@@ -117,12 +118,12 @@ class OffsetMap:
         throttle: Callable[[int], None],
         chunk_bytes: int = CHUNK_BYTES,
     ) -> MappedRange:
-        """Forgets what was, and maps the keys of the segments in `source`, in order.
+        """Clears the map, and maps the keys of the segments in `source`, in order.
 
-        In go the records with a key, from `first_dirty` on, that are neither control records nor
-        of an aborted transaction. Stops at the first keyed record for which there is no more
-        room. `throttle(bytes)` is called for each chunk read: it may wait, and raise to end it.
-        Raises CorruptBatch (every batch is checked) and OldMessageFormat.
+        It maps the records with a key, from `first_dirty` on, that are neither control records nor
+        part of an aborted transaction. It stops at the first keyed record for which there is no
+        more room. `throttle(bytes)` is called for each chunk read: it may wait, and raise to end
+        the build. Raises CorruptBatch (every batch is checked) and OldMessageFormat.
         """
         self._clear(first_dirty, first_uncleanable)
         state = self._state
@@ -140,7 +141,7 @@ class OffsetMap:
                 is_full = state[kernel.REASON] == kernel.FULL
             if is_full:
                 break
-            # Beyond the last batch, too: the offsets of this segment have been seen to their end.
+            # Also behind the last batch: all offsets of this segment were seen.
             state[kernel.LATEST_OFFSET] = max(state[kernel.LATEST_OFFSET], segment.offset_next - 1)
         offset_next = int(state[kernel.LATEST_OFFSET]) + 1
         bits_end = min(offset_next, first_dirty + self._bits_max)
@@ -159,10 +160,10 @@ class OffsetMap:
         )
 
     def gone(self, segment_base_offset: int) -> list[GoneStretch]:
-        """The stretches of a segment of which nothing stays, in order, as the last `build` knows.
+        """The stretches of a segment of which nothing is kept, in order, by the last `build`.
 
-        That checked every byte of them. So they need not be read again, as long as nobody but the
-        cleaner replaces the file. There may be more of them in a log of many GiB.
+        `build` has checked every byte of them. So they need not be read again, as long as only the
+        cleaner replaces the file. A log of many GiB may have more of them than are noted.
         """
         rows = self._gone[self._gone[:, bitmap.SEGMENT_BASE] == segment_base_offset]
         return [GoneStretch(*row) for row in rows.tolist()]
@@ -177,11 +178,11 @@ class OffsetMap:
         if self._state[kernel.KEYS]:
             self.table[: self.slots_used * kernel.ENTRY_WORDS].fill(0)
         offsets = max(0, first_uncleanable - first_dirty)
-        # Twice as many as there can be keys, so that searches are short; all else stays untouched.
+        # Twice the possible number of keys, so that searches are short. Other slots stay unused.
         self.slots_used = min(self._slots_max, 2 * offsets + _SLOTS_USED_MIN)
         self._gone = self._stretches[:0]
         self._rounds += 1
-        # A secret of its own for each round, so that none is used for long.
+        # Each round has its own secret, so that none is used for long.
         expanded = hashlib.shake_256(self._hash_key + self._rounds.to_bytes(8, "big"))
         self.secret[:] = np.frombuffer(expanded.digest(self.secret.nbytes), dtype=np.int64)
         self._state[:] = 0
@@ -191,8 +192,9 @@ class OffsetMap:
         self._state[kernel.LATEST_OFFSET] = first_dirty - 1
 
     def _set_bits(self, first_dirty: int, bits_end: int, first_uncleanable: int) -> None:
-        """Of the offsets that are in the table by now: once, not with every record. Then it is
-        known, too, which stretches have none.
+        """Sets the bits of the offsets in the table, once and not for every record.
+
+        Then it is known which stretches have no bit.
         """
         words = (bits_end - first_dirty) // 64 + 1
         if self.bits.size < words or self.bits.size > 2 * words:
@@ -207,7 +209,7 @@ class OffsetMap:
         self._gone = self._stretches[:gone]
 
     def _map_chunk(self, chunk: SegmentChunk, transactions: CleanedTransactions) -> int:
-        """Maps the whole batches in the chunk, or those up to a full map; returns their bytes."""
+        """Maps the whole batches in the chunk, until the map is full. Returns the bytes mapped."""
         state = self._state
         state[kernel.FILE_POSITION] = chunk.position
         at = 0
@@ -244,7 +246,7 @@ class OffsetMap:
             at += header.size_bytes
 
     def _map_compressed(self, chunk: SegmentChunk, at: int, header: BatchHeader) -> bool:
-        """Maps the records of a compressed batch; False where the map is full."""
+        """Maps the records of a compressed batch; False if the map is full."""
         content = chunk.decompressed(at, header)
         reason = kernel.map_decompressed(
             content,

@@ -22,11 +22,11 @@ def preview_round(
     first_dirty: int | None,
     rolls_active: bool,
 ) -> CleanReport | None:
-    """The report of a round, however clean the log is; None where no segment may be cleaned.
+    """The report of a round at any ratio; None if no segment may be cleaned.
 
-    Nobody cleans it meanwhile. `first_dirty` is what the cleaner's checkpoint says. `rolls_active`:
-    as if the active segment had been rolled before; batches that are not in the files yet count for
-    nothing. Raises what `clean_log` does.
+    No other thread may clean the log meanwhile. `first_dirty` comes from the cleaner's checkpoint.
+    `rolls_active`: as if the active segment had been rolled first. Batches that are not in the
+    files yet do not count. Raises what `clean_log` raises.
     """
     history = read_history(log, throttle=tools.pace)
     summary = log_summary(

@@ -1,4 +1,4 @@
-"""A segment as the cleaner reads it: in pieces; a kernel takes the whole batches of each."""
+"""A segment as the cleaner reads it: in chunks; a kernel takes the whole batches of each."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
     from offsetd_storage.disk.files import File
 
-CHUNK_BYTES: Final = 1024 * 1024  # It stays in the processor's cache while kernels work on it.
+# So small that it stays in the processor's cache while kernels work on it.
+CHUNK_BYTES: Final = 1024 * 1024
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class SegmentBytes:
-    """The written batches of one segment. Who made it opens the file before and closes it after.
+    """The written batches of one segment. Its maker opens the file and closes it.
 
-    `offset_next` is the base offset of the segment behind it, where there is one in what is
-    cleaned, else the first uncleanable offset. `start_position`: reading may begin there, with a
-    whole batch, as everything before it is below the first dirty offset.
+    `offset_next` is the base offset of the next segment that is cleaned, or, without one, the first
+    uncleanable offset. `start_position`: reading may begin there, with a whole batch, because
+    everything before it is below the first dirty offset.
     """
 
     file: File
@@ -50,22 +51,23 @@ class SegmentBytes:
 
 
 class SegmentChunk:
-    """A piece of a segment in a buffer: `buffer[:end]` begins with a batch, `position` bytes into
-    the file. It is empty before the first `read_on`.
+    """A chunk of a segment: `buffer[:end]` starts with the batch at `position` in the file.
+
+    It is empty before the first `read_on`.
     """
 
     def __init__(self, source: SegmentBytes, *, chunk_bytes: int) -> None:
         self.source = source
         self.buffer: npt.NDArray[np.uint8] = padded_buffer(max(chunk_bytes, BATCH_HEADER_BYTES))
         self.position = source.start_position
-        self.limit = source.size_bytes  # Nothing from here on is read.
+        self.limit = source.size_bytes  # Bytes from here on are not read.
         self.end = 0
 
     def read_on(self, taken: int, throttle: Callable[[int], None]) -> bool:
-        """Goes on behind the first `taken` bytes; False where the segment ends, or at `limit`.
+        """Moves on behind the first `taken` bytes; False at the segment's end, or at `limit`.
 
-        Nothing taken means that the first batch is larger than the buffer, which then grows.
-        Raises CorruptBatch where that cannot be, or where the file is short.
+        If nothing was taken, the first batch is larger than the buffer, which grows then. Raises
+        CorruptBatch if no batch can be so large, or the file is short.
         """
         if taken == 0 and self.end > 0:
             self._grow()
@@ -80,7 +82,7 @@ class SegmentChunk:
         return True
 
     def skip_to(self, position: int) -> None:
-        """Goes on behind a stretch that need not be read."""
+        """Moves on behind a stretch that need not be read."""
         self.position = position
         self.end = 0
 
@@ -100,7 +102,7 @@ class SegmentChunk:
         return batch_header(self.buffer.data[at : at + BATCH_HEADER_BYTES])
 
     def decoded(self, at: int) -> RecordBatch:
-        """The whole batch at `at`, checked."""
+        """The whole batch at `at`, after a check."""
         size_bytes = self.header(at).size_bytes
         try:
             return decode_batch(self.buffer.data[at : at + size_bytes])
@@ -108,7 +110,7 @@ class SegmentChunk:
             raise CorruptBatch(error.reason, position=self.position + at) from error
 
     def check(self, at: int, header: BatchHeader) -> None:
-        """Raises CorruptBatch unless the checksum of the batch at `at` is right."""
+        """Raises CorruptBatch if the checksum of the batch at `at` is wrong."""
         computed = crc32c(self.buffer, at + ATTRIBUTES_AT, at + header.size_bytes)
         if computed != header.crc:
             self.fail(scan.BAD_CHECKSUM, at)
@@ -122,7 +124,7 @@ class SegmentChunk:
             raise CorruptBatch(str(error), position=self.position + at) from error
 
     def fail(self, reason: int, at: int) -> NoReturn:
-        """Raises what a kernel found wrong with the batch at `at`."""
+        """Raises the error that a kernel found in the batch at `at`."""
         position = self.position + at
         if at + MAGIC_AT < self.end and self.buffer[at + MAGIC_AT] < MAGIC:
             raise OldMessageFormat(

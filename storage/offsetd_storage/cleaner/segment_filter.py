@@ -1,4 +1,4 @@
-"""The filter of a segment: which batches and records stay, and the bytes that are left."""
+"""The filter of a segment: which batches and records are kept, and the resulting bytes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _NO_HORIZON_MS: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True)
 class KeepRules:
-    """What a round decides by, beside its map.
+    """What decides in a round, besides its map.
 
     `last_records`: of the producers that are active, by their ids (`ProducerHistory.active`). The
-    batch that ends at `first_uncleanable` stays, if only as a header.
+    batch that ends at `first_uncleanable` is kept, if only as a header.
     """
 
     now_ms: int
@@ -51,25 +51,26 @@ class KeepRules:
 
 @attrs.frozen(kw_only=True)
 class KeepStats:
-    """Kafka's figures of the second pass, and what tells whether it was worth it.
+    """Kafka's figures of the second pass, and figures that show whether it was worth it.
 
-    Bytes and messages read leave nothing out but the records of aborted transactions, which Kafka
-    does not count as messages. `delete_horizon_ms` is the earliest one of the batches that stay
-    and still hold a tombstone or a marker that it lets go.
+    Bytes and messages read include everything except the records of aborted transactions, which
+    Kafka does not count as messages. `delete_horizon_ms` is the earliest horizon of the kept
+    batches that still hold a tombstone, or a marker, to be removed at that time.
     """
 
     bytes_read: int = 0
     messages_read: int = 0
-    invalid_messages: int = 0  # Without a key, below the first dirty offset: the map has the rest.
+    # Without a key, below the first dirty offset. The map counts the others.
+    invalid_messages: int = 0
     bytes_retained: int = 0
     messages_retained: int = 0
     batches_dropped: int = 0
-    batches_rewritten: int = 0  # Empty headers included, where the batch was not one before.
+    batches_rewritten: int = 0  # Empty headers included, if the batch was not one before.
     delete_horizon_ms: int | None = None
 
     @property
     def is_changed(self) -> bool:
-        """Whether what was written is not what was read, byte for byte."""
+        """Whether the result differs from the source, byte for byte."""
         return bool(self.batches_dropped or self.batches_rewritten)
 
     def __add__(self, other: KeepStats) -> KeepStats:
@@ -94,12 +95,12 @@ def filter_segment(
     throttle: Callable[[int], None],
     chunk_bytes: int = CHUNK_BYTES,
 ) -> KeepStats:
-    """Writes what stays of a segment: whole batches in each call of `write`, in order.
+    """Writes what is kept of a segment: whole batches in each call of `write`, in order.
 
-    The array that `write` is given is used again after it returns. The segments of a log come in
-    order, with one `transactions` for all. `throttle(bytes)` is called for each chunk read and
-    each one written; it may wait, and raise to end it. Raises CorruptBatch (what is rewritten or
-    dropped was checked before) and OldMessageFormat.
+    `write` gets an array that is used again after the call. The segments of a log come in order,
+    with one `transactions` for all. `throttle(bytes)` is called for each chunk read and each chunk
+    written; it may wait, and raise to end the filter. Raises CorruptBatch (batches that are
+    rewritten or dropped were checked before) and OldMessageFormat.
     """
 
     def write_throttled(array: npt.NDArray[np.uint8]) -> None:
@@ -147,7 +148,7 @@ class _Keeper:
         self._last_batches = np.array(last, dtype=np.int64).reshape(-1, 2)
 
     def keep_up_to(self, limit: int, throttle: Callable[[int], None]) -> None:
-        """Reads on to there in the file, and writes what stays."""
+        """Reads on up to `limit` in the file, and writes what is kept."""
         self._chunk.limit = limit
         taken = 0
         while self._chunk.read_on(taken, throttle):
@@ -155,9 +156,7 @@ class _Keeper:
             self._bytes_read += taken
 
     def drop(self, gone: GoneStretch) -> None:
-        """Goes on behind a stretch of which nothing stays; it was checked when it was mapped, and
-        is not looked at again.
-        """
+        """Skips a stretch of which nothing is kept; the map has checked it already."""
         state = self._state
         self._chunk.skip_to(gone.end)
         self._bytes_read += gone.end - gone.start
@@ -166,12 +165,12 @@ class _Keeper:
         state[record_retention.OFFSET_NEXT] = gone.last_offset + 1
 
     def finish(self) -> None:
-        """Writes what is left to write."""
+        """Writes the rest."""
         self._state[record_retention.RUN_START] = 0
         self._flush(0)
 
     def stats(self) -> KeepStats:
-        """What was done so far."""
+        """The figures so far."""
         state = self._state.tolist()
         horizon_ms = state[record_retention.HORIZON_MIN]
         return KeepStats(
@@ -186,8 +185,9 @@ class _Keeper:
         )
 
     def _keep_chunk(self) -> int:
-        """Writes what stays of the whole batches in the chunk, or puts it into `out`; returns
-        their bytes.
+        """Writes what is kept of the chunk's whole batches, or adds it to `out`.
+
+        Returns the size of these batches.
         """
         chunk, state = self._chunk, self._state
         if self._verdicts.size * RECORD_BYTES_MIN < chunk.buffer.size:
@@ -231,7 +231,7 @@ class _Keeper:
         )
 
     def _retain(self, at: int, judged_end: int) -> int:
-        """Puts what stays of the judged batches into `out`, and writes that where it is full."""
+        """Adds what is kept of the judged batches to `out`, and writes `out` when it is full."""
         chunk, state = self._chunk, self._state
         while True:
             at = retain.retain_batches(
@@ -257,10 +257,10 @@ class _Keeper:
             self._write(self._chunk.buffer[state[record_retention.RUN_START] : at])
             state[record_retention.RUN_START] = at
 
-    # Batches that are no kernel's work.
+    # Batches that no kernel handles.
 
     def _keep_control(self, at: int) -> int:
-        """Keeps a marker or not; returns where its batch ends."""
+        """Keeps or drops a marker; returns the end of its batch."""
         batch = self._chunk.decoded(at)
         can_discard = self._transactions.end(batch)
         horizon_ms = batch.delete_horizon_ms
@@ -285,7 +285,10 @@ class _Keeper:
         return at + batch.size_bytes
 
     def _control_header_stays(self, batch: BatchHeader) -> bool:
-        """Also every marker of an active producer's epoch, if that has no data batch."""
+        """Whether the header of a control batch is kept for its producer.
+
+        Every marker of an active producer's epoch is kept if that epoch has no data batch.
+        """
         if batch.last_offset + 1 == self._rules.first_uncleanable:
             return True
         last = self._rules.last_records.get(batch.producer_id)
@@ -296,7 +299,7 @@ class _Keeper:
         return batch.producer_epoch == last.producer_epoch
 
     def _keep_compressed(self, at: int) -> int:
-        """Keeps what stays of a compressed batch's records; returns where the batch ends."""
+        """Keeps some records of a compressed batch; returns the end of the batch."""
         state = self._state
         header = self._chunk.header(at)
         header_stays = bool(state[record_retention.KEEPS_HEADER])
@@ -359,7 +362,7 @@ class _Keeper:
         retained: int,
         horizon_ms: int | None,
     ) -> bytes:
-        """The batch with the records that stay, compressed as it was."""
+        """The batch with the records that are kept, compressed as it was."""
         out = padded_buffer(content.size + retain.RECORD_GROWTH_BYTES_MAX * retained)
         size_bytes = retain.rebuild_decompressed(
             content,
@@ -386,7 +389,7 @@ class _Keeper:
         )
 
     def _empty_header(self, at: int) -> bytes | None:
-        """The header alone of a batch; None where that is all it is."""
+        """Only the header of a batch; None if the batch has nothing else."""
         header = np.empty(BATCH_HEADER_BYTES, dtype=np.uint8)
         size_bytes = retain.put_empty_header(self._chunk.buffer, at, header)
         return header.tobytes() if size_bytes else None
@@ -405,7 +408,7 @@ class _Keeper:
         retained: int,
         drops: bool = False,
     ) -> None:
-        """Goes on behind a batch that stays as it is, or is replaced, or dropped."""
+        """Moves on behind a batch that is kept, replaced or dropped."""
         state = self._state
         state[record_retention.OFFSET_NEXT] = header.last_offset + 1
         state[record_retention.MESSAGES_RETAINED] += retained
@@ -423,7 +426,7 @@ class _Keeper:
 
     def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         state = self._state
-        is_long = batches.size > self._out.size // 4  # Then it is not worth a copy.
+        is_long = batches.size > self._out.size // 4  # Then a copy is not worth it.
         if is_long or batches.size > self._out.size - state[record_retention.OUT_BYTES]:
             if state[record_retention.OUT_BYTES]:
                 self._write(self._out[: state[record_retention.OUT_BYTES]])
@@ -455,7 +458,7 @@ def _new_state(
 
 
 def _stamped(batch: RecordBatch, horizon_ms: int) -> bytes:
-    """A control batch with a delete horizon, in all else as it is."""
+    """A control batch with a delete horizon, and no other change."""
     return encode_batch(
         batch.records,
         base_offset=batch.base_offset,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def segment_summary(files: Files, segment: Segment) -> SegmentSummary:
-    """Of one segment. Raises OSError where it has no timestamp, and the disk has to be asked."""
+    """The summary of one segment.
+
+    Raises OSError if no batch has a timestamp and the file's time cannot be read.
+    """
     largest_timestamp_ms = segment.largest_timestamp_ms
     if largest_timestamp_ms == NO_TIMESTAMP:
         largest_timestamp_ms = files.modified_ms(segment.path)
@@ -42,11 +45,11 @@ def log_summary(
     checkpoint: int | None,
     delete_horizon_ms: int | None = None,
 ) -> LogSummary:
-    """Of a whole log. Without a `recovery_point`, all that is in it is durable.
+    """The summary of a whole log. Without a `recovery_point`, all of the log is durable.
 
-    The point has to be one that a durable frame holds (`LogStore.recovery_point`).
+    The point must be in a durable frame (`LogStore.recovery_point`).
     """
-    segments = log.segments  # Once: they are replaced as a whole.
+    segments = log.segments  # Read once, because the list is replaced as a whole.
     return LogSummary(
         topic_partition=log.topic_partition,
         segments=[segment_summary(files, each) for each in segments],
@@ -64,7 +67,7 @@ def log_summary(
 
 
 def as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
-    """The summary with a new active segment, and the recovery point at its start."""
+    """The summary as if the log had rolled, with the recovery point at the new segment's start."""
     active = SegmentSummary(
         base_offset=log.offset_next,
         size_bytes=0,
@@ -82,5 +85,5 @@ def as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
 
 
 def goes_over_any(found: LogToClean, log: PartitionLog) -> bool:
-    """Whether there is a segment that a round may touch."""
+    """Whether there is a segment that a round may change."""
     return log.segments[0].base_offset < found.first_uncleanable

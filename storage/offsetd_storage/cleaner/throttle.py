@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.clock import Clock
 
-_NAP_SECONDS_MAX: Final = 0.3  # After each, a look at whether to go on.
+_NAP_SECONDS_MAX: Final = 0.3  # After each nap, the thread checks whether it should stop.
 
 
 def _never() -> bool:
@@ -18,9 +18,9 @@ def _never() -> bool:
 
 
 class Throttle:
-    """Waits, before more is read or written, until the rate is kept again. For several threads.
+    """Waits before more is read or written, until the rate is met again. For several threads.
 
-    Like Kafka's, it counts what is read for the map, what is read to be filtered, and what is
+    Like Kafka's, it counts the bytes read for the map, the bytes read by the filter, and the bytes
     written (`log.cleaner.io.max.bytes.per.second`).
     """
 
@@ -31,11 +31,11 @@ class Throttle:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._free_ms = 0.0  # When what was taken so far is paid for.
+        self._free_ms = 0.0  # When the bytes taken so far are paid for.
         self._changes = 0  # Of the rate.
 
     def configure(self, bytes_per_second_max: float) -> None:
-        """Another rate; what was taken at the one before is forgotten, and nobody waits for it."""
+        """Changes the rate. No thread waits any more for bytes taken at the old rate."""
         with self._lock:
             if bytes_per_second_max != self._bytes_per_second_max:
                 self._bytes_per_second_max = bytes_per_second_max
@@ -43,13 +43,13 @@ class Throttle:
                 self._changes += 1
 
     def __call__(self, size_bytes: int, *, should_stop: Callable[[], bool] = _never) -> None:
-        """Takes so many bytes. Returns early where it `should_stop`."""
+        """Takes so many bytes, and waits. Returns early if `should_stop` returns True."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             free_ms, changes = self._free_ms, self._changes
             cost_ms = 1000 * size_bytes / self._bytes_per_second_max
             self._free_ms = max(free_ms, now_ms) + cost_ms
-        # Less than the clock can tell is left to the next call.
+        # A wait shorter than the clock's resolution is left to the next call.
         while (wait_ms := free_ms - self._clock.monotonic_ms()) >= 1:
             if changes != self._changes or should_stop():
                 return

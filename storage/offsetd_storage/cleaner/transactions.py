@@ -1,8 +1,8 @@
-"""What cleaning must know about producers and their transactions, in the order of offsets.
+"""The state of producers and transactions that cleaning needs, in the order of offsets.
 
 The records of an aborted transaction are removed, whatever their keys. The marker of a transaction,
 aborted or committed, stays until a pass has found no batch of the transaction; then it gets a
-delete horizon, like a tombstone. The last batch of an active producer stays, empty if need be: it
+delete horizon, like a tombstone. The last batch of an active producer stays, if necessary empty: it
 shows which sequence numbers were used.
 """
 
@@ -33,18 +33,19 @@ _ROWS_MAX: Final = 4096
 
 @attrs.frozen(kw_only=True)
 class AbortedTransaction:
-    """As an entry of `.txnindex` has it: `last_offset` is that of the marker."""
+    """The fields of an entry of `.txnindex`; `last_offset` is the offset of the marker."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    last_stable_offset: int  # Of the log, right behind the marker.
+    last_stable_offset: int  # Of the log, directly behind the marker.
 
 
 @attrs.frozen(kw_only=True)
 class LastRecord:
-    """Where an active producer's last data batch ends (its last offset); None: there is none of
-    its epoch.
+    """The last data batch of an active producer, by its last offset.
+
+    None if its epoch has no data batch.
     """
 
     last_data_offset: int | None
@@ -54,10 +55,10 @@ class LastRecord:
 
 @attrs.frozen(kw_only=True)
 class ProducerHistory:
-    """What the batches of a log say of its producers. Empty for a log that none of them wrote to.
+    """What the batches of a log show about its producers. Empty if no producer wrote to it.
 
-    `open_first_offsets`: where transactions begin that are not decided yet, by producer's id.
-    `delete_horizon_ms`: the earliest one that a batch has, None if none does.
+    `open_first_offsets`: the starts of transactions that are not decided yet, by producer id.
+    `delete_horizon_ms`: the earliest one that a batch has, None if none has one.
     """
 
     aborted: Sequence[AbortedTransaction] = ()
@@ -67,17 +68,15 @@ class ProducerHistory:
 
     @property
     def has_producers(self) -> bool:
-        """Whether any of them wrote to the log."""
+        """Whether any producer wrote to the log."""
         return bool(self.last_records or self.aborted)
 
     def last_stable_offset(self, offset_next: int) -> int:
-        """The log's last stable offset, where its end is `offset_next`."""
+        """The last stable offset of the log, whose end is `offset_next`."""
         return min(self.open_first_offsets.values(), default=offset_next)
 
     def active(self, *, now_ms: int, expiration_ms: int) -> Mapping[int, LastRecord]:
-        """The last records of the producers that are not forgotten by now, as Kafka's
-        `producer.id.expiration.ms` has it.
-        """
+        """The last records of the producers that have not expired (`producer.id.expiration.ms`)."""
         return {
             producer_id: last
             for producer_id, last in self.last_records.items()
@@ -95,7 +94,7 @@ def read_producers(
 ) -> ProducerHistory:
     """Reads the headers of a whole log's batches. Raises CorruptBatch and OldMessageFormat.
 
-    `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
+    `throttle(bytes)` is called for each chunk: it may wait, and raise to end the read.
     """
     history = _HistorySoFar()
     state = np.zeros(producers.STATE_SLOTS, dtype=np.int64)
@@ -123,7 +122,7 @@ def read_producers(
 
 
 class _HistorySoFar:
-    """Kafka's `ProducerStateManager`, as far as cleaning asks it."""
+    """The part of Kafka's `ProducerStateManager` that cleaning needs."""
 
     def __init__(self) -> None:
         self.aborted: list[AbortedTransaction] = []
@@ -141,12 +140,12 @@ class _HistorySoFar:
     ) -> None:
         """Takes a row of `find_producers`."""
         if kind in (producers.EMPTY_CONTROL, producers.OTHER_CONTROL):
-            return  # Its transaction is cleaned away, or it ends none.
+            return  # Its transaction was cleaned away, or it ends none.
         last_data_offset: int | None = last_offset
         if kind in (producers.ABORT, producers.COMMIT):
             self._end(first_offset, producer_id, is_aborted=kind == producers.ABORT)
             before = self.last_records.get(producer_id)
-            # A marker of a later epoch makes Kafka forget the batches of those before.
+            # At a marker of a later epoch Kafka forgets the batches of earlier epochs.
             is_known = before is not None and before.producer_epoch == epoch
             last_data_offset = before.last_data_offset if before and is_known else None
         elif kind == producers.TRANSACTIONAL:
@@ -174,8 +173,8 @@ class _HistorySoFar:
 class CleanedTransactions:
     """Kafka's `CleanedTransactionMetadata`: one for each pass over a log, from its start on.
 
-    `open_rows`, of which `open_count` are in use, are for the kernels: the producers of which a
-    transactional batch was met since their last marker, and whether that transaction is aborted.
+    The first `open_count` of `open_rows` are for the kernels: each producer that has a
+    transactional batch since its last marker, and whether that transaction is aborted.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
@@ -189,7 +188,7 @@ class CleanedTransactions:
         self._retained_aborts: list[AbortedTransaction] = []
 
     def begin(self, producer_id: int, last_offset: int) -> None:
-        """A transactional data batch, the first since the producer's last marker, was met."""
+        """Notes the first transactional data batch of a producer since its last marker."""
         if self.open_count == len(self.open_rows):
             self.open_rows = np.concatenate((self.open_rows, np.zeros_like(self.open_rows)))
         is_aborted = self._aborted_at(producer_id, last_offset) is not None
@@ -197,10 +196,10 @@ class CleanedTransactions:
         self.open_count += 1
 
     def end(self, batch: RecordBatch) -> bool:
-        """A control batch was met; returns whether it can be discarded, sooner or later.
+        """Notes a control batch; returns whether it can be discarded, sooner or later.
 
-        That is when no batch of its transaction was met, or when it is empty already. What is no
-        marker stays. Raises CorruptBatch for a key that no control record has.
+        It can if no batch of its transaction was found, or if it is empty already. A control batch
+        that is no marker stays. Raises CorruptBatch for a key that no control record has.
         """
         if not batch.records:
             return True
@@ -216,8 +215,9 @@ class CleanedTransactions:
         return False
 
     def take_retained_aborts(self) -> list[AbortedTransaction]:
-        """The aborted transactions of which batches and the marker were met since the last call:
-        what the `.txnindex` of the cleaned segment holds.
+        """The aborted transactions of which batches and marker were found since the last call.
+
+        They are the entries of the `.txnindex` of the cleaned segment.
         """
         taken, self._retained_aborts = self._retained_aborts, []
         return taken
