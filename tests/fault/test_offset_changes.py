@@ -129,11 +129,11 @@ def test_a_reset_is_shown_first_and_done_when_told(
             "orders:1: offset 7, earliest 8 (--bounds), latest 60 (--bounds)",
         ),
         (["--shift-by", "1", "--topic", "orders:9"], 1, "OFFSET_NOT_COMMITTED"),
-        (["--by-duration", "1h", "--all-topics"], 1, "had no such offsets then"),
+        (["--by-duration", "1h", "--all-topics"], 1, "had no such offsets at that time"),
         (
             ["--by-duration", "1h", "--topic", "orders:9"],
             1,
-            "group 'r2' had no offset of a partition",
+            "group 'r2' had no offset of a partition at that time",
         ),
     ],
 )

@@ -182,7 +182,7 @@ class OwnTopics:
 
 def _warn_of_problems(shard: ConfigShard) -> None:
     for key, problem in shard.applied.problems.items():
-        _log.warning("a setting is kept, and not used", setting=str(key), problem=problem)
+        _log.warning("a setting is stored, but not used", setting=str(key), problem=problem)
     if shard.unknown_records or shard.undecodable_records:
         _log.warning(
             "records of settings cannot be read",

@@ -52,7 +52,7 @@ async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: i
             time_ms = _time_ms(received, named, now_ms)
         case _:
             if not getattr(received, named):
-                raise InvalidRequest(named, "false asks for nothing")
+                raise InvalidRequest(named, "it must be true if it is set")
             fields = {"kind": _FLAGS[named]}
     request = ResetOffsets(
         group_id=validation.written_group_id(received.group_id),

@@ -92,7 +92,7 @@ def _retention(retention: types_pb2.Retention) -> tuple[int | None, bool]:
     kind = retention.WhichOneof("kind")
     if kind == "never":
         if not retention.never:
-            raise InvalidRetention("retention.never", "false asks for nothing")
+            raise InvalidRetention("retention.never", "it must be true if it is set")
         return None, True
     if kind is None:
         return None, False

@@ -311,7 +311,7 @@ def _precondition(commit: offset_service_pb2.OffsetCommit, field: str) -> tuple[
         return Precondition.NONE, 0
     if named == "must_not_exist":
         if not commit.must_not_exist:
-            raise InvalidPrecondition(f"{field}.must_not_exist", "false asks for nothing")
+            raise InvalidPrecondition(f"{field}.must_not_exist", "it must be true if it is set")
         return Precondition.MUST_NOT_EXIST, 0
     expected: int = getattr(commit, named)
     if expected < 0:

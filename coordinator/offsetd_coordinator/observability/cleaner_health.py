@@ -24,11 +24,11 @@ _log = structlog.get_logger(__name__)
 def why_not_cleaning(
     status: CleanerStatus, *, monotonic_ms: int, stall_ms: int, backoff_ms: int
 ) -> str | None:
-    """What keeps the cleaner from its work, for people; None: nothing does. Pure.
+    """Why the cleaner does not work, as text for operators; None if it works. Pure.
 
-    A log that cannot be cleaned is no such thing: the others are, and metrics tell of it. A thread
-    makes progress with each chunk that it reads and each look for work; one that rests looks again
-    after `backoff_ms`.
+    A single log that cannot be cleaned is no reason: the other logs are cleaned, and metrics show
+    it. A thread makes progress with each chunk that it reads, and each time that it looks for work.
+    An idle thread looks for work every `backoff_ms`.
     """
     if status.held is not None:
         return status.held
@@ -36,7 +36,7 @@ def why_not_cleaning(
         return "log.cleaner.enable is false: the log only grows"
     for number, thread in enumerate(status.threads):
         if not thread.is_alive:
-            error = thread.run.last_error or "the system gave no thread"
+            error = thread.run.last_error or "the system could not start a thread"
             return f"cleaner thread {number} is dead or keeps failing: {error}"
         silent_ms = monotonic_ms - thread.last_progress_ms
         if thread.cleans is not None and silent_ms > stall_ms:
@@ -50,19 +50,20 @@ def why_not_cleaning(
 
 
 class WatchedCleaner(Protocol):
-    """What is needed of `offsetd_storage.cleaner.log_cleaner.LogCleaner`."""
+    """The part of `offsetd_storage.cleaner.log_cleaner.LogCleaner` that the watch needs."""
 
     @property
     def status(self) -> CleanerStatus:
-        """The cleaner as it is now."""
+        """The cleaner's present status."""
 
     config: CleanerConfig
 
 
 class CleanerWatch:
-    """Looks at the cleaner once a second, and tells when that it works is true no more, or again.
+    """Checks the cleaner once a second, and reports when it stops working or works again.
 
-    It is asked on another thread: a cleaner that hangs with a lock must not hold up the loop.
+    The check runs on another thread, because a cleaner that hangs with a lock must not block the
+    event loop.
     """
 
     def __init__(
@@ -73,31 +74,31 @@ class CleanerWatch:
         clock: Clock,
         stall_ms: int,
     ) -> None:
-        """`tell` gets whether the cleaner works: at first, and whenever that changes."""
+        """`tell` is called with whether the cleaner works, first once and then on each change."""
         self._cleaner = cleaner
         self._tell = tell
         self._clock = clock
         self._stall_ms = stall_ms
-        self._works: bool | None = None  # As it was told.
+        self._works: bool | None = None  # What `tell` was last called with.
         self._replaced = 0
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Checks the cleaner until this task is cancelled."""
         while True:
             asked = asyncio.ensure_future(asyncio.to_thread(self.look))
             done, _ = await asyncio.wait({asked}, timeout=self._stall_ms / 1000)
             if not done:
-                await self._note("the cleaner does not say how it is")
+                await self._note("the cleaner's status cannot be read")
             await self._note(await asked)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> str | None:
-        """What keeps the cleaner from its work now; notes threads that died."""
+        """Why the cleaner does not work now, or None. Logs threads that died."""
         status = self._cleaner.status
         if status.replaced_threads > self._replaced:
             errors = [each.run.last_error for each in status.threads if each.replaced]
             _log.error("a thread of the cleaner died and was replaced", errors=errors)
-        self._replaced = status.replaced_threads  # Fewer, once other settings took new threads.
+        self._replaced = status.replaced_threads  # Changed settings may reset it.
         return why_not_cleaning(
             status,
             monotonic_ms=self._clock.monotonic_ms(),

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 FILE_BYTES_MAX: Final = 1024 * 1024
-FILES_KEPT: Final = 3  # Beside the one being written: `log-cleaner.log.1` is the newest of them.
+FILES_KEPT: Final = 3  # Plus the file being written. `log-cleaner.log.1` is the newest of the 3.
 
 _log = structlog.get_logger(__name__)
 
 
 class RoundTotals:
-    """All rounds since the start. Any thread may read them, one by one."""
+    """Totals of all rounds since the start. Any thread may read them, one by one."""
 
     def __init__(self) -> None:
         self.rounds = self.full_map_rounds = 0
@@ -37,17 +37,20 @@ class RoundTotals:
 
 
 class CleanerLog:
-    """Is told by any thread. Whatever the file meets, nobody fails of it."""
+    """Logs reports of the cleaner and of retention. Any thread may call it.
+
+    An error of the file never fails the caller.
+    """
 
     def __init__(self, path: Path | None) -> None:
-        """The file is made with the first report; None: there is none."""
+        """The file is created with the first report. With None there is no file."""
         self.totals = RoundTotals()
         self._file = None if path is None else _ReportFile(path)
         self._lock = threading.Lock()
         self._uncleanable: set[TopicPartition] = set()
 
     def note_round(self, finished: FinishedRound) -> None:
-        """A round has ended well."""
+        """Logs a round that succeeded."""
         report, totals = finished.report, self.totals
         with self._lock:
             totals.rounds += 1
@@ -66,7 +69,7 @@ class CleanerLog:
             self._file.handle(logging.makeLogRecord({"msg": lines}))
 
     def note_uncleanable(self, failure: UncleanablePartition) -> None:
-        """A round has failed; it is tried again."""
+        """Logs a round that failed. The cleaner will retry it."""
         with self._lock:
             self._uncleanable.add(failure.topic_partition)
         _log.warning(
@@ -81,9 +84,9 @@ class CleanerLog:
     def note_blocked(
         self, topic_partition: TopicPartition, blocked: FutureTimestamp | None
     ) -> None:
-        """What blocks a log's retention is another, or nothing any more."""
+        """Logs that another timestamp blocks a log's retention, or with None that none does."""
         if blocked is None:
-            _log.info("retention goes on", partition=str(topic_partition))
+            _log.info("retention is no longer blocked", partition=str(topic_partition))
             return
         _log.warning(
             "retention blocked by a timestamp in the future",
@@ -96,16 +99,17 @@ class CleanerLog:
         )
 
     def close(self) -> None:
-        """Closes the file; a later report would open it again."""
+        """Closes the file. A later report opens it again."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
 
 
 class _ReportFile(RotatingFileHandler):
-    """The standard library's, which is bounded; what goes wrong is told once, until it works.
+    """The standard library's rotating file, which has a bounded size.
 
-    It is not synced, and not the store's: losing it costs nothing.
+    An error is logged once, and again only after a write has succeeded. The file is not synced and
+    is not part of the store: losing it costs nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,7 +132,7 @@ class _ReportFile(RotatingFileHandler):
                 file=self.baseFilename,
                 error=str(sys.exception()),
             )
-        # What is left in its buffer would fail again, and be written twice at last.
+        # The rest in its buffer would fail again, and in the end be written twice.
         stream, self.stream = self.stream, None
         with contextlib.suppress(OSError):
             if stream is not None:

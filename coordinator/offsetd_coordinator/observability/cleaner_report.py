@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = "offsetd.LogCleaner"
 _MIB: Final = 1024 * 1024
-_SECONDS_MIN: Final = 0.001  # The clock's step: what took less is not divided by nothing.
+_SECONDS_MIN: Final = 0.001  # The clock's step; a shorter duration counts as this, not as 0.
 _TIME_MS_MAX: Final = 253_402_300_799_999  # The year 9999's end.
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
@@ -39,7 +39,7 @@ def report_lines(thread: int, report: CleanReport) -> str:
 
 
 def report_fields(thread: int, report: CleanReport) -> dict[str, object]:
-    """The same figures by name, as one structured event has them. Ratios are 0 to 1."""
+    """The same figures by name, for one structured log event. Ratios are from 0 to 1."""
     return {
         "partition": str(report.topic_partition),
         "thread": thread,
@@ -75,7 +75,7 @@ def _cleaning_line(report: CleanReport) -> str:
 
 
 def _round_block(thread: int, report: CleanReport) -> str:
-    """Begins and ends with a line feed."""
+    """The block of a round's figures. It begins and ends with a line feed."""
     seconds, index_seconds = report.elapsed_ms / 1000, report.index_ms / 1000
     clean_seconds = seconds - index_seconds
     read_mb, map_mb = report.bytes_read / _MIB, report.map_bytes_read / _MIB
@@ -113,14 +113,17 @@ def _reduction(before: int, after: int) -> float:
 
 
 def _logged(time_ms: int, level: str, message: str) -> str:
-    """As Kafka's log4j pattern has it: `[%d] %p %m (%c)`."""
+    """A line in Kafka's log4j pattern `[%d] %p %m (%c)`."""
     moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     stamp = f"{moment:%Y-%m-%d %H:%M:%S},{time_ms % 1000:03d}"
     return f"[{stamp}] {level} {message} ({_LOGGER})"
 
 
 def _java_date(time_ms: int) -> str:
-    """As Java's Date prints it; what is before 1970, as after an endless retention, is 1970."""
+    """A time as Java's Date prints it. A time before 1970 becomes 1970.
+
+    Such times arise when the retention is endless.
+    """
     moment = datetime.fromtimestamp(min(max(time_ms, 0), _TIME_MS_MAX) // 1000, UTC)
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     return f"{day} {month} {moment:%d %H:%M:%S} UTC {moment.year}"

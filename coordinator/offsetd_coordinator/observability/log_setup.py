@@ -20,7 +20,7 @@ def _as_if_not_installed(package: str) -> Iterator[None]:
     if package in sys.modules:
         yield
         return
-    sys.modules[package] = None  # type: ignore[assignment]  # What import takes for a refusal.
+    sys.modules[package] = None  # type: ignore[assignment]  # None makes its import fail.
     try:
         yield
     finally:
@@ -35,7 +35,10 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) -> None:
-    """`log_format` is auto, console or json; libraries' own loggers end in the same stream."""
+    """Sets up the log. `log_format` is auto, console or json.
+
+    The libraries' own loggers write to the same stream.
+    """
     for_people = log_format == "console" or (log_format == "auto" and stream.isatty())
     processors: list[Processor] = [
         structlog.processors.add_log_level,
@@ -105,7 +108,7 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.startswith("grpc.") and "ExecuteBatchError" in record.getMessage():
-            return  # The client went away before its answer.
+            return  # The client was gone before its answer was sent: no error.
         facts: dict[str, Any] = {"logger": record.name}
         if record.exc_info:
             facts["exc_info"] = record.exc_info

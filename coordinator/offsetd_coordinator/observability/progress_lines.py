@@ -13,14 +13,14 @@ _PROGRESS_SECONDS: Final = 1.0
 
 
 class ProgressLines:
-    """Lines about a long task, at most one a second; none for a task that takes less."""
+    """Logs the progress of a long task, at most once a second. A shorter task has no line."""
 
     def __init__(self, event: str) -> None:
         self._event = event
         self._next_seconds = time.monotonic() + _PROGRESS_SECONDS
 
     def note(self, partitions_done: int, partitions: int, bytes_done: int) -> None:
-        """Notes the progress."""
+        """Logs the progress if a second has passed since the last line."""
         now_seconds = time.monotonic()
         if now_seconds >= self._next_seconds:
             self._next_seconds = now_seconds + _PROGRESS_SECONDS

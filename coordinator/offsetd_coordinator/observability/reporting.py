@@ -36,7 +36,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Visibility:
-    """Of one server. For the event loop's thread, but for `cleaner_log`."""
+    """The metrics, logs and health of one server.
+
+    For the event loop's thread, except `cleaner_log`, which any thread may use.
+    """
 
     def __init__(
         self, settings: Settings, node: Node, admission: Admission, *, clock: Clock
@@ -57,11 +60,11 @@ class Visibility:
         self._watching_loop: asyncio.Task[None] | None = None
 
     def open_port(self) -> None:
-        """Serves metrics from now on, where there is to be a port. Raises OSError."""
+        """Starts to serve metrics, if a port is configured. Raises OSError."""
         address = self._settings.metrics_address
         if not address:
             return
-        # Loaded only where somebody may ask: with its HTTP server that is 10 ms of a start.
+        # Imported only if metrics are served: with the HTTP server, it takes 10 ms of a start.
         from offsetd_coordinator.observability.metrics.collector import (  # noqa: PLC0415
             ServerCollector,
             registry_of,
@@ -83,24 +86,24 @@ class Visibility:
         self._watching_loop = asyncio.get_running_loop().create_task(self._watch_loop())
 
     async def _watch_loop(self) -> None:
-        """Notes again and again how late the event loop is, and how long calls held it."""
+        """Measures repeatedly how late the event loop is, and how long calls blocked it."""
         loop = asyncio.get_running_loop()
         while True:
             used_seconds = time.thread_time()
             due_seconds = loop.time() + _LOOP_LOOK_SECONDS
             await asyncio.sleep(_LOOP_LOOK_SECONDS)
             self.figures.loop_delays.note(max(0.0, loop.time() - due_seconds))
-            # The thread cannot have used more than that before the look was due.
+            # Before the wake-up was due, the thread used at most `_LOOP_LOOK_SECONDS`.
             held_seconds = time.thread_time() - used_seconds - _LOOP_LOOK_SECONDS
             self.figures.loop_holds.note(max(0.0, held_seconds))
 
     def note_loaded(self) -> None:
-        """The log is loaded."""
+        """Notes that the log is loaded."""
         if self._collector is not None:
             self._collector.load_seconds = (self._clock.monotonic_ms() - self._began_ms) / 1000
 
     def watch(self, cleaner: WatchedCleaner, health: health_aio.HealthServicer) -> None:
-        """Has health say from now on whether the cleaner works; and of nothing else."""
+        """Starts to report in the health service whether the cleaner works."""
 
         async def tell(works: bool) -> None:
             status = health_pb2.HealthCheckResponse
@@ -112,8 +115,10 @@ class Visibility:
         self._watching = asyncio.get_running_loop().create_task(watch.run())
 
     def watch_clock_and_disk(self, health: health_aio.HealthServicer) -> None:
-        """Has health say from now on whether the wall clock agrees with the server's time, and
-        whether there is room for commits.
+        """Starts to report the state of the clock and the disk in the health service.
+
+        The clock is healthy if the wall clock agrees with the server's time, the disk if it has
+        room for commits.
         """
 
         async def look() -> None:
@@ -124,7 +129,7 @@ class Visibility:
                 if is_low and not was_low:
                     _log.error("the disk is nearly full: commits are refused")
                 elif was_low and not is_low:
-                    _log.info("there is room on the disk again: commits are taken")
+                    _log.info("there is room on the disk again: commits are accepted")
                 was_low = is_low
                 await health.set(DISK_SERVICE, status.NOT_SERVING if is_low else status.SERVING)
                 agrees = abs(self.expiry.clock_offset_ms) <= CLOCK_JUMP_MS
@@ -134,17 +139,20 @@ class Visibility:
         self._watching_clock = asyncio.get_running_loop().create_task(look())
 
     def stop_watching(self) -> None:
-        """The cleaner is about to be stopped, and that is no failure."""
+        """Stops the checks, so that the coming stop of the cleaner is not reported as a failure."""
         for watching in (self._watching, self._watching_clock, self._watching_loop):
             if watching is not None:
                 watching.cancel()
 
     def close(self) -> None:
-        """No round goes on any more. The port stays until the process ends, or `close_port`."""
+        """Closes the cleaner's log, once no round is running.
+
+        The port stays open until `close_port` or the end of the process.
+        """
         self.cleaner_log.close()
 
     def close_port(self) -> None:
-        """For a process that goes on."""
+        """Closes the metrics port, for a process that goes on without this server."""
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None

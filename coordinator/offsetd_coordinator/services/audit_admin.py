@@ -32,13 +32,13 @@ _OFFSET_BYTES: Final = 8
 
 
 class AuditAdmin:
-    """The method, from a request's bytes to those of its answer."""
+    """The method: it takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def list_audit_events(self, message: bytes) -> bytes:
-        """One page, the newest first; what is told is durable."""
+        """One page of audit events, the newest first. All events on it are durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         request = validation.parse(admin_service_pb2.ListAuditEventsRequest, message)
         page_size = read_page_size(request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)

@@ -22,7 +22,10 @@ _REQUESTS_MAX: Final = 100
 
 
 class Compactions:
-    """For the event loop's thread. Outcomes are a report, None (nothing to clean), or a failure."""
+    """Runs and remembers requested compactions. For the event loop's thread.
+
+    An outcome is a report, None if there was nothing to clean, or the exception.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -34,7 +37,10 @@ class Compactions:
     async def compact(
         self, partitions: Sequence[TopicPartition], rolls_active: bool, *, request_id: str
     ) -> Mapping[TopicPartition, Outcome]:
-        """Has each cleaned once, and waits for that."""
+        """Has each partition cleaned once, and waits for the outcomes.
+
+        A request id that is known, with partitions of that request, waits for the same rounds.
+        """
         rounds = self._rounds.find(request_id) if request_id else None
         if rounds is None or not set(partitions) <= rounds.keys():
             upkeep = self._node.serving().upkeep
@@ -42,17 +48,20 @@ class Compactions:
             answers = upkeep.cleaner.compact(partitions, rolls_active=rolls_active)
             rounds = {each: asyncio.wrap_future(answer) for each, answer in answers.items()}
             for each in rounds.values():
-                each.add_done_callback(_outcome)  # A failure is looked at, also if nobody waits.
+                each.add_done_callback(_outcome)  # Retrieves a failure even if no call waits.
             if request_id:
                 self._rounds.remember(request_id, rounds)
-        # Not `gather`: who no longer waits must not cancel what others wait for.
+        # Not `gather`: a cancelled call must not cancel rounds that other calls wait for.
         await asyncio.wait(rounds.values())
         return {each: _outcome(rounds[each]) for each in partitions}
 
     async def preview(
         self, partitions: Sequence[TopicPartition], rolls_active: bool
     ) -> Mapping[TopicPartition, Outcome]:
-        """What a round over each would leave; one after the other: each takes a map of keys."""
+        """What a round over each partition would leave. Nothing is changed.
+
+        One preview runs at a time, because each needs memory for a map of keys.
+        """
         preview = self._node.administering().preview
         outcomes: dict[TopicPartition, Outcome] = {}
         for topic_partition in partitions:
@@ -61,12 +70,12 @@ class Compactions:
                     outcomes[topic_partition] = await asyncio.to_thread(
                         preview, topic_partition, rolls_active
                     )
-                except Exception as error:  # noqa: BLE001  It is for the caller to tell.
+                except Exception as error:  # noqa: BLE001  The caller reports it.
                     outcomes[topic_partition] = error
         return outcomes
 
 
 def _outcome(finished: asyncio.Future[CleanReport | None]) -> Outcome:
     if finished.cancelled():
-        return asyncio.CancelledError("the round was given up")
+        return asyncio.CancelledError("the round was abandoned")
     return finished.exception() or finished.result()

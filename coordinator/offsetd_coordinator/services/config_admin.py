@@ -36,7 +36,7 @@ assert set(_SOURCES) == set(Source), "every source has its name in the contract"
 
 
 class ConfigAdmin:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -62,7 +62,7 @@ class ConfigAdmin:
         ).SerializeToString()
 
     async def update_config(self, message: bytes) -> bytes:
-        """Changes settings; the answer leaves once that is durable and in force."""
+        """Changes settings; answers once the change is durable and in force."""
         administration = self._node.administering()
         received = validation.parse(admin_service_pb2.UpdateConfigRequest, message)
         request = update_config(received, self._topic(received.topic))
@@ -77,7 +77,7 @@ class ConfigAdmin:
         )
         decision = await administration.update_config(request, event)
         assert decision.reply is not None, "a refusal is raised"
-        assert decision.configs is not None, "what is not refused comes to something"
+        assert decision.configs is not None, "an accepted update yields settings"
         named = (*request.changes, *request.removals)
         response = admin_service_pb2.UpdateConfigResponse(
             settings=_settings_named(decision.configs, request.topic, named)
@@ -105,7 +105,7 @@ def update_config(
         if len(text) > validation.REASON_UNITS_MAX:
             raise InvalidConfig(
                 f"set[{name}]",
-                "{name}: a text of more than {units_max} characters",
+                "{name}: the text has more than {units_max} characters",
                 name=name,
                 units_max=validation.REASON_UNITS_MAX,
             )
@@ -124,7 +124,7 @@ def update_config(
 
 
 def _is_again(name: str, named: set[str]) -> bool:
-    """Whether a name is among those named before; it is from now on."""
+    """Whether `name` is in `named`; adds it."""
     is_again = name in named
     named.add(name)
     return is_again
@@ -133,7 +133,10 @@ def _is_again(name: str, named: set[str]) -> bool:
 def described_settings(
     applied: AppliedConfigs, topic: str | None
 ) -> dict[str, admin_service_pb2.ConfigSetting]:
-    """All settings of a topic or (None) the server by name, with those that are not used."""
+    """All settings of a topic by name, or with None of the server.
+
+    Settings that are stored but not used have a `problem`.
+    """
     described = {entry.name: _setting(entry) for entry in applied.configs.describe(topic)}
     for key, problem in applied.problems.items():
         if key.topic != topic:
@@ -147,7 +150,7 @@ def described_settings(
                 source=_SOURCES[Source.DYNAMIC_SERVER if topic is None else Source.DYNAMIC_TOPIC],
                 is_dynamic=True,
             )
-        known.problem = f"{text!r} is kept, and not used: {problem}"
+        known.problem = f"{text!r} is stored, but not used: {problem}"
     return described
 
 

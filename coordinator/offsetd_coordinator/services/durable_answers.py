@@ -21,7 +21,7 @@ SomeReply = TypeVar("SomeReply", bound="Reply")
 
 
 class Received(Protocol):
-    """What messages have that ask for an administrator's change."""
+    """The fields that all requests for an administrator's change have."""
 
     reason: str
     request_id: str
@@ -32,7 +32,7 @@ class Received(Protocol):
 
 
 async def until_durable(runtime: Runtime, ticket: int) -> None:
-    """Returns once the ticket is durable. Raises StorageUnavailable if it cannot be."""
+    """Returns once the ticket is durable. Raises StorageUnavailable if it cannot become durable."""
     waiting = runtime.durable(ticket)
     if waiting is not None:
         await waiting
@@ -41,7 +41,10 @@ async def until_durable(runtime: Runtime, ticket: int) -> None:
 async def once_durable(
     runtime: Runtime, ticket: int, outcome: Outcome | CoordinatorError
 ) -> Outcome:
-    """What came of a call, once that is durable. Raises the refusal, and as above."""
+    """Returns a call's outcome, or raises its refusal, once the ticket is durable.
+
+    Raises as `until_durable` does.
+    """
     await until_durable(runtime, ticket)
     if isinstance(outcome, CoordinatorError):
         raise outcome
@@ -57,8 +60,8 @@ async def changed_group(
 ) -> SomeReply:
     """The reply to an administrator's change of a group, once it is durable.
 
-    The audit log keeps the call, and `what_of` the reply. Raises the refusal, once that is durable,
-    and what `Administration.change_group` does.
+    The audit event of the call has what `what_of` returns for the reply. Raises the refusal once
+    that is durable, and as `Administration.change_group` does.
     """
     method = received.DESCRIPTOR.name.removesuffix("Request")
     changed = await submitted_change(node, method, received, request, reply_type, what_of)
@@ -73,7 +76,10 @@ async def submitted_change(
     reply_type: type[SomeReply],
     what_of: Callable[[SomeReply], Mapping[str, Any]],
 ) -> tuple[int, SomeReply | CoordinatorError]:
-    """The same before it is durable: the ticket, and the reply or the refusal that wait for it."""
+    """As `changed_group`, but returns at once: the ticket, and the reply or the refusal.
+
+    Neither may be sent before the ticket is durable.
+    """
     administration = node.administering()
 
     def event_of(reply: Reply) -> AuditEvent:

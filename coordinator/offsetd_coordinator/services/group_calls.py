@@ -44,7 +44,7 @@ _ITEMS_PER_PART: Final = 10
 
 
 class GroupService:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -61,7 +61,7 @@ class GroupService:
         for partition in range(first_partition, runtime.partitions):
             with contextlib.suppress(LogPartitionQuarantined):
                 listings = runtime.list_groups(partition, prefix=prefix, after=after)
-                # One more than the page tells whether another page follows.
+                # One group more than the page shows whether another page follows.
                 least = await _least(listings, request, page_size + 1 - len(found), turns)
                 ticket = max(ticket, runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
@@ -101,7 +101,7 @@ class GroupService:
             page = await read_page(runtime, group_id, last, page_size)
             rule = self._node.expiry_rule(group_id)
             encoder = RowsEncoder(group_id, page.rows, rule)
-            encoder.size()  # Raises where an offset cannot be read.
+            encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
             pieces = encoder.pieces()
         group = await once_durable(runtime, ticket, outcome)
         response = group_service_pb2.GetGroupResponse(group=_group(group, runtime))
@@ -109,11 +109,11 @@ class GroupService:
             topic, partition = page.last
             position = partition.to_bytes(_PARTITION_BYTES) + topic
             response.next_page_token = page_token(question, position)
-        # A message's parts may come in any order.
+        # Protobuf allows the fields of a message in any order.
         return b"".join((response.SerializeToString(), *pieces))
 
     async def delete_group(self, message: bytes) -> bytes:
-        """Deletes a group; the answer leaves once that is durable."""
+        """Deletes a group; answers once that is durable."""
         runtime = self._node.serving()
         received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
         request = validation.delete_group(received)
@@ -135,7 +135,7 @@ async def _least(
     count: int,
     turns: Turns,
 ) -> list[GroupListing]:
-    """The first that are asked for, by id; some are looked at in each turn."""
+    """The first `count` groups that match the request, by id, looked at in turns."""
     least: list[GroupListing] = []
     for part in parts(listings):
         least += _matching(iter(part), request)
@@ -182,7 +182,7 @@ def _last_of_page_before(
 
 
 def _position(position: bytes) -> tuple[bytes, int]:
-    """A name and a partition, as they are in tokens. Raises InvalidPageToken."""
+    """The name and the partition in a page token. Raises InvalidPageToken."""
     if len(position) < _PARTITION_BYTES:
         raise not_ours()
     return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])

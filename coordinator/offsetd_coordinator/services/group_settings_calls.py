@@ -23,14 +23,14 @@ _log = structlog.get_logger(__name__)
 
 
 class GroupSettingsService:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node, bounds: TtlBounds) -> None:
         self._node = node
         self._bounds = bounds
 
     async def update_group(self, message: bytes) -> bytes:
-        """Changes a group's retention; the answer leaves once that is durable."""
+        """Changes a group's retention; answers once that is durable."""
         received = validation.parse(group_service_pb2.UpdateGroupRequest, message)
         request = lease_validation.update_group(received)
         what = {"retention_ms": "never" if request.never_expires else request.retention_ms}
@@ -41,7 +41,7 @@ class GroupSettingsService:
         return response.SerializeToString()
 
     async def acquire_group(self, message: bytes) -> bytes:
-        """Takes the lease; the answer leaves once that is durable."""
+        """Acquires the lease; answers once that is durable."""
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
         if request.force:
@@ -66,7 +66,7 @@ class GroupSettingsService:
         ).SerializeToString()
 
     async def renew_group(self, message: bytes) -> bytes:
-        """Extends the lease; the answer leaves once the lease itself is durable."""
+        """Extends the lease; answers once the acquisition of the lease is durable."""
         runtime = self._node.serving()
         received = validation.parse(group_service_pb2.RenewGroupRequest, message)
         request = lease_validation.renew_group(received, self._bounds)
@@ -76,7 +76,7 @@ class GroupSettingsService:
         ).SerializeToString()
 
     async def release_group(self, message: bytes) -> bytes:
-        """Gives the lease up; the answer leaves once that is durable."""
+        """Releases the lease; answers once that is durable."""
         received = validation.parse(group_service_pb2.ReleaseGroupRequest, message)
         request = lease_validation.release_group(received)
         reply = await self._submitted(request)
@@ -90,13 +90,13 @@ class GroupSettingsService:
         return await once_durable(runtime, *runtime.submit(request))
 
     def _revision(self, group_id: bytes, log_offset: int) -> types_pb2.Revision:
-        assert self._node.runtime is not None, "it took the request"
+        assert self._node.runtime is not None, "the node has accepted the request"
         partition = self._node.runtime.partition_of(group_id)
         return types_pb2.Revision(log_partition=partition, log_offset=log_offset)
 
 
 def lease_message(lease: Lease, expire_ms: int) -> group_service_pb2.Lease:
-    """A lease; without the times that are below 0."""
+    """A lease as a message. Times below 0 are left out."""
     message = group_service_pb2.Lease(holder=lease.holder, epoch=lease.epoch)
     set_time(message.grant_time, lease.granted_ms)
     set_duration(message.ttl, lease.ttl_ms)

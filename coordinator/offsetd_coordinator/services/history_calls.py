@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _OFFSET_BYTES: Final = 8
-# What a change takes while it is read and made an event.
+# The memory that a change needs while it is read and turned into an event.
 _BYTES_PER_EVENT: Final = 1536
-# Whoever asks for what is now may have a clock that is ahead.
+# A caller that asks for the present may have a clock that is ahead.
 _CLOCKS_APART_MS_MAX: Final = 60_000
 _OFFSET_MAX: Final = (1 << 62) - 1
 
@@ -81,14 +81,14 @@ class HistoryService:
         return await encoded_with(response, page[: question.page_size], add)
 
     async def restore_group(self, message: bytes) -> bytes:
-        """Makes offsets what they were; the answer leaves once that is durable."""
+        """Sets offsets to their values at an earlier time; answers once that is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(history_pb2.RestoreGroupRequest, message)
         group_id = validation.read_group_id(received.group_id, "group_id")
         request_id = validation.read_request_id(received.request_id)
         target = received.WhichOneof("target")
         if target is None:
-            raise InvalidRequest("target", "a time or a revision has to be given")
+            raise InvalidRequest("target", "a time or a revision is required")
         log, end = durable_log(runtime, runtime.partition_of(group_id))
         if target == "time":
             time_ms = _read_past(received.time, administration.clock.now_ms())
@@ -134,7 +134,7 @@ class HistoryService:
     async def _check_known(
         self, runtime: Runtime, group_id: bytes, log: PartitionReader, end: int
     ) -> None:
-        """Raises GroupIdNotFound for a group that does not exist, and is not in the log either."""
+        """Raises GroupIdNotFound if the group does not exist and the log has no event of it."""
         ticket, group = runtime.get_group(group_id)
         await until_durable(runtime, ticket)
         if isinstance(group, GroupIdNotFound):
@@ -144,7 +144,7 @@ class HistoryService:
 
 
 class _Question:
-    """What is asked of a group's history, and where its page begins."""
+    """A request for a page of a group's history, checked."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Question:
         if position is not None and len(position) != _OFFSET_BYTES:
             raise not_ours()
         self._last = None if position is None else int.from_bytes(position)
-        # Now: what is wrong with them is the caller's mistake.
+        # Checked here, before the log is read, so that a wrong field is refused as such.
         self._from_ms = self._to_ms = self._from_offset = self._to_offset = -1
         if request.WhichOneof("from") == "from_time":
             self._from_ms = read_past_ms(request.from_time, "from_time")
@@ -178,7 +178,10 @@ class _Question:
             self._to_offset = _read_revision(request.to_revision, "to_revision")
 
     def page(self, log: PartitionReader, end: int) -> tuple[int, list[Change]]:
-        """From where on all is there, and one event more than the page has, if there is one."""
+        """The offset from which the history is complete, and the events of the page.
+
+        There is one event more than `page_size` if another page follows. Raises HistoryCompacted.
+        """
         start: int | None = None
         if self._from_offset >= 0:
             start = min(self._from_offset, end)
@@ -224,7 +227,7 @@ def _below(changes: Iterator[Change], limit: int) -> Iterator[Change]:
 
 
 def set_event(event: history_pb2.OffsetEvent, log_partition: int, change: Change) -> None:
-    """Fills an event of the contract with a change of the log."""
+    """Fills an OffsetEvent with a change in the log."""
     event.group_id = change.group_id.decode()
     event.topic = change.topic.decode()
     event.partition = change.partition
@@ -258,7 +261,7 @@ def _set_restored(
 def _read_past(time: Timestamp, now_ms: int) -> int:
     time_ms = read_past_ms(time, "time")
     if time_ms > now_ms + _CLOCKS_APART_MS_MAX:
-        raise InvalidRequest("time", "it is yet to come")
+        raise InvalidRequest("time", "it lies in the future")
     return time_ms
 
 
@@ -266,7 +269,7 @@ def _read_written(revision: int, end: int) -> int:
     if _read_revision(revision, "revision") >= end:
         raise InvalidRequest(
             "revision",
-            "{value} is yet to be written: the log of this group ends before {end}",
+            "{value} is not written yet: the log of this group ends before {end}",
             value=revision,
             end=end,
         )
@@ -275,5 +278,5 @@ def _read_written(revision: int, end: int) -> int:
 
 def _read_revision(revision: int, field: str) -> int:
     if not 0 <= revision <= _OFFSET_MAX:
-        raise InvalidRequest(field, "{value} is no log offset", value=revision)
+        raise InvalidRequest(field, "{value} is not a log offset", value=revision)
     return revision

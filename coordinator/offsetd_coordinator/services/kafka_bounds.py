@@ -19,7 +19,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class KafkaBounds:
-    """Asks a cluster, on a thread, within a deadline. It is connected to when it is first asked."""
+    """Asks a cluster on a thread, within a deadline. The first question opens the connection."""
 
     def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -34,10 +34,11 @@ class KafkaBounds:
         *,
         timeout_s: float | None = None,
     ) -> dict[Partition, Bounds]:
-        """The bounds of these partitions, and of all those of these topics.
+        """The bounds of these partitions, and of all partitions of these topics.
 
-        What the cluster does not have is left out. Raises KafkaUnavailable, also where others have
-        asked before, and have no answer within the deadline.
+        Partitions that the cluster does not have are left out. One question is asked at a time.
+        Raises KafkaUnavailable if the cluster does not answer, or if an earlier question is still
+        unanswered at the deadline.
         """
         timeout_s = timeout_s or self._timeout_s
         end_s = time.monotonic() + timeout_s
@@ -46,29 +47,29 @@ class KafkaBounds:
                 await self._one_at_a_time.acquire()
         except TimeoutError as error:
             raise KafkaUnavailable(
-                "the Kafka cluster has not told others yet what its partitions have"
+                "the Kafka cluster has not answered earlier questions about its partitions yet"
             ) from error
         asked = asyncio.create_task(asyncio.to_thread(self._bounds, partitions, topics, end_s))
         asked.add_done_callback(self._next)
-        # A thread goes on when a call is cancelled: the next one's turn comes behind it.
+        # The thread goes on if this call is cancelled; the next question waits for the thread.
         await asyncio.wait([asked])
         return asked.result()
 
     def _next(self, asked: asyncio.Task[dict[Partition, Bounds]]) -> None:
         self._one_at_a_time.release()
         if not asked.cancelled():
-            asked.exception()  # Nobody may be there any more to whom it is news.
+            asked.exception()  # Retrieved here, because the call may have been cancelled.
 
     def _bounds(
         self, partitions: Collection[Partition], topics: Collection[bytes], end_s: float
     ) -> dict[Partition, Bounds]:
         try:
-            # Their types are not those of their code.
+            # Any: the package's type stubs do not match its code.
             kafka: Any = importlib.import_module("confluent_kafka")
             kafka_admin: Any = importlib.import_module("confluent_kafka.admin")
         except ImportError as error:
             raise KafkaUnavailable(
-                "kafka.bootstrap.servers is set, and confluent-kafka is not installed: {cause}",
+                "kafka.bootstrap.servers is set, but confluent-kafka is not installed: {cause}",
                 cause=error,
             ) from error
         try:
@@ -88,7 +89,7 @@ class KafkaBounds:
                     found.setdefault((each.topic.encode(), each.partition), []).append(offset)
         except (kafka.KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(
-                "the Kafka cluster did not tell what its partitions have: {cause}", cause=error
+                "the Kafka cluster did not answer about its partitions: {cause}", cause=error
             ) from error
         return {
             partition: Bounds(earliest, latest) for partition, (earliest, latest) in found.items()
@@ -97,7 +98,7 @@ class KafkaBounds:
     def _known(
         self, partitions: Collection[Partition], topics: Collection[bytes], end_s: float
     ) -> list[Partition]:
-        """Those of the cluster, of what is asked for."""
+        """The requested partitions that the cluster has."""
         metadata: Mapping[str, Any] = self._admin.list_topics(timeout=_left_s(end_s)).topics
         numbers = {name.encode(): set(topic.partitions) for name, topic in metadata.items()}
         named = {each for each in partitions if each[1] in numbers.get(each[0], ())}
@@ -107,7 +108,7 @@ class KafkaBounds:
 
 
 def _pass_over(_: object) -> None:
-    """Each call says for itself what went wrong."""
+    """Ignores the client's error events: each call raises its own errors."""
 
 
 def _left_s(end_s: float) -> float:

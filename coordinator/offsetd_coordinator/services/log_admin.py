@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 
 class LogAdmin:
-    """The methods, from a request's bytes to those of its answer.
+    """The methods: each takes a request's bytes and returns the answer's bytes.
 
-    Whatever changes something goes on to its end when the caller no longer waits.
+    A change goes on to its end even if the caller cancels the call.
     """
 
     def __init__(self, node: Node) -> None:
@@ -63,21 +63,21 @@ class LogAdmin:
         self._deleting = asyncio.Lock()
 
     async def describe_log(self, message: bytes) -> bytes:
-        """The partitions of a topic as they lie on the disk."""
+        """Describes the logs of a topic's partitions: segments, sizes, and what is cleaned."""
         runtime = self._node.serving()
         request = validation.parse(admin_service_pb2.DescribeLogRequest, message)
         store = runtime.local_store()
         topic = named_topic(store, request.topic or OFFSETS_TOPIC)
         response = admin_service_pb2.DescribeLogResponse(topic=topic)
         for topic_partition in await named_partitions(store, topic, request.partitions):
-            # Off the loop: a partition may have thousands of segments, and files be asked.
+            # On a thread: a partition may have thousands of segments, and files are read.
             response.partitions.append(
                 await asyncio.to_thread(self._log_partition, runtime, topic_partition)
             )
         return response.SerializeToString()
 
     async def compact_log(self, message: bytes) -> bytes:
-        """Compacts partitions; the answer leaves when all of them are done."""
+        """Compacts partitions; answers when all of them are done."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.CompactLogRequest, message)
         store = runtime.local_store()
@@ -110,7 +110,7 @@ class LogAdmin:
         return response.SerializeToString()
 
     async def retry_partition(self, message: bytes) -> bytes:
-        """Lets a partition that rests after a failure be cleaned at once."""
+        """Makes a partition cleanable at once that was set aside after a failure."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.RetryPartitionRequest, message)
         store = runtime.local_store()
@@ -134,7 +134,7 @@ class LogAdmin:
         return response.SerializeToString()
 
     async def delete_records(self, message: bytes) -> bytes:
-        """Raises the start of a partition's log; the answer leaves once that is durable."""
+        """Raises the start of a partition's log; answers once that is durable."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.DeleteRecordsRequest, message)
         validation.check_reason(request.reason)
@@ -166,7 +166,10 @@ class LogAdmin:
         return response.SerializeToString()
 
     async def _delete(self, log: PartitionLog, event: AuditEvent) -> RecordedEvent:
-        """Records it and does it; what an earlier try of the request has recorded is done again."""
+        """Writes the audit event, then deletes the records.
+
+        If an earlier try of the request has written an event, the deletion in that event is done.
+        """
         runtime = self._node.serving()
         async with self._deleting:
             recorded = await self._node.administering().recorded(event)
@@ -176,7 +179,7 @@ class LogAdmin:
                     log.topic_partition,
                     recorded.event.what["offset"],
                 )
-            except storage_errors.PolicyViolation as error:  # It was another a moment ago.
+            except storage_errors.PolicyViolation as error:  # The policy has changed meanwhile.
                 raise _violates(log.topic_partition.topic, "delete") from error
             except StorageFailed as error:
                 runtime.log.fail_soon(error)
@@ -251,13 +254,16 @@ def _compacted(
 
 
 def _offset_to_start_at(request: admin_service_pb2.DeleteRecordsRequest, log: PartitionLog) -> int:
-    """Raises InvalidRequest, InvalidOffset, OffsetOutOfRange."""
+    """The new start of the log.
+
+    Raises InvalidRequest, InvalidOffset, OffsetOutOfRange.
+    """
     named = request.WhichOneof("until")
     if named is None:
-        raise InvalidRequest("until", "say up to which offset, or that all records go")
+        raise InvalidRequest("until", "give an offset, or set end to delete all records")
     if named == "end":
         if not request.end:
-            raise InvalidRequest("end", "false asks for nothing")
+            raise InvalidRequest("end", "it must be true if it is set")
         return log.offset_next
     if request.offset < 0:
         raise InvalidOffset("offset", "{value} is below 0", value=request.offset)
@@ -271,8 +277,12 @@ def _offset_to_start_at(request: admin_service_pb2.DeleteRecordsRequest, log: Pa
 
 
 def _roll(runtime: Runtime, log: PartitionLog) -> None:
-    """Before all of a log goes: else what the audit log gets now would keep its last segment."""
-    with contextlib.suppress(StorageFull):  # Then that stays, hidden.
+    """Rolls the active segment before all records of a log are deleted.
+
+    If the log is the audit log, its next record is the event of this deletion. Without the roll,
+    that record would keep the last segment.
+    """
+    with contextlib.suppress(StorageFull):  # Then that segment stays; its records are hidden.
         try:
             runtime.local_store().roll(log.topic_partition)
         except StorageFailed as error:
@@ -281,7 +291,7 @@ def _roll(runtime: Runtime, log: PartitionLog) -> None:
 
 
 def _bytes_below(log: PartitionLog, offset: int) -> int:
-    """Of the segments that go when the log starts at `offset`."""
+    """The size of the segments that are deleted when the log starts at `offset`."""
     segments = log.segments
     ends = [*(each.base_offset for each in segments[1:]), log.offset_next]
     return sum(each.size_bytes for each, end in zip(segments, ends, strict=True) if end <= offset)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
 
     Names = Sequence[tuple[str, str | None]]
-    """Of members: their ids, or none, and their instance ids."""
+    """Members as a request names them: a member id, which may be empty, and an instance id."""
     Going = Mapping[str, str | None]
     """Instance ids by member id."""
 
@@ -40,13 +40,13 @@ METHOD: Final = "RemoveMembers"
 
 
 class MemberRemoval:
-    """The method, from a request's bytes to those of its answer."""
+    """The method: it takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def remove_members(self, message: bytes) -> bytes:
-        """Removes members; the answer leaves when that is durable, and the record of it."""
+        """Removes members; answers once the removal and its audit event are durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.RemoveMembersRequest, message)
         turns = Turns()
@@ -78,7 +78,7 @@ class MemberRemoval:
         response = group_service_pb2.RemoveMembersResponse()
         await add_left_members(response.members, left, turns)
         if recorded is not None:
-            # Who has gone meanwhile, or is fenced, is no member either.
+            # Members that have left or were fenced meanwhile are gone as well: no error.
             going = recorded.event.what["members"]
             leaving = LeaveGroup(group_id=group_id, members=tuple(going.items()))
             await leave_in_turns(self._node.members, leaving, turns)
@@ -92,7 +92,7 @@ class MemberRemoval:
 async def _named_now(
     membership: Membership, group_id: bytes, names: Names | None, turns: Turns
 ) -> tuple[list[LeftMember], dict[str, str | None]]:
-    """What is to become of those who are named (None: all), and the members that they are."""
+    """The result for each named member, and the members to remove. None names all members."""
     if names is None:
         names = [(each.member_id, each.instance_id) for each in membership.members(group_id)]
     left: list[LeftMember] = []
@@ -111,7 +111,7 @@ async def _named_now(
 async def _named_of_consumer_group(
     group: Group, names: Names | None, turns: Turns
 ) -> tuple[list[LeftMember], dict[str, str | None]]:
-    """The same for a KIP-848 group."""
+    """As `_named_now`, for a KIP-848 group."""
     instances = {each.member_id: each.instance_id for each in group.members}
     ids = {each.instance_id: each.member_id for each in group.members if each.instance_id}
     if names is None:
@@ -132,7 +132,7 @@ async def _named_of_consumer_group(
 
 
 def _left_before(group_id: bytes, names: Names | None, going: Going) -> list[LeftMember]:
-    """What became of those who were named when `going` was recorded."""
+    """The result for each named member, when the audit event with `going` was written before."""
     if names is None:
         return [
             LeftMember(member_id, instance_id, None) for member_id, instance_id in going.items()

@@ -29,17 +29,17 @@ _log = structlog.get_logger(__name__)
 
 _LEAVING_AT_ONCE: Final = 100
 _ITEMS_PER_LEFT_MEMBER: Final = 10
-"""In terms of `Turns`: each takes tens of microseconds."""
+"""The items that one member counts in `Turns`: a member takes tens of microseconds."""
 
 
 class MembershipService:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def join_group(self, message: bytes) -> bytes:
-        """Joins; the answer leaves when the generation begins."""
+        """Joins the group; answers when the generation begins."""
         self._node.serving()
         members = self._node.members
         received = validation.parse(group_service_pb2.JoinGroupRequest, message)
@@ -70,7 +70,7 @@ class MembershipService:
         ).SerializeToString()
 
     async def sync_group(self, message: bytes) -> bytes:
-        """Syncs; the answer leaves when the generation's record is durable."""
+        """Gets the member's assignment; answers when the generation's record is durable."""
         self._node.serving()
         members = self._node.members
         request = member_validation.sync_group(
@@ -84,7 +84,7 @@ class MembershipService:
         ).SerializeToString()
 
     async def heartbeat(self, message: bytes) -> bytes:
-        """A sign of life."""
+        """Extends the member's session."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.HeartbeatRequest, message)
         group_id = validation.written_group_id(request.group_id)
@@ -96,7 +96,7 @@ class MembershipService:
         return b""  # HeartbeatResponse has no fields.
 
     async def leave_group(self, message: bytes) -> bytes:
-        """Members leave, each for itself."""
+        """Removes the named members. Each has its own result."""
         self._node.serving()
         members = self._node.members
         received = validation.parse(group_service_pb2.LeaveGroupRequest, message)
@@ -119,7 +119,7 @@ class MembershipService:
 
 
 def client_host() -> str:
-    """Where the call comes from, as Kafka writes it: `/10.0.0.1`. Unix sockets have no address."""
+    """The caller's address as Kafka writes it: `/10.0.0.1`. Unix sockets have no address."""
     kind, _, address = callers.peer().partition(":")
     if kind not in ("ipv4", "ipv6"):
         return "/"
@@ -129,7 +129,7 @@ def client_host() -> str:
 async def leave_in_turns(
     members: MemberCalls, request: LeaveGroup, turns: Turns
 ) -> list[LeftMember]:
-    """What became of each that was to leave. Raises as `MemberCalls.leave` does."""
+    """The result for each named member, in turns. Raises as `MemberCalls.leave` does."""
     left: list[LeftMember] = []
     for first in range(0, len(request.members), _LEAVING_AT_ONCE):
         some = request.members[first : first + _LEAVING_AT_ONCE]
@@ -139,7 +139,7 @@ async def leave_in_turns(
 
 
 async def add_left_members(messages: LeftMembers, left: Iterable[LeftMember], turns: Turns) -> None:
-    """Says what became of members, as they were named."""
+    """Adds the result of each named member to `messages`, in turns."""
     for each in left:
         messages.add(
             member_id=each.member_id,

@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 
 
 class OffsetAdmin:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node, kafka: KafkaBounds | None) -> None:
         self._node = node
         self._kafka = kafka
 
     async def reset_offsets(self, message: bytes) -> bytes:
-        """Moves offsets of one group; the answer leaves once that is durable."""
+        """Moves offsets of one group; answers once that is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = await validation.parse_in_turns(
             offset_service_pb2.ResetOffsetsRequest, message, Turns()
@@ -99,7 +99,7 @@ class OffsetAdmin:
         return await encoded_with(response, changes, add)
 
     async def clone_group(self, message: bytes) -> bytes:
-        """Copies offsets to another group; the answer leaves once that is durable."""
+        """Copies offsets to another group; answers once that is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.CloneGroupRequest, message)
         source, target = check_clone(received)
@@ -138,9 +138,10 @@ class OffsetAdmin:
         return response.SerializeToString()
 
     async def _with_bounds(self, runtime: Runtime, request: Reset) -> Reset:
-        """With those of the cluster, where there is one and the request has none.
+        """The request with bounds of the Kafka cluster, if one is configured.
 
-        What is committed is its own target where offsets are reset to those: it needs none.
+        Bounds that the request has go before those of the cluster. In a reset to the current
+        offsets, a committed partition needs no bounds.
         """
         if self._kafka is None:
             return request
@@ -177,7 +178,7 @@ class OffsetAdmin:
 
 
 def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> PutColumns:
-    """Stored offsets, of these topics or of all, to be written again."""
+    """Stored offsets as offsets to write. `topics` restricts them; if empty, all are taken."""
     columns = PutColumns(
         stored.topics,
         stored.partitions,
@@ -195,9 +196,10 @@ def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> Put
 async def _copied(
     runtime: Runtime, source: bytes, target: bytes, topics: Collection[bytes]
 ) -> tuple[int, PutColumns | OffsetRows]:
-    """A group's offsets, of these topics or of all, and the ticket that they rest on.
+    """A group's offsets to copy, and the ticket that has to be durable before the answer.
 
-    Raises GroupIdNotFound, RecordUndecodable.
+    `topics` restricts the offsets; if empty, all are taken. Raises GroupIdNotFound,
+    RecordUndecodable.
     """
     count = runtime.shard_of(source)[1].offsets.count(source)
     if count > SLICE_ROWS:
@@ -221,7 +223,7 @@ def _count(puts: PutColumns | OffsetRows) -> int:
 
 
 async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
-    """With the offsets of then as its targets.
+    """The request with the offsets at the time `time_ms` as its targets.
 
     Raises HistoryCompacted, OffsetNotCommitted, InvalidCommitSize.
     """
@@ -244,21 +246,22 @@ def _with_targets(request: Reset, then: OffsetRows, bytes_max: int) -> Reset:
     missing_topics = sorted(topics - {topic for topic, _ in targets})
     if missing_topics and chosen:
         raise OffsetNotCommitted(
-            "group {group!r} had no offset of a topic then; topics: {topic_count}",
+            "group {group!r} had no offset of a topic at that time; topics: {topic_count}",
             tuple({"topic": topic.decode()} for topic in missing_topics),
             group=request.group_id,
             topic_count=len(missing_topics),
         )
     if not chosen:
         raise OffsetNotCommitted(
-            "group {group!r} had no such offsets then",
+            "group {group!r} had no such offsets at that time",
             (),
             group=request.group_id,
             partition_count=0,
         )
     if missing:
         raise OffsetNotCommitted(
-            "group {group!r} had no offset of a partition then; partitions: {partition_count}",
+            "group {group!r} had no offset of a partition at that time;"
+            " partitions: {partition_count}",
             tuple({"topic": topic.decode(), "partition": number} for topic, number in missing),
             group=request.group_id,
             partition_count=len(missing),
@@ -276,9 +279,9 @@ async def _stored_partitions(runtime: Runtime, group_id: bytes) -> set[Partition
 
 
 async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, CommittedColumns]:
-    """All offsets of a group, with the ticket that they rest on; at once.
+    """All offsets of a group as of one moment, and the ticket that makes them durable.
 
-    A refusal waits for its ticket. Raises RecordUndecodable.
+    A refusal is raised once its ticket is durable. Raises RecordUndecodable.
     """
     ticket, outcome = runtime.fetch_columns(group_id)
     if isinstance(outcome, CoordinatorError):

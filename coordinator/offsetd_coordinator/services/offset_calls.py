@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from offsetd_coordinator.messages.commit_parser import CommitParser
     from offsetd_coordinator.node import Node
 
-# A revision takes less than 128 bytes: one byte says how many.
+# A revision takes less than 128 bytes, so its length takes one byte.
 _REVISION_FIELD: Final = b"\x0a%c%b"
 _BYTES_PER_ITEM: Final = 1024
-"""Of an answer, written by a kernel."""
+"""So many bytes of an answer, which a kernel writes, count as one item of `Turns`."""
 _BYTES_AT_ONCE: Final = 1 << 20
-"""Of an answer that is put together on the event loop."""
+"""A larger answer is joined on a thread instead of on the event loop."""
 _BYTES_RESERVED_AT_ONCE: Final = 1 << 16
-"""Of an answer to many small groups, which grows as they are read."""
+"""Memory is reserved each time that an answer to many small groups has grown by this much."""
 
 
 class OffsetService:
-    """The unary methods, from a request's bytes to those of its answer."""
+    """The unary methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node, parser: CommitParser) -> None:
         self._node = node
@@ -46,7 +46,7 @@ class OffsetService:
         self._revision = types_pb2.Revision()
 
     async def commit_offsets(self, message: bytes) -> bytes:
-        """Commits; the answer leaves once that is durable."""
+        """Commits; answers once that is durable."""
         runtime = self._node.serving()
         request = self._parser.parse(message)
         ticket, outcome = runtime.submit(request)
@@ -59,9 +59,10 @@ class OffsetService:
         return self._committed(runtime.partition_of(request.group_id), outcome)
 
     def _committed(self, log_partition: int, reply: CommitReply) -> bytes:
-        """A CommitOffsetsResponse, whose only field is put around its message by hand.
+        """The bytes of a CommitOffsetsResponse.
 
-        To make both messages of a commit would take three times as long.
+        Its only field is encoded by hand: two protobuf messages for each commit would take three
+        times as long.
         """
         revision = self._revision
         revision.log_partition, revision.log_offset = log_partition, reply.last_offset
@@ -69,7 +70,7 @@ class OffsetService:
         return _REVISION_FIELD % (len(encoded), encoded)
 
     async def fetch_offsets(self, message: bytes) -> bytes:
-        """Reads offsets of many groups; the answer leaves once what was read is durable."""
+        """Reads offsets of one or more groups; answers once the offsets read are durable."""
         runtime = self._node.serving()
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
@@ -100,7 +101,7 @@ class OffsetService:
         return answer.encoded()
 
     async def delete_offsets(self, message: bytes) -> bytes:
-        """Deletes offsets; the answer leaves once that is durable."""
+        """Deletes offsets; answers once that is durable."""
         runtime = self._node.serving()
         turns = Turns()
         received = await validation.parse_in_turns(

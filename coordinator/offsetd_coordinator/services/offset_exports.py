@@ -32,18 +32,21 @@ if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
 
 PIECE_BYTES: Final = 64 * 1024
-# As it grows, as a message, and what gRPC makes of that.
+# A piece is in memory three times: as text, as a message, and in gRPC's buffer.
 _PIECE_COPIES: Final = 3
 
 
 class ExportService:
-    """The method, from a request's bytes to those of its answers."""
+    """The method: it takes a request's bytes and yields the bytes of its answers."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def export_offsets(self, message: bytes) -> AsyncIterator[bytes]:
-        """Each group as of one moment; a piece leaves once what is in it is durable."""
+        """Yields the file in pieces. A piece is sent once all offsets in it are durable.
+
+        Each group is read as of one moment; different groups may be read at different moments.
+        """
         request = validation.parse(admin_service_pb2.ExportOffsetsRequest, message)
         file_format = read_format(request.format, "format")
         turns = Turns()
@@ -82,7 +85,10 @@ class ExportService:
             yield group_id
 
     async def _all(self, prefix: str, turns: Turns) -> AsyncIterator[bytes]:
-        """By log partition and id. Those of a damaged log partition cannot be told: refused."""
+        """The ids of all groups with the prefix, by log partition and id.
+
+        Raises LogPartitionQuarantined: the groups of a damaged log partition are not known.
+        """
         begins = validation.read_group_id(prefix, "group_id_prefix")
         runtime = self._node.serving()
         for partition in range(runtime.partitions):
@@ -94,10 +100,10 @@ class ExportService:
 
 
 def read_format(number: int, field: str) -> OffsetFormat:
-    """Raises InvalidRequest."""
+    """The format with this number. Raises InvalidRequest."""
     with contextlib.suppress(ValueError):
         return OffsetFormat(number)
-    raise InvalidRequest(field, "{value} is no format of files", value=number)
+    raise InvalidRequest(field, "{value} is not a file format", value=number)
 
 
 async def _named_groups(
@@ -110,10 +116,12 @@ async def _named_groups(
             raise InvalidGroupId(f"group_ids[{place}]", "{group!r} is named twice", group=group_id)
     named = list(places)
     if named and request.group_id_prefix:
-        raise InvalidRequest("group_id_prefix", "either name groups or say how they begin")
+        raise InvalidRequest("group_id_prefix", "give either group ids or a prefix, not both")
     if file_format in OF_ONE_GROUP and len(named) != 1:
         raise InvalidRequest(
-            "group_ids", "a file of format {format} has one group: name it", format=file_format.name
+            "group_ids",
+            "a file of format {format} has one group: give its id",
+            format=file_format.name,
         )
     return named
 
@@ -121,7 +129,7 @@ async def _named_groups(
 def _readable(
     group_id: bytes, rows: OffsetRows, topics: Collection[bytes]
 ) -> Iterator[CommittedOffset]:
-    """Those of the topics, or of all. Raises RecordUndecodable."""
+    """The offsets of these topics; of all if `topics` is empty. Raises RecordUndecodable."""
     for each in rows.committed():
         if not each.is_decodable:
             raise undecodable_offset(group_id, each.topic, each.partition)
@@ -159,7 +167,7 @@ def _texts(
     except Unwritable as error:
         raise InvalidRequest(
             "format",
-            "a file of format {format} cannot hold what group {group!r} has: {cause}",
+            "a file of format {format} cannot hold the offsets of group {group!r}: {cause}",
             format=file_format.name,
             group=group,
             cause=error,

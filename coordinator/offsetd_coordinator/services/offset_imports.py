@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.offset_changes import Partition
 
 OFFSETS_MAX: Final = 500_000
-"""Of one import; each takes some 250 bytes until it is written."""
+"""Per import. Each offset takes about 250 bytes until it is written."""
 NODE_OFFSETS_MAX: Final = 1_000_000
-"""Of all imports that are under way."""
+"""In all running imports together."""
 LINES_LISTED_MAX: Final = 100
 CHANGES_LISTED_MAX: Final = 10_000
 """In the answer to a dry run."""
@@ -56,9 +56,9 @@ _NONE_KEPT: Final = -1  # As a `commit_timestamp_ms`: now.
 
 @attrs.frozen
 class FileGroup:
-    """What a file has of a group: offsets, and what must hold of those that are stored.
+    """A group's part of a file: offsets, and preconditions on the stored offsets.
 
-    `expected` is as `PutOffsets` takes it.
+    `expected` has the same form as in `PutOffsets`.
     """
 
     offsets: dict[Partition, PutOffset] = attrs.field(factory=dict)
@@ -71,17 +71,18 @@ class ImportService:
     def __init__(self, node: Node, *, metadata_units_max: int) -> None:
         self._node = node
         self._metadata_units_max = metadata_units_max
-        self._held = 0  # Offsets of all imports that are under way.
+        self._held = 0  # Offsets of all running imports.
 
     async def import_offsets(self, messages: AsyncIterator[bytes]) -> bytes:
-        """Nothing is written before all is read and found good; the answer leaves when it is
-        durable.
+        """Imports a file; answers once all of it is durable.
+
+        Nothing is written before the whole file is read and all lines are valid.
         """
         administration = self._node.administering()
         first = await anext(messages, None)
         message = _parsed(b"" if first is None else first)
         if not message.HasField("options"):
-            raise InvalidRequest("options", "the first message says what the file is")
+            raise InvalidRequest("options", "the first message must have them")
         options = message.options
         file_import = FileImport(
             options,
@@ -99,7 +100,7 @@ class ImportService:
                     break
                 message = _parsed(received)
                 if message.HasField("options"):
-                    raise InvalidRequest("options", "only the first message has them")
+                    raise InvalidRequest("options", "only the first message may have them")
             await self._take(file_import, file_import.reader.end(), turns)
             held = self._hold(file_import, held)
             file_import.check()
@@ -115,15 +116,20 @@ class ImportService:
             raise InvalidRequest("content", "{cause}", cause=_sendable(str(error))) from error
 
     def _hold(self, file_import: FileImport, held: int) -> int:
-        """Counts what an import has come to hold. Raises InvalidRequest, TooManyBytesInFlight."""
+        """Counts the offsets that an import holds by now, and returns their number.
+
+        Raises InvalidRequest above OFFSETS_MAX, TooManyBytesInFlight above NODE_OFFSETS_MAX.
+        """
         count = file_import.offset_count
         if count > OFFSETS_MAX:
             raise InvalidRequest(
-                "content", "more than {offsets_max} offsets: split it", offsets_max=OFFSETS_MAX
+                "content",
+                "the file has more than {offsets_max} offsets: split it",
+                offsets_max=OFFSETS_MAX,
             )
         if self._held + count - held > NODE_OFFSETS_MAX:
             raise TooManyBytesInFlight(
-                "imports under way have {offset_count} offsets, of {offsets_max} at most",
+                "running imports have {offset_count} offsets; the limit is {offsets_max}",
                 offset_count=self._held,
                 offsets_max=NODE_OFFSETS_MAX,
             )
@@ -148,7 +154,7 @@ class ImportService:
                 request_id=validation.read_request_id(options.request_id),
                 validate_only=options.validate_only,
             )
-            await turns.spend(count + ITEMS_PER_GROUP)  # To write many takes a turn of its own.
+            await turns.spend(count + ITEMS_PER_GROUP)  # A large write gets a turn of its own.
             group_ticket, outcome = await self._write_group(options, request)
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
@@ -167,8 +173,10 @@ class ImportService:
     async def _write_group(
         self, options: admin_service_pb2.ImportOffsetsOptions, request: PutOffsets
     ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
-        """Only a failed disk, or the server's end, ends the call: then it is not known how far it
-        came, and the same request goes on.
+        """Writes a group, and returns the ticket and the reply or refusal.
+
+        Raises StorageUnavailable if the disk fails or the server ends. Then it is not known how
+        many groups were written, and the caller may send the same request again to continue.
         """
         try:
             if options.is_unaudited:
@@ -196,7 +204,7 @@ class ImportService:
 
 
 class FileImport:
-    """A file as it is read: its groups, and the lines that cannot be imported."""
+    """A file while it is read: its groups, and the lines that cannot be imported."""
 
     def __init__(
         self,
@@ -209,22 +217,22 @@ class FileImport:
         file_format = read_format(options.format, "options.format")
         validation.check_reason(options.reason)
         if options.is_unaudited and options.reason:
-            raise InvalidRequest("options.reason", "nobody keeps it: the import is not audited")
+            raise InvalidRequest("options.reason", "it cannot be kept: the import is not audited")
         validation.read_request_id(options.request_id)
         self.reader = OffsetReader(file_format)
         self.groups: dict[bytes, FileGroup] = {}
         self.offset_count = 0
         self._group_id = _group_of_file(options, file_format)
         self._metadata_units_max = metadata_units_max
-        # A commit time that lies in the future would be of no use to anybody.
         self._needs_precondition = options.is_unaudited
+        # Commit times in the future are replaced by the present time.
         self._kept_until_ms = now_ms if options.keep_commit_times else _NONE_KEPT
         self._topics: dict[bytes, bytes] = {}  # One copy of each.
         self._problems: list[dict[str, object]] = []
         self._problem_count = 0
 
     def take(self, line: Line) -> None:
-        """Keeps what a line says."""
+        """Adds a line's offset to its group, or notes the line's problem."""
         if line.offset is None:
             self._note_problem(line.number, line.problem)
             return
@@ -239,13 +247,13 @@ class FileImport:
             return
         has_precondition = line.offset.must_not_exist or line.offset.expected_revision >= 0
         if self._needs_precondition and not has_precondition:
-            self._note_problem(line.number, "not audited, it needs a precondition")
+            self._note_problem(line.number, "without audit, the line needs a precondition")
             return
         group = self.groups.setdefault(group_id, FileGroup())
         partition = put.topic, put.partition
         if partition in group.offsets:
             named = f"{line.offset.topic}:{put.partition}"
-            self._note_problem(line.number, f"{named} of group {group_id.decode()!r} again")
+            self._note_problem(line.number, f"{named} of group {group_id.decode()!r} is repeated")
             return
         group.offsets[partition] = put
         if line.offset.must_not_exist:
@@ -255,7 +263,7 @@ class FileImport:
         self.offset_count += 1
 
     def check(self) -> None:
-        """Raises InvalidImport if there are lines that cannot be imported."""
+        """Raises InvalidImport if some lines cannot be imported."""
         if self._problem_count:
             raise InvalidImport(
                 "content",
@@ -269,12 +277,12 @@ class FileImport:
     def _group_of(self, offset: FileOffset) -> bytes:
         if not offset.group:
             if self._group_id is None:
-                raise InvalidRequest("group", "the line does not say, and no --group was given")
+                raise InvalidRequest("group", "the line names none, and --group was not given")
             return self._group_id
         group_id = validation.written_group_id(offset.group)
         if self._group_id is not None and group_id != self._group_id:
             raise InvalidRequest(
-                "group", "{group!r} is not the group that is named", group=group_id
+                "group", "{group!r} is not the group of the request", group=group_id
             )
         return group_id
 
@@ -297,20 +305,20 @@ class FileImport:
 
 
 async def _sorted_puts(group: FileGroup) -> PutColumns | OffsetRows:
-    """What an import has of a group: many as rows, unless something must hold of them."""
+    """A group's offsets, sorted. Many offsets without preconditions become packed rows."""
     if len(group.offsets) > SLICE_ROWS and not group.expected:
         return await asyncio.to_thread(rows_of_puts, _taken(group.offsets))
     return PutColumns.of(sorted(group.offsets.values()))
 
 
 def _taken(offsets: dict[Partition, PutOffset]) -> Iterator[PutOffset]:
-    """All of them, which are then no longer there: to let go of many at once takes long."""
+    """Yields all offsets and removes them one by one: freeing many at once would take long."""
     while offsets:
         yield offsets.popitem()[1]
 
 
 def _sendable(text: str) -> str:
-    """Text of a file, which may have half of a surrogate pair, as UTF-8 can hold it."""
+    """Text of a file as valid UTF-8: half of a surrogate pair is escaped."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -326,7 +334,7 @@ def _group_of_file(
     if file_format in NAMELESS:
         raise InvalidRequest(
             "options.group_id",
-            "a file of format {format} does not say whose offsets it has; --group does",
+            "a file of format {format} does not name the group: give it with --group",
             format=file_format.name,
         )
     return None

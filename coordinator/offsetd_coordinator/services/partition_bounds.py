@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S: Final = 4.0
-"""Somebody looks on; a client gives one try half of its 10 seconds."""
+"""Short, because a person waits for it. A client gives one try half of its 10 seconds."""
 
 
 class BoundsService:
-    """The method, from a request's bytes to those of its answer."""
+    """The method: it takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node, kafka: KafkaBounds | None) -> None:
         self._node = node
         self._kafka = kafka
 
     async def fetch_bounds(self, message: bytes) -> bytes:
-        """The bounds of partitions, and of all those of topics; of none without a cluster."""
+        """The bounds of the named partitions, and of all partitions of the named topics.
+
+        The answer is empty if no Kafka cluster is configured.
+        """
         self._node.serving()
         turns = Turns()
         received = await validation.parse_in_turns(

@@ -20,7 +20,7 @@ _CLOCK_OFFSET_TOLD_MS: Final = 1000
 
 
 class AdminService:
-    """The methods, from a request's bytes to those of its answer."""
+    """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -32,7 +32,7 @@ class AdminService:
         return metadata.version("offsetd")
 
     async def get_server_info(self, message: bytes) -> bytes:
-        """What this server is. Answered at any time; counts are 0 until it has loaded."""
+        """Describes the server. Answered in any state; counts are 0 until the log is loaded."""
         validation.parse(admin_service_pb2.GetServerInfoRequest, message)
         node = self._node
         response = admin_service_pb2.GetServerInfoResponse(
@@ -62,7 +62,7 @@ class AdminService:
                 response.offset_count += counters.offset_count
                 response.unknown_record_count += counters.unknown_records
                 response.undecodable_record_count += counters.undecodable_records
-                await asyncio.sleep(0)  # To count a shard's groups takes a while.
+                await asyncio.sleep(0)  # Other calls run: counting a shard's groups takes a while.
             response.quarantined_partitions.extend(
                 partition
                 for partition in range(node.runtime.partitions)
@@ -71,7 +71,10 @@ class AdminService:
         return response.SerializeToString()
 
     async def find_coordinator(self, message: bytes) -> bytes:
-        """Where a group lives. Answered while loading too, once the folder's size is known."""
+        """The address of a group's coordinator.
+
+        Answered while loading, too, once the folder's number of partitions is known.
+        """
         request = validation.parse(admin_service_pb2.FindCoordinatorRequest, message)
         validation.read_group_id(request.group_id, "group_id")
         if self._node.partitions is None:

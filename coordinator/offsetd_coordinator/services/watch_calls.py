@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
 _INTERVAL_MS_MIN: Final = 100
-# With fewer tokens a quiet watcher falls behind what is cleaned.
+# With a longer interval, a quiet watcher's token could fall behind the cleaned part of the log.
 _INTERVAL_MS_MAX: Final = 86_400_000
 
 
@@ -50,7 +50,7 @@ class WatchService:
         self._request_bytes_max = request_bytes_max
 
     def handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """For gRPC."""
+        """The handler of the method for gRPC."""
         return grpc.unary_stream_rpc_method_handler(self._call)
 
     async def _call(self, message: bytes, context: Context) -> None:
@@ -110,7 +110,7 @@ class WatchService:
 
 
 class _Call:
-    """One call that has begun."""
+    """One running call of WatchOffsets."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Call:
         self._interval_seconds = interval_seconds
 
     async def run(self) -> None:
-        """Ends where it is to, by an error, or because the client is gone."""
+        """Sends changes until the requested end. Ends with an error, or when the client is gone."""
         response = history_pb2.WatchOffsetsResponse(
             unreachable_log_partitions=self._watcher.unreachable
         )
@@ -142,7 +142,7 @@ class _Call:
             self._node.serving()
             has_sent = await self._pass()
             if self._watcher.until is not None:
-                # All that is durable was passed, which the end is part of.
+                # All durable changes were sent, up to the requested end.
                 await self._send(history_pb2.WatchOffsetsResponse())
                 return
             if has_sent:
@@ -155,7 +155,7 @@ class _Call:
             sent_seconds = time.monotonic()
 
     async def _pass(self) -> bool:
-        """Sends what there is, of each log partition in turn; whether there was anything."""
+        """Sends the new changes of each log partition in turn. Returns whether there were any."""
         has_sent = False
         is_behind = True
         while is_behind:
@@ -178,15 +178,15 @@ class _Call:
             await self._send(response)
 
     async def _send(self, response: history_pb2.WatchOffsetsResponse) -> None:
-        """Returns once the client's window has taken it. Raises WatcherTooSlow.
+        """Sends a message; returns once it fits in the client's flow-control window.
 
-        What is in the window still reaches a client that reads on, and after it the status: so the
-        token of that is the one of the last message, taken or not.
+        Raises WatcherTooSlow if that takes too long. If the client reads on later, it still gets
+        this message and then the status. So the status has the token of this message.
         """
         token = response.token = self._watcher.token
         message = response.SerializeToString()
         writing = asyncio.ensure_future(self._context.write(message))
-        writing.add_done_callback(_retrieved)  # Also where the call is cancelled meanwhile.
+        writing.add_done_callback(_retrieved)  # Needed if the call is cancelled meanwhile.
         held = answer_budget.hold(self._connection, len(message))
         try:
             await asyncio.wait(
@@ -201,7 +201,7 @@ class _Call:
             return
         self._node.serving()
         raise WatcherTooSlow(
-            "what was sent was not read for {idle_ms} ms",
+            "the client did not read for {idle_ms} ms",
             idle_ms=self._idle_max_ms,
             tokens={"token": token},
         )
@@ -212,7 +212,7 @@ def _interval_ms(request: history_pb2.WatchOffsetsRequest) -> int:
     if not 0 < interval_ms <= _INTERVAL_MS_MAX:
         raise InvalidRequest(
             "progress_interval",
-            "{value_ms} ms is not from 1 ms to a day",
+            "{value_ms} ms is not between 1 ms and one day",
             value_ms=interval_ms,
         )
     return max(interval_ms, _INTERVAL_MS_MIN)
@@ -220,7 +220,7 @@ def _interval_ms(request: history_pb2.WatchOffsetsRequest) -> int:
 
 async def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
     if request.token and request.from_oldest:
-        raise InvalidRequest("from_oldest", "a token says where to begin")
+        raise InvalidRequest("from_oldest", "it cannot be set with a token: a token has its start")
     turns = Turns()
     groups = turns.each(enumerate(request.group_ids))
     named = [validation.read_group_id(each, f"group_ids[{place}]") async for place, each in groups]

@@ -140,7 +140,7 @@ def test_blocked_retention_is_warned_of_until_it_goes_on() -> None:
         log.note_blocked(REPORT.topic_partition, None)
     assert [(event["event"], event["log_level"]) for event in events] == [
         ("retention blocked by a timestamp in the future", "warning"),
-        ("retention goes on", "info"),
+        ("retention is no longer blocked", "info"),
     ]
     assert events[0]["timestamp_ms"] == 1_742_299_840_000
     assert events[0]["held_bytes"] == 4096

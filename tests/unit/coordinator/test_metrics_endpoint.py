@@ -117,4 +117,4 @@ def test_a_scrape_that_fails_is_told_and_the_next_one_is_served() -> None:
         caught.value.close()
         assert Scrape.from_address(port.address).value("offsetd_scrapes_total") == 2
     port.close()
-    assert [event["event"] for event in events] == ["a scrape failed for a defect"]
+    assert [event["event"] for event in events] == ["a scrape failed because of a defect"]

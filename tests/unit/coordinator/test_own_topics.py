@@ -129,7 +129,7 @@ def test_what_is_not_used_is_warned_about() -> None:
     with structlog.testing.capture_logs() as lines:
         loaded(store, clock)
     assert [(line["log_level"], line["event"]) for line in lines] == [
-        ("warning", "a setting is kept, and not used"),
+        ("warning", "a setting is stored, but not used"),
         ("warning", "records of settings cannot be read"),
         ("error", "not all settings can be read: nothing expires, is cleaned or taken away"),
     ]

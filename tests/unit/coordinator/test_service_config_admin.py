@@ -377,11 +377,11 @@ async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
     async with serving_node(files=files) as serving:
         newer = (await describe(serving))["log.of.a.newer.version"]
         assert (newer.value, newer.source) == ("7", admin_service_pb2.CONFIG_SOURCE_DYNAMIC_SERVER)
-        assert "'7' is kept, and not used" in newer.problem
+        assert "'7' is stored, but not used" in newer.problem
         retention = (await describe(serving, AUDIT_TOPIC))["retention.ms"]
         assert retention.value == str(90 * 86_400_000)
         assert "is set, and not used" in (serving.node.settings_doubt or "")
-        assert "'never' is kept, and not used" in retention.problem
+        assert "'never' is stored, but not used" in retention.problem
         await update(serving, remove=["log.of.a.newer.version"])
         await update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "6"})
         assert "log.of.a.newer.version" not in await describe(serving)

@@ -314,8 +314,8 @@ async def test_more_than_a_batch_holds_is_imported_and_exported() -> None:
     ("content", "listed"),
     [
         (b"g,t,0,1\nnone\n", [(2, "neither")]),
-        (b"g,t,0,1\nt,1,1\n", [(2, "does not say, and no --group was given")]),
-        (b"g,t,0,1\ng,t,0,2\nh,t,0,1\n", [(2, "t:0 of group 'g' again")]),
+        (b"g,t,0,1\nt,1,1\n", [(2, "names none, and --group was not given")]),
+        (b"g,t,0,1\ng,t,0,2\nh,t,0,1\n", [(2, "t:0 of group 'g' is repeated")]),
         (b"g,,0,1\n", [(1, "topic: empty")]),
         (b"g," + b"x" * 250 + b",0,1\n", [(1, "250 UTF-16 units")]),
         (b"g,t,0,x\n\ng,t,y,0\n", [(1, "offset 'x'"), (3, "partition 'y'")]),

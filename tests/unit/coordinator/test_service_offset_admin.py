@@ -188,8 +188,8 @@ NEW = {"topic": "new", "partition": 0}
     [
         ({}, errors.InvalidRequest, "say where"),
         ({"offset": -1}, errors.InvalidOffset, "-1 is below 0"),
-        ({"earliest": False}, errors.InvalidRequest, "false asks for nothing"),
-        ({"current": False}, errors.InvalidRequest, "false asks for nothing"),
+        ({"earliest": False}, errors.InvalidRequest, "it must be true if it is set"),
+        ({"current": False}, errors.InvalidRequest, "it must be true if it is set"),
         ({"group_id": "", "offset": 1}, errors.InvalidGroupId, "empty"),
         ({"offset": 1, "topics": [""]}, errors.InvalidTopic, "empty"),
         ({"offset": 1, "partitions": [NEW, NEW]}, errors.InvalidPartition, "twice"),

@@ -132,7 +132,7 @@ async def test_a_disk_without_room_is_told_when_it_begins_and_when_it_ends() -> 
             await until_told(events, "the disk is nearly full: commits are refused")
             runtime.disk = disk
             await until(each.channel, DISK_SERVICE, SERVING)
-            await until_told(events, "there is room on the disk again: commits are taken")
+            await until_told(events, "there is room on the disk again: commits are accepted")
 
 
 class LowDisk(UnwatchedDisk):

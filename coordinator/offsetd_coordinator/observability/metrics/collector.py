@@ -50,7 +50,7 @@ _PAUSE_SECONDS: Final = 0.0001  # Long enough for a waiting thread to run.
 
 
 class ServerCollector(Collector):
-    """All metrics of one server; parts that do not exist yet, as during a load, have no samples."""
+    """All metrics of one server. Parts that do not exist yet, as during a load, have no samples."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ServerCollector(Collector):
         self._sleep = sleep
 
     def collect(self) -> Iterator[Metric]:
-        """The families, for one scrape."""
+        """Yields all metric families for one scrape."""
         for family in self._families():
             yield family
             self._sleep(_PAUSE_SECONDS)
@@ -102,7 +102,7 @@ class ServerCollector(Collector):
 
 
 def registry_of(collector: Collector) -> CollectorRegistry:
-    """The registry for scrapes: the collector, and prometheus_client's process metrics."""
+    """A registry with the collector and with prometheus_client's process metrics."""
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -112,12 +112,12 @@ def registry_of(collector: Collector) -> CollectorRegistry:
 
 
 def call_families(figures: CallFigures) -> Iterator[Metric]:
-    """Calls, streams and watchers."""
+    """Metrics of calls, streams, watchers and the event loop."""
     methods = sorted(figures.methods.items())
     streams = figures.streams
     yield counters(
         "offsetd_rpcs_total",
-        "Calls that have ended, by gRPC's code.",
+        "Calls that have ended, by gRPC code.",
         ("method", "code"),
         (
             ((method, code), count)
@@ -128,24 +128,24 @@ def call_families(figures: CallFigures) -> Iterator[Metric]:
     )
     yield histograms(
         "offsetd_rpc_duration_seconds",
-        "From a call's arrival to its answer; what a stream takes is as long as it is open.",
+        "Time from a call's arrival to its answer. For a stream, the time that it was open.",
         "method",
         ((method, each.durations) for method, each in methods),
     )
     yield histogram(
         "offsetd_event_loop_delay_seconds",
-        "How late the event loop was, ten times a second: as long calls wait that have come.",
+        "How late the event loop was, measured ten times a second. New calls wait that long.",
         figures.loop_delays,
     )
     yield histogram(
         "offsetd_event_loop_hold_seconds",
-        "Processor time of the event loop's thread while the loop was late, at least.",
+        "Lower bound of the event loop thread's processor time while the loop was late.",
         figures.loop_holds,
     )
-    yield gauge("offsetd_open_streams", "Calls of StreamCommits.", streams.open_streams)
+    yield gauge("offsetd_open_streams", "Open calls of StreamCommits.", streams.open_streams)
     yield counters(
         "offsetd_stream_results_total",
-        "Commits in streams that were answered, by gRPC's code.",
+        "Commits in streams that were answered, by gRPC code.",
         ("code",),
         (
             ((code,), count)
@@ -155,17 +155,17 @@ def call_families(figures: CallFigures) -> Iterator[Metric]:
     )
     yield histogram(
         "offsetd_stream_message_duration_seconds",
-        "From a stream's message to the last of its results.",
+        "Time from the arrival of a stream's message to the last of its results.",
         streams.message_durations,
     )
     yield gauge(
         "offsetd_watchers",
-        "Calls of WatchOffsets; watch.watchers.max at most.",
+        "Open calls of WatchOffsets, at most watch.watchers.max.",
         figures.watches.watchers,
     )
     yield counter(
         "offsetd_watchers_cut_off_total",
-        "Those that ended as what was sent was not read for watch.idle.max.ms.",
+        "Calls of WatchOffsets that ended because the client did not read for watch.idle.max.ms.",
         figures.watches.cut_off,
     )
 
@@ -174,57 +174,60 @@ def admission_families(admission: Admission) -> Iterator[Metric]:
     """Metrics of admission, and of connections closed for its limits."""
     yield gauge(
         "offsetd_requests_in_flight",
-        "Requests and messages of streams that are not answered yet.",
+        "Requests and stream messages that are not answered yet.",
         admission.requests,
     )
     yield gauge(
         "offsetd_request_in_flight_bytes",
-        "What those take; beyond queued.max.request.bytes calls are refused.",
+        "Bytes of requests that are not answered yet. Above queued.max.request.bytes, calls are"
+        " refused.",
         admission.bytes_taken,
     )
     yield gauge(
-        "offsetd_request_in_flight_limit_bytes", "queued.max.request.bytes.", admission.bytes_max
+        "offsetd_request_in_flight_limit_bytes",
+        "The limit queued.max.request.bytes.",
+        admission.bytes_max,
     )
     yield gauge(
         "offsetd_answer_in_flight_bytes",
-        "What answers take that are built or not read yet; at most half of the same limit.",
+        "Bytes of answers that are being built or were not read yet, at most half of"
+        " queued.max.request.bytes.",
         admission.answers.bytes_held,
     )
     yield counters(
         "offsetd_connections_closed_total",
-        "Those that were closed for what they held, or as others came.",
+        "Connections that were closed because of the memory that they held, or to make room for"
+        " new ones.",
         ("reason",),
         (((reason,), count) for reason, count in admission.connections.closed.items()),
     )
 
 
 def node_families(state: NodeState, load_seconds: float | None) -> Iterator[Metric]:
-    """The server as a whole."""
+    """Metrics of the server as a whole."""
     yield gauge(
         "offsetd_serving",
-        "1 while calls are taken; 0 while the log loads, or the server drains.",
+        "1 while the server accepts calls, 0 while the log loads or the server drains.",
         float(state is NodeState.SERVING),
     )
-    yield gauge(
-        "offsetd_load_seconds", "What opening the folder and loading its log took.", load_seconds
-    )
+    yield gauge("offsetd_load_seconds", "Time to open the folder and load its log.", load_seconds)
 
 
 def runtime_families(runtime: Runtime) -> Iterator[Metric]:
     """Metrics of flushes, and of the shards' contents."""
     yield histogram(
         "offsetd_flush_duration_seconds",
-        "Group commits: the journal's write and fdatasync.",
+        "Duration of each flush: the journal's write and fdatasync.",
         runtime.log.flush_durations,
     )
     yield gauge(
         "offsetd_flush_waiting_batches",
-        "Record batches that were appended and are not durable yet.",
+        "Record batches that are appended but not durable yet.",
         runtime.log.batches_not_durable,
     )
     yield gauge(
         "offsetd_storage_failed",
-        "1 once the disk has failed: nothing more is acknowledged, the server ends.",
+        "1 once the disk has failed: no more commits are acknowledged, and the server ends.",
         float(runtime.failed is not None),
     )
     shards = [(str(partition), shard) for partition, shard in sorted(runtime.shards.items())]
@@ -244,32 +247,32 @@ def runtime_families(runtime: Runtime) -> Iterator[Metric]:
     )
     yield gauge(
         "offsetd_useless_records",
-        "Records that were read of a type that is not known, or that could not be decoded.",
+        "Records read that have an unknown type, or that could not be decoded.",
         sum(shard.useless_records for _, shard in shards),
     )
 
 
 def store_families(store: LogStore) -> Iterator[Metric]:
-    """The logs and the journal."""
+    """Metrics of the logs and the journal."""
     yield histogram(
         "offsetd_journal_fsync_duration_seconds",
-        "Each fdatasync of the journal.",
+        "Duration of each fdatasync of the journal.",
         store.journal_sync_durations,
     )
     yield gauge(
         "offsetd_journal_used_ratio",
-        "What the journal took since the recovery points moved, of one of its files; above 1"
-        " flushes wait.",
+        "Bytes written to the journal since the recovery points moved, divided by the size of one"
+        " journal file. Above 1, flushes wait.",
         store.journal_used_ratio,
     )
     yield gauge(
         "offsetd_journal_size_bytes",
-        "What both files of the journal take: less while nothing is written.",
+        "Size of both journal files on the disk. It shrinks while nothing is written.",
         store.journal_room.size_bytes,
     )
     yield gauge(
         "offsetd_quarantined_partitions",
-        "Log partitions that are damaged and not served.",
+        "Damaged log partitions, which are not served.",
         len(store.quarantined),
     )
     logs = sorted((str(each), log) for each, log in tuple(store.logs.items()))
@@ -278,7 +281,7 @@ def store_families(store: LogStore) -> Iterator[Metric]:
         logs,
         (
             "offsetd_log_size_bytes",
-            "Kafka's Size: what the segments of a log take.",
+            "Kafka's Size: bytes in the segments of a log.",
             lambda log: log.size_bytes,
         ),
         ("offsetd_log_segments", "Kafka's NumLogSegments.", lambda log: len(log.segments)),

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def commit_families(guards: CommitGuards, *, monotonic_ms: int) -> Iterator[Metric]:
-    """Commits that were not written, and the configured number of groups that commit most."""
+    """Metrics of commits that were not written, and of the groups that commit most."""
     yield counter(
         "offsetd_unchanged_commits_total",
-        "Commits that were answered without a record: commit.unchanged.suppress.ms.",
+        "Unchanged commits that were answered without a record (commit.unchanged.suppress.ms).",
         guards.unchanged_commits,
     )
     yield counter(
         "offsetd_commits_over_rate_total",
-        "Commits that were refused: group.commit.rate.max.",
+        "Commits that were refused because their group exceeds group.commit.rate.max.",
         guards.quota.refusals,
     )
     yield gauges(
         "offsetd_group_commits_last_minute",
-        "Commits asked for in the last whole minute, by the groups with most of them:"
-        " metrics.group.commits.top.",
+        "Requested commits in the last whole minute, for the groups with the most of them"
+        " (metrics.group.commits.top).",
         "group",
         (
             (each.group_id.decode(errors="backslashreplace"), each.commits)

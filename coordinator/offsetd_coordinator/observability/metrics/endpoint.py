@@ -23,10 +23,10 @@ _PATH: Final = "/metrics"
 
 
 class MetricsEndpoint:
-    """Serves a registry from the moment it is made until `close`, or the process's end."""
+    """Serves a registry from its creation until `close` or the end of the process."""
 
     def __init__(self, address: str, registry: CollectorRegistry) -> None:
-        """`address` is HOST:PORT, port 0 for any. Raises OSError where it cannot be had."""
+        """`address` is HOST:PORT; port 0 chooses a free port. Raises OSError if it is taken."""
         host, _, port = address.rpartition(":")
         found = socket.getaddrinfo(
             host.strip("[]") or None,
@@ -44,19 +44,19 @@ class MetricsEndpoint:
 
     @property
     def address(self) -> str:
-        """HOST:PORT that it listens on."""
+        """The HOST:PORT that the endpoint listens on."""
         host, port = self._server.socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def close(self) -> None:
-        """Serves nothing any more."""
+        """Closes the port and stops serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class _Handler(MetricsHandler):
-    timeout = _SILENCE_SECONDS_MAX  # Whoever says nothing is let go.
+    timeout = _SILENCE_SECONDS_MAX  # A silent connection is closed after that.
 
     def do_GET(self) -> None:  # noqa: N802  The standard library's name.
         if urlsplit(self.path).path != _PATH:
@@ -66,15 +66,15 @@ class _Handler(MetricsHandler):
             super().do_GET()
         except OSError:
             raise
-        except Exception:  # noqa: BLE001  A defect of ours; the next scrape may do.
-            _log.exception("a scrape failed for a defect")
+        except Exception:  # noqa: BLE001  A defect of the server; the next scrape may work.
+            _log.exception("a scrape failed because of a defect")
             self.send_error(500)
 
 
 class _Server(ThreadingHTTPServer):
-    """A few scrapes at a time, each in a thread; beyond that connections are closed."""
+    """An HTTP server for a few scrapes at a time, each on a thread. More connections are closed."""
 
-    allow_reuse_port = False  # A second server on the port is to be told.
+    allow_reuse_port = False  # A second server on the port must fail to start.
 
     def __init__(
         self, family: socket.AddressFamily, address: Any, handler: type[MetricsHandler]
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's looks up its own name, which may take long.
+        TCPServer.server_bind(self)  # HTTPServer's method looks up the host's name: maybe slow.
 
     def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
         return self._room.acquire(blocking=False)
@@ -96,4 +96,4 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whoever asked has gone: nobody is to be told."""
+        """Ignores the error: the client has closed the connection."""

@@ -16,52 +16,55 @@ if TYPE_CHECKING:
 
 
 def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
-    """Expiry of offsets and groups."""
+    """Metrics of the expiry of offsets and groups."""
     yield counter(
         "offsetd_expired_offsets_total",
-        "Offsets that got a tombstone because they were not committed for long.",
+        "Offsets that expired and got a tombstone.",
         figures.expired_offsets,
     )
     yield counter(
         "offsetd_expired_groups_total",
-        "Groups of which nothing was left, and that got a tombstone.",
+        "Groups that had nothing left and got a tombstone.",
         figures.expired_groups,
     )
     yield gauge(
         "offsetd_expiring_groups",
-        "Groups that lose offsets within offsets.expiry.warning.ms, as of the last check.",
+        "Groups that will lose offsets within offsets.expiry.warning.ms, at the last check.",
         figures.warned_groups,
     )
     yield gauge(
         "offsetd_expiry_last_check_timestamp_seconds",
-        "When all groups were last looked at.",
+        "When the last check of all groups ended.",
         seconds(figures.last_check_ms),
     )
-    yield gauge("offsetd_expiry_check_seconds", "What the last check took.", figures.check_seconds)
+    yield gauge(
+        "offsetd_expiry_check_seconds", "Duration of the last check.", figures.check_seconds
+    )
     yield counter(
         "offsetd_expiry_failed_checks_total",
-        "Checks that ended early: the disk was full, or a log damaged. The next goes on.",
+        "Checks that ended early, because the disk was full or a log was damaged. The next check"
+        " continues.",
         figures.failures,
     )
     held = figures.held
     yield gauges(
         "offsetd_expiry_suspended",
-        "1 for what keeps offsets from expiring now.",
+        "1 for the reason that holds expiry back now.",
         "reason",
         ((each.value, float(held is not None and held.hold is each)) for each in Hold),
     )
     yield gauge(
         "offsetd_expiry_suspended_until_timestamp_seconds",
-        "When that ends, if it ends by itself.",
+        "When the hold on expiry ends, if it ends by itself.",
         seconds(figures.held_until_ms),
     )
     yield counter(
         "offsetd_clock_jumps_total",
-        "Times the wall clock was found to have been set by more than a minute.",
+        "How often the wall clock was found to have jumped by more than a minute.",
         figures.clock_jumps,
     )
     yield gauge(
         "offsetd_clock_offset_seconds",
-        "How far the wall clock is ahead of the server's time; below 0, behind it.",
+        "How far the wall clock is ahead of the server's time; negative if it is behind.",
         figures.clock_offset_ms / 1000,
     )

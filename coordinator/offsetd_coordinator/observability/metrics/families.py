@@ -20,7 +20,7 @@ _BOUNDS: Final = (*map(str, BOUNDS_SECONDS), "+Inf")
 
 
 def gauge(name: str, documentation: str, value: float | None) -> Metric:
-    """One value that goes up and down; None: there is none yet, and no sample."""
+    """A gauge with one value. With None it has no sample."""
     family = GaugeMetricFamily(name, documentation)
     if value is not None:
         family.add_metric((), value)
@@ -30,7 +30,7 @@ def gauge(name: str, documentation: str, value: float | None) -> Metric:
 def gauges(
     name: str, documentation: str, label: str, values: Iterable[tuple[str, float | None]]
 ) -> Metric:
-    """Such values, each with its label."""
+    """A gauge with one value for each label value. None gives no sample."""
     family = GaugeMetricFamily(name, documentation, labels=(label,))
     for labelled, value in values:
         if value is not None:
@@ -43,7 +43,11 @@ def gauges_of(
     things: Sequence[tuple[str, _ThingT]],
     *metrics: tuple[str, str, Callable[[_ThingT], float | None]],
 ) -> Iterator[Metric]:
-    """Metrics of the same things, each with its label: name, documentation, a thing's value."""
+    """Several gauges of the same things.
+
+    `things` are pairs of a label value and a thing. Each of `metrics` is a name, a documentation
+    and a function that returns a thing's value.
+    """
     for name, documentation, value_of in metrics:
         yield gauges(
             name, documentation, label, ((labelled, value_of(each)) for labelled, each in things)
@@ -51,7 +55,7 @@ def gauges_of(
 
 
 def counter(name: str, documentation: str, value: float) -> Metric:
-    """One value that only grows; the name ends in `_total`."""
+    """A counter with one value. The name has to end in `_total`."""
     family = CounterMetricFamily(name, documentation)
     family.add_metric((), value)
     return family
@@ -63,7 +67,7 @@ def counters(
     labels: tuple[str, ...],
     values: Iterable[tuple[tuple[str, ...], float]],
 ) -> Metric:
-    """Such values, each with its labels."""
+    """A counter with one value for each tuple of label values."""
     family = CounterMetricFamily(name, documentation, labels=labels)
     for labelled, value in values:
         family.add_metric(labelled, value)
@@ -71,7 +75,7 @@ def counters(
 
 
 def histogram(name: str, documentation: str, durations: Durations) -> Metric:
-    """Durations, in seconds."""
+    """A histogram of durations, in seconds."""
     family = HistogramMetricFamily(name, documentation)
     _add_durations(family, (), durations)
     return family
@@ -80,7 +84,7 @@ def histogram(name: str, documentation: str, durations: Durations) -> Metric:
 def histograms(
     name: str, documentation: str, label: str, durations: Iterable[tuple[str, Durations]]
 ) -> Metric:
-    """Durations of several kinds, each with its label."""
+    """A histogram of durations, in seconds, for each label value."""
     family = HistogramMetricFamily(name, documentation, labels=(label,))
     for labelled, each in durations:
         _add_durations(family, (labelled,), each)
@@ -88,7 +92,7 @@ def histograms(
 
 
 def seconds(milliseconds: float | None) -> float | None:
-    """Prometheus wants seconds; None stays None."""
+    """Converts milliseconds to seconds, the unit of Prometheus. None stays None."""
     return None if milliseconds is None else milliseconds / 1000
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def upkeep_families(
     upkeep: Upkeep, store: LogStore, totals: RoundTotals, *, now_ms: int
 ) -> Iterator[Metric]:
-    """Metrics of all tasks that keep the log small; `now_ms` by the wall clock."""
+    """Metrics of all tasks that keep the log small. `now_ms` is wall-clock time."""
     status = upkeep.cleaner.status
     logs = _log_statuses(upkeep.cleaner, store)
     yield from cleaner_families(status, now_ms=now_ms)
@@ -51,82 +51,90 @@ def _log_statuses(cleaner: LogCleaner, store: LogStore) -> list[LogCleaningStatu
     statuses = []
     for topic_partition, log in sorted(store.logs.items()):
         if log.config.is_compacted:
-            # A log that was just quarantined cannot be asked and has no samples.
+            # A log that was quarantined just now has no status, and so no samples.
             with suppress(StorageError, OSError):
                 statuses.append(cleaner.log_status(topic_partition))
     return statuses
 
 
 def cleaner_families(status: CleanerStatus, *, now_ms: int) -> Iterator[Metric]:
-    """Metrics of the cleaner's threads, and of the logs that they last found to clean."""
+    """Metrics of the cleaner's threads, and of the logs that they last found dirty."""
     yield gauge(
         "offsetd_cleaner_threads",
-        "The cleaner's threads; 0 with log.cleaner.enable=false.",
+        "Number of cleaner threads; 0 with log.cleaner.enable=false.",
         len(status.threads),
     )
     yield gauge(
         "offsetd_cleaner_dead_threads",
-        "Kafka's DeadThreadCount: threads that died, or keep failing, and do no work.",
+        "Kafka's DeadThreadCount: cleaner threads that died or keep failing.",
         status.dead_threads,
     )
     yield counter(
         "offsetd_cleaner_threads_replaced_total",
-        "Threads that died and were replaced.",
+        "Cleaner threads that died and were replaced.",
         status.replaced_threads,
     )
     yield gauge(
         "offsetd_cleaner_since_last_run_seconds",
-        "Kafka's time-since-last-run-ms: since a thread last looked for a log to clean.",
+        "Kafka's time-since-last-run-ms: time since a thread last looked for a log to clean.",
         None if status.last_looked_ms is None else (now_ms - status.last_looked_ms) / 1000,
     )
     yield gauge(
         "offsetd_cleaner_max_dirty_ratio",
-        "Kafka's max-dirty-percent: of the dirtiest log, when a thread last looked.",
+        "Kafka's max-dirty-percent: dirty ratio of the dirtiest log when a thread last looked.",
         status.max_dirty_ratio,
     )
     yield gauge(
         "offsetd_cleaner_max_compaction_delay_seconds",
-        "Kafka's max-compaction-delay-secs: beyond max.compaction.lag.ms, at that look.",
+        "Kafka's max-compaction-delay-secs: longest delay beyond max.compaction.lag.ms when a"
+        " thread last looked.",
         status.max_overdue_ms / 1000,
     )
 
 
 def round_families(status: CleanerStatus, totals: RoundTotals) -> Iterator[Metric]:
-    """The last round of each thread, and all rounds together."""
+    """Metrics of the last round of each thread, and totals of all rounds."""
     reports = [each.last.report for each in status.threads if each.last is not None]
     bytes_read = sum(each.bytes_read for each in reports)
     bytes_written = sum(each.bytes_written for each in reports)
     yield gauge(
         "offsetd_cleaner_max_buffer_utilization_ratio",
-        "Kafka's max-buffer-utilization-percent: of the offset map, in the threads' last rounds.",
+        "Kafka's max-buffer-utilization-percent: fullest offset map in the threads' last rounds.",
         max((each.map_utilization for each in reports), default=0.0),
     )
     yield gauge(
         "offsetd_cleaner_max_clean_time_seconds",
-        "Kafka's max-clean-time-secs: the longest of the threads' last rounds.",
+        "Kafka's max-clean-time-secs: duration of the longest of the threads' last rounds.",
         max((each.elapsed_ms for each in reports), default=0) / 1000,
     )
     yield gauge(
         "offsetd_cleaner_recopy_ratio",
-        "Kafka's cleaner-recopy-percent: what stayed of what the threads' last rounds read.",
+        "Kafka's cleaner-recopy-percent: share of the bytes that the threads' last rounds read"
+        " and retained.",
         bytes_written / bytes_read if bytes_read else 0.0,
     )
-    yield counter("offsetd_cleaner_rounds_total", "Rounds that went well.", totals.rounds)
+    yield counter("offsetd_cleaner_rounds_total", "Cleaning rounds that succeeded.", totals.rounds)
     yield counter(
         "offsetd_cleaner_full_map_rounds_total",
-        "Those that ended early, as the offset map was full.",
+        "Cleaning rounds that ended early because the offset map was full.",
         totals.full_map_rounds,
     )
-    yield counter("offsetd_cleaner_read_bytes_total", "What rounds read.", totals.bytes_read)
     yield counter(
-        "offsetd_cleaner_retained_bytes_total", "What stayed of that.", totals.bytes_written
+        "offsetd_cleaner_read_bytes_total", "Bytes that cleaning rounds read.", totals.bytes_read
     )
     yield counter(
-        "offsetd_cleaner_read_messages_total", "Records that rounds read.", totals.messages_read
+        "offsetd_cleaner_retained_bytes_total",
+        "Bytes that cleaning rounds retained.",
+        totals.bytes_written,
+    )
+    yield counter(
+        "offsetd_cleaner_read_messages_total",
+        "Records that cleaning rounds read.",
+        totals.messages_read,
     )
     yield counter(
         "offsetd_cleaner_retained_messages_total",
-        "Records that stayed of those.",
+        "Records that cleaning rounds retained.",
         totals.messages_written,
     )
 
@@ -134,7 +142,7 @@ def round_families(status: CleanerStatus, totals: RoundTotals) -> Iterator[Metri
 def uncleanable_families(
     status: CleanerStatus, logs: Sequence[LogCleaningStatus]
 ) -> Iterator[Metric]:
-    """Logs whose last round failed."""
+    """Metrics of logs whose last round failed."""
     failed = {each.topic_partition for each in status.uncleanable}
     yield gauge(
         "offsetd_cleaner_uncleanable_partitions",
@@ -151,46 +159,46 @@ def uncleanable_families(
         [(str(each.topic_partition), each) for each in status.uncleanable],
         (
             "offsetd_cleaner_failures_in_row",
-            "How often in a row rounds of such a log failed.",
+            "How often in a row the rounds of a log failed.",
             lambda failure: failure.failures_in_row,
         ),
     )
 
 
 def dirty_families(logs: Sequence[LogCleaningStatus]) -> Iterator[Metric]:
-    """What remains to be cleaned in each compacted log."""
+    """Metrics of the dirty part of each compacted log."""
     yield from gauges_of(
         "partition",
         [(str(each.topic_partition), each) for each in logs],
         (
             "offsetd_log_dirty_ratio",
-            "What a round could clean now, of all it would read.",
+            "Bytes that a round could clean now, divided by the bytes that it would read.",
             lambda status: status.dirty_ratio,
         ),
         (
             "offsetd_log_dirty_bytes",
-            "What was not cleaned yet, the active segment included.",
+            "Bytes that were not cleaned yet, including the active segment.",
             lambda status: status.dirty_bytes,
         ),
         (
             "offsetd_log_oldest_dirty_age_seconds",
-            "For how long the oldest of that has been waiting; no sample where nothing is dirty.",
+            "Age of the oldest record that was not cleaned yet; no sample if nothing is dirty.",
             lambda status: seconds(status.oldest_dirty_age_ms),
         ),
     )
 
 
 def task_families(tasks: Sequence[RunStatus]) -> Iterator[Metric]:
-    """The scheduler's tasks, under Kafka's names."""
+    """Metrics of the scheduler's tasks, which have Kafka's names."""
     yield counters(
         "offsetd_task_runs_total",
-        "Runs that have ended, well or badly.",
+        "Runs of a task that have ended, with or without success.",
         ("task",),
         (((each.name,), each.runs) for each in tasks),
     )
     yield counters(
         "offsetd_task_failures_total",
-        "Runs that failed.",
+        "Runs of a task that failed.",
         ("task",),
         (((each.name,), each.failures) for each in tasks),
     )
@@ -199,24 +207,24 @@ def task_families(tasks: Sequence[RunStatus]) -> Iterator[Metric]:
         [(each.name, each) for each in tasks],
         (
             "offsetd_task_failures_in_row",
-            "Failures since the last run that went well.",
+            "Failed runs of a task since its last successful run.",
             lambda status: status.failures_in_row,
         ),
         (
             "offsetd_task_last_start_timestamp_seconds",
-            "When the last run began.",
+            "When the last run of a task began.",
             lambda status: seconds(status.last_started_ms),
         ),
         (
             "offsetd_task_last_duration_seconds",
-            "What the last run took that has ended.",
+            "Duration of the last run that has ended.",
             lambda status: seconds(status.last_duration_ms),
         ),
     )
 
 
 def retention_families(upkeep: Upkeep) -> Iterator[Metric]:
-    """What blocks retention."""
+    """Metrics of logs whose retention is blocked."""
     blocked = sorted((str(each), blocked) for each, blocked in upkeep.blocked.items())
     yield gauge(
         "offsetd_retention_blocked_partitions",
@@ -226,41 +234,54 @@ def retention_families(upkeep: Upkeep) -> Iterator[Metric]:
     yield from gauges_of(
         "partition",
         blocked,
-        ("offsetd_retention_blocked_bytes", "What it holds back.", lambda each: each.held_bytes),
+        (
+            "offsetd_retention_blocked_bytes",
+            "Bytes of due segments that are held back.",
+            lambda each: each.held_bytes,
+        ),
         (
             "offsetd_retention_blocked_until_timestamp_seconds",
-            "Until when.",
+            "When the timestamp no longer holds retention back.",
             lambda each: seconds(each.blocked_until_ms),
         ),
     )
 
 
 def deletion_families(deleter: FileDeleter) -> Iterator[Metric]:
-    """Deleted files that still exist for file.delete.delay.ms."""
+    """Metrics of deleted files that still exist for file.delete.delay.ms."""
     yield gauge(
-        "offsetd_deletion_waiting_files", "Files that wait to be removed.", deleter.waiting_files
+        "offsetd_deletion_waiting_files",
+        "Deleted files that wait to be removed from the disk.",
+        deleter.waiting_files,
     )
     yield gauge(
-        "offsetd_deletion_waiting_bytes", "What those hold on the disk.", deleter.waiting_bytes
+        "offsetd_deletion_waiting_bytes",
+        "Bytes of deleted files that wait to be removed from the disk.",
+        deleter.waiting_bytes,
     )
 
 
 def disk_families(disk: DiskStatus) -> Iterator[Metric]:
-    """The file system of the data folder, when it was last looked at."""
+    """Metrics of the data folder's file system, when it was last checked."""
     yield gauge(
         "offsetd_disk_low",
-        "1 while there is too little room: commits are refused, and everything is cleaned.",
+        "1 while the disk is nearly full: commits are refused, and all logs are cleaned.",
         float(disk.state is SpaceState.LOW),
     )
-    yield counter("offsetd_disk_shortages_total", "How often that has begun.", disk.times_low)
-    yield gauge("offsetd_disk_free_bytes", "What is free.", disk.free_bytes)
+    yield counter(
+        "offsetd_disk_shortages_total", "How often the disk became nearly full.", disk.times_low
+    )
+    yield gauge(
+        "offsetd_disk_free_bytes", "Free bytes of the data folder's file system.", disk.free_bytes
+    )
     yield gauge(
         "offsetd_disk_free_limit_bytes",
-        "disk.free.bytes.min, or its share of a small disk: below, the disk is low.",
+        "The limit below which the disk is nearly full: disk.free.bytes.min, or a share of a small"
+        " disk.",
         disk.marks.free_bytes_min,
     )
     yield gauge(
         "offsetd_disk_reserve_bytes",
-        "The reserve that is held; it is given back while the disk is low.",
+        "Bytes of the reserve on the disk. It is released while the disk is nearly full.",
         disk.reserve_bytes_held,
     )
