@@ -43,7 +43,7 @@ _PAUSE_SECONDS: Final = 0.02
 
 def register(app: "typer.Typer", terminal: Terminal) -> None:
     """Add the group `kernels`."""
-    import typer  # noqa: PLC0415  A server's start, which warms too, needs none.
+    import typer  # noqa: PLC0415  A server's start, which warms kernels too, does not need it.
 
     group = typer.Typer(help="The compiled loops of the server.", no_args_is_help=True)
     app.add_typer(group, name="kernels")
@@ -53,7 +53,7 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
     def warm() -> None:
         """Compile the kernels for this machine.
 
-        They are kept in the user's cache folder, where the server finds them.
+        They are stored in the user's cache folder, where the server finds them.
 
         Examples:
             offsetd kernels warm
@@ -70,17 +70,17 @@ def _group() -> None:
 
 
 def link_kernels() -> None:
-    """Links the kernels without Numba, if a cache has them; call it before they are imported."""
+    """Links cached kernels without Numba. Call it before any module imports a kernel."""
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
     registry.link(*KERNEL_PACKAGES)
 
 
 def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
-    """Make every kernel that is not linked ready to run; tell the user if one has to be compiled.
+    """Make every kernel that is not linked ready to run. Tells the user if it has to compile.
 
-    Kernels of the modules `later` are only loaded if they have to be compiled. Returns how many
-    were compiled. The next process can link them.
+    Kernels of the modules `later` are loaded only if they have to be compiled. Returns the number
+    of compiled kernels. The next process can link them.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     else:
         total = len(registry.registered_kernels())
         terminal.note(f"compiling {total} kernels for this machine, once: a minute or two")
-        gc.enable()  # Without a collection, the start would keep all garbage of the compiler.
+        gc.enable()  # Otherwise the server would keep all garbage of the compiler.
         with terminal.progress("kernels") as report:
             compiled = registry.warm(_by_short_name(report))
     registry.keep_linked(*KERNEL_PACKAGES)
@@ -100,9 +100,9 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
 
 
 async def load_later_kernels(serving: asyncio.Event) -> None:
-    """Load all kernels but the cleaner's once `serving` is set: in a thread, with pauses.
+    """Load all kernels but the cleaner's once `serving` is set, on a thread and with pauses.
 
-    Each takes some milliseconds of the interpreter's time, and a call may have to wait for it.
+    Loading a kernel holds the interpreter for some milliseconds, and calls may wait for that.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 

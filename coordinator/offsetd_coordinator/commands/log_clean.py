@@ -57,7 +57,7 @@ def clean(
     rolls: bool,
     is_dry: bool,
 ) -> None:
-    """Cleans partitions of a topic; a dry run says what would be left."""
+    """Cleans partitions of a topic. A dry run shows what would be kept."""
     with failures_told(terminal):
         settings = offline_settings(terminal, topic, assignments)
         tools = _tools(terminal, settings)

@@ -25,31 +25,31 @@ PartitionOption = Annotated[
         metavar="N",
         min=0,
         max=2**31 - 1,
-        help="Only this one; may be repeated.",
+        help="Only this partition; may be repeated.",
     ),
 ]
 TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are meant.")
+    str, typer.Option("--topic", metavar="TOPIC", help="The topic of the partitions.")
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="One setting; may be repeated.", metavar="NAME=VALUE"),
 ]
 CleaningOption = Annotated[
-    bool, typer.Option("--cleaning", help="Show what cleaning and retention have to do.")
+    bool, typer.Option("--cleaning", help="Show what cleaning and retention would do.")
 ]
 DecoderOption = Annotated[
     bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
 ]
-RollOption = Annotated[
-    bool, typer.Option("--roll-active", help="End the segments that take appends before.")
-]
+RollOption = Annotated[bool, typer.Option("--roll-active", help="First roll the active segments.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing; say what would go, and what be left.")
+    bool, typer.Option("--dry-run", help="Change nothing; show what would be deleted and kept.")
 ]
-ShowOption = Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")]
+ShowOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing, as without --execute.")
+]
 ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Do it; else only show what would be left out or lost.")
+    bool, typer.Option("--execute", help="Do it. Without it, only show what would be lost.")
 ]
 
 DEFAULT_FOLDER: Final = Path("offsetd-data")
@@ -77,10 +77,10 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Show the offsets, segments, bytes and records of each partition.
 
-        Every batch is checked; the first bad one is named under PROBLEM. With --cleaning: how much
-        was written since the last round, up to where the next one may go, from when on the first
-        tombstones can go, what retention would take away, and until when a timestamp from the
-        future blocks it. What a round would save is said by clean --dry-run.
+        Every batch is checked; PROBLEM names the first bad one. --cleaning shows how much was
+        written since the last round, up to which offset the next round may clean, when the first
+        tombstones can be removed, how much retention would delete, and until when a timestamp in
+        the future blocks retention. Use clean --dry-run to see how much a round would save.
 
         Examples:
             offsetd log describe --data-dir offsetd-data
@@ -99,7 +99,7 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Print every batch and record.
 
-        The lines are those of Kafka's DumpLogSegments, whatever --output says.
+        The lines are those of Kafka's DumpLogSegments. --output does not change them.
 
         Examples:
             offsetd log dump --data-dir offsetd-data --partition 9
@@ -116,17 +116,17 @@ def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
         data_dir: FolderOption = DEFAULT_FOLDER,
         topic: Annotated[
             str | None,
-            typer.Option("--topic", metavar="TOPIC", help="Only this one's partitions."),
+            typer.Option("--topic", metavar="TOPIC", help="Only the partitions of this topic."),
         ] = None,
         partition: PartitionOption = None,
     ) -> None:
-        """Check every batch, record, index and checkpoint, and what a start would miss.
+        """Check every batch, record, index and checkpoint, and look for missing files.
 
-        Without --topic and --partition all is checked that a server opens: the offsets, the
-        settings that were changed at run time, and the audit log.
-        Where each group lies is checked too. Prints file, position and reason of everything that is
-        wrong, and exits with 1 if there is anything damaged. A batch from the future, which holds
-        back retention, is a warning: it is as it was written, and there is nothing to repair.
+        Without --topic and --partition, this checks everything that a server opens: the offsets,
+        the settings that were changed at run time, and the audit log. It also checks that each
+        group is in the right partition. It prints the file, position and reason of every problem,
+        and exits with 1 if anything is damaged. A batch with a timestamp in the future, which holds
+        retention back, is a warning: it was written like that, and needs no repair.
 
         Examples:
             offsetd log verify --data-dir offsetd-data
@@ -147,14 +147,15 @@ def _register_clean(group: typer.Typer, terminal: Terminal) -> None:
         dry_run: DryRunOption = False,
         assignments: SetOption = None,
     ) -> None:
-        """Compact the offsets log, or another topic, of a server or broker that is stopped.
+        """Compact the offsets log, or another topic, of a stopped server or broker.
 
-        The folder is locked and recovered, as at a start, each partition is cleaned once, however
-        clean it is, and the folder is closed. Numbers are of the segments that may be cleaned: the
-        one that takes appends may not. Settings are those of serve, log.cleaner.* and a topic's
-        (delete.retention.ms, ...); of a topic that the server does not know, cleanup.policy has to
-        be among them. A broker's folder stays a broker's: nothing of offsetd is left in it. Exits
-        with 3 if only some partitions could be cleaned, with 0 if there was nothing to clean.
+        The folder is locked and recovered as at a start. Each partition is cleaned once, however
+        clean it is, and the folder is closed. The numbers are those of the segments that may be
+        cleaned; the active segment may not. The settings are those of serve: log.cleaner.* and a
+        topic's (delete.retention.ms, ...). For a topic that the server does not know, set
+        cleanup.policy, too. A broker's folder stays a broker's: no file of offsetd is left in it.
+        The exit code is 3 if only some partitions could be cleaned, and 0 if there was nothing to
+        clean.
 
         Examples:
             offsetd log clean --data-dir offsetd-data --dry-run
@@ -182,14 +183,14 @@ def _register_retain(group: typer.Typer, terminal: Terminal) -> None:
         dry_run: DryRunOption = False,
         assignments: SetOption = None,
     ) -> None:
-        """Take away the oldest segments that are due, where no server has the folder open.
+        """Delete the oldest segments that are due, in a folder that no server has open.
 
-        The folder is locked and recovered, as at a start, each partition is looked at once, and the
-        folder is closed. Segments go that lie below the log's start, are beyond retention.bytes, or
-        older than retention.ms; of a topic that is only compacted, just the first. Settings that
-        were changed while a server ran count; --set goes before them. A broker's folder stays a
-        broker's: nothing of offsetd is left in it. Exits with 3 if only some partitions could be
-        looked at.
+        The folder is locked and recovered as at a start. Each partition is checked once, and the
+        folder is closed. A segment is due if it lies below the log's start, is beyond
+        retention.bytes, or is older than retention.ms. For a topic that is only compacted, only the
+        first rule applies. Settings that were changed while a server ran apply; --set overrides
+        them. A broker's folder stays a broker's: no file of offsetd is left in it. The exit code is
+        3 if only some partitions could be checked.
 
         Examples:
             offsetd log retain --topic __offsetd_audit --dry-run
@@ -210,13 +211,14 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
         execute: ExecuteOption = False,
         assignments: SetOption = None,
     ) -> None:
-        """Keep all that is whole of damaged partitions, and have them served again.
+        """Keep all valid batches of damaged partitions, so that they are served again.
 
-        For a quarantined partition whose folder no server has open. Every valid batch is kept, also
-        those that the journal or the quarantine file holds. Shows the bytes that are left out, what
-        is missing, and the groups that can be read in these bytes: what they committed there is
-        lost, and what they had before counts again. A segment that is written anew stays beside as
-        it was. Without --partition, all damaged partitions of the topic are meant.
+        For quarantined partitions in a folder that no server has open. Every valid batch is kept,
+        also those that the journal or the quarantine file holds. The command shows the bytes that
+        are left out, what is missing, and the groups that can be read in these bytes. Their commits
+        in these bytes are lost, and their earlier offsets apply again. The original of a rewritten
+        segment is kept beside it. Without --partition, all damaged partitions of the topic are
+        repaired.
 
         Examples:
             offsetd log repair --data-dir offsetd-data
@@ -233,19 +235,21 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
 def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("recreate")
     def recreate(
-        topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of which topic.")],
+        topic: Annotated[
+            str, typer.Option("--topic", metavar="TOPIC", help="The topic of the partitions.")
+        ],
         data_dir: FolderOption = DEFAULT_FOLDER,
         partition: PartitionOption = None,
         dry_run: ShowOption = False,
         execute: ExecuteOption = False,
         assignments: SetOption = None,
     ) -> None:
-        """Have partitions begin anew, empty: with --execute all that they hold is lost.
+        """Recreate partitions empty. With --execute, all their records are lost.
 
-        For a partition that is quarantined and cannot be brought back, and for a topic of the
-        server's own whose records nobody needs any more. Its folder may be missing. It goes on at
-        the offset at which it ended, so that no offset is given to another record. Of
-        __consumer_offsets say which --partition; of another topic it is partition 0 without.
+        For a quarantined partition that cannot be repaired, and for a topic of the server's own
+        whose records are no longer needed. The partition's folder may be missing. New records
+        continue at the offset at which the log ended, so that no offset is given to another record.
+        --partition is required for __consumer_offsets; for another topic the default is 0.
 
         Examples:
             offsetd log recreate --topic __consumer_offsets --partition 9
@@ -260,6 +264,6 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
 
 
 def _check_not_both(dry_run: bool, execute: bool) -> None:
-    """Raises typer.BadParameter if a command is asked to show only and to do it."""
+    """Raises typer.BadParameter if both --dry-run and --execute are given."""
     if dry_run and execute:
         raise typer.BadParameter("--dry-run and --execute exclude each other")

@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 
 @contextmanager
 def failures_told(terminal: Terminal) -> Iterator[None]:
-    """Turns errors about a folder that cannot be read into one clear line."""
+    """A context that turns errors of an unreadable folder into one line for the user."""
     try:
         yield
     except StorageError as error:
@@ -48,9 +48,9 @@ def selected(
 def looked_at(
     terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
-    """The selected logs, for a command that takes no lock; notes what cannot be read meanwhile.
+    """The selected logs, for a command that takes no lock. Tells the user if a part is not read.
 
-    Without a topic and partitions: all logs that a server would open.
+    Without a topic and partitions, these are all logs that a server would open.
     """
     view, logs = selected(terminal, folder, topic or OFFSETS_TOPIC, partitions)
     if topic is None and not partitions:
@@ -59,14 +59,13 @@ def looked_at(
     if not view.is_settled:
         terminal.note(
             "the journal does not say that this folder was closed (a server has it open, or was"
-            " killed, or the journal is damaged): only what lies below its recovery points is"
-            " looked at"
+            " killed, or the journal is damaged): only the log below its recovery points is read"
         )
     return view, logs
 
 
 def log_starts(view: FolderView) -> dict[TopicPartition, int]:
-    """The start offsets that the folder's checkpoint names."""
+    """The start offsets in the folder's checkpoint; empty if it cannot be read."""
     try:
         return read_offset_checkpoint(OsFiles(), view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:

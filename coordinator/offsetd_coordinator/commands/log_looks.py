@@ -105,7 +105,7 @@ def dump(
 def verify(
     terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> None:
-    """Prints a row for each finding."""
+    """Prints a row for each finding. Fails if something is damaged."""
     with failures_told(terminal):
         _verify(terminal, *looked_at(terminal, folder, topic, partitions))
 
@@ -190,7 +190,7 @@ def _configs(
     try:
         return configs_of_folder(files, view, configs)
     except (StorageError, DamageFound) as error:
-        tell(f"not all settings in the folder can be read, so this is by defaults: {error}")
+        tell(f"not all settings in the folder can be read, so the defaults apply: {error}")
     return configs
 
 
@@ -216,7 +216,7 @@ def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> No
     terminal.note(
         f"checked {_counted(records, 'record')} in {_counted(batches, 'batch', 'batches')} of"
         f" {_counted(len(verifiers), 'partition')}"
-        + (f"; records of types that are not ours: {unknown}" if unknown else "")
+        + (f"; records of unknown types: {unknown}" if unknown else "")
     )
     warnings = sum(finding.is_warning for finding in findings)
     if warnings:
@@ -260,7 +260,11 @@ def _verified(
     future: FutureTimestamps | None,
     is_live: bool,
 ) -> tuple[LogVerifier, Iterable[Finding]]:
-    """Findings are kept until it is clear that a server changed nothing under them."""
+    """The verifier of a log and its findings.
+
+    If a server may be running, the list of findings is complete, so that the caller can verify the
+    log again if the server has changed it meanwhile.
+    """
     verifier = LogVerifier(files, log, partitions=partitions, future=future)
     return verifier, list(verifier.findings()) if is_live else verifier.findings()
 
@@ -270,7 +274,7 @@ def _has_damage(verified: tuple[LogVerifier, Iterable[Finding]]) -> bool:
 
 
 def _future_of(files: OsFiles, view: FolderView) -> Callable[[LogView], FutureTimestamps | None]:
-    """The check of a log's timestamps; None where the log is not retained by age."""
+    """A function that returns the check of a log's timestamps, or None if age is not checked."""
     configs, now_ms = _configs(files, view), SystemClock().now_ms()
 
     def future(log: LogView) -> FutureTimestamps | None:

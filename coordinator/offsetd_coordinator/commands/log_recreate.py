@@ -31,13 +31,13 @@ def recreate(
     *,
     is_dry: bool,
 ) -> None:
-    """Replaces partitions by empty ones; a dry run says what would be lost.
+    """Replaces partitions by empty ones. A dry run shows what would be lost.
 
-    The caller checks that the user asked for it.
+    The caller checks that the user gave --execute.
     """
     with failures_told(terminal):
         if topic == OFFSETS_TOPIC and not partitions:
-            terminal.fail(f"say which --partition of {topic} is to lose all", code=WRONG_USE)
+            terminal.fail(f"name the --partition of {topic} to recreate", code=WRONG_USE)
         asked = [checked(terminal, topic, each) for each in sorted(set(partitions or [0]))]
         view = read_folder(OsFiles(), folder)
         _refuse_unknown(terminal, view, asked)
@@ -46,8 +46,8 @@ def recreate(
             rows = [_row(each, lost[each], None) for each in asked]
             terminal.rows(COLUMNS, rows)
             terminal.note(
-                f"it would lose {sum(lost.values())} bytes; nothing was changed: the same with"
-                " --execute does it"
+                f"it would lose {sum(lost.values())} bytes; nothing was changed: repeat with"
+                " --execute to do it"
             )
             return
         settings = offline_settings(terminal, OFFSETS_TOPIC, assignments)
@@ -59,14 +59,14 @@ def recreate(
         terminal.rows(COLUMNS, [_row(each, lost[each], starts[each]) for each in asked])
         if CONFIG_PARTITION in asked:
             terminal.note(
-                "what was set while a server ran is gone: the next start goes by what serve is"
-                " told, and by defaults; tell it what has to count (--set NAME=VALUE) before it"
-                " expires, cleans or deletes by them"
+                "settings that were changed while a server ran are lost: the next start uses those"
+                " given to serve, and defaults; give it the settings that matter (--set NAME=VALUE)"
+                " before it expires, cleans or deletes by the defaults"
             )
 
 
 def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
-    """A partition by topic and number; fails for an impossible one."""
+    """The partition with this topic and number. Fails if no such partition can exist."""
     try:
         return TopicPartition.checked(topic, partition)
     except ValueError as error:
@@ -74,7 +74,10 @@ def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
 
 
 def _refuse_unknown(terminal: Terminal, view: FolderView, asked: Sequence[TopicPartition]) -> None:
-    """A partition's folder may be missing, but it must be known, so that a typo creates none."""
+    """Fails for a partition that the folder does not know, so that a typo creates no partition.
+
+    The folder of a known partition may be missing.
+    """
     known = known_partitions(view)
     for each in asked:
         if each not in known:
@@ -99,7 +102,7 @@ def known_partitions(view: FolderView) -> set[TopicPartition]:
 
 
 def _bytes_of(folder: Path) -> int:
-    """The bytes of the segments in a folder, which may be missing or damaged."""
+    """The size of all segments in a partition's folder. The folder may be missing or damaged."""
     files = OsFiles()
     if not files.exists(folder):
         return 0

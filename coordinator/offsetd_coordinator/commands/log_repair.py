@@ -37,11 +37,11 @@ def repair(
     *,
     is_dry: bool,
 ) -> None:
-    """Repairs damaged partitions; a dry run says what would be left out."""
+    """Repairs damaged partitions. A dry run shows what would be left out."""
     with failures_told(terminal):
         view = read_folder(OsFiles(), folder)
         if read_properties(OsFiles(), folder) is None:
-            terminal.fail(f"{folder} is not a folder of offsetd's; nothing was changed")
+            terminal.fail(f"{folder} is not a data folder of offsetd; nothing was changed")
         asked = _asked(terminal, view, topic, partitions)
         settings = offline_settings(terminal, OFFSETS_TOPIC, assignments)
         if is_dry:
@@ -56,9 +56,9 @@ def repair(
         for each in repairs:
             terminal.note(_summary(each, is_dry=is_dry))
         if not repairs:
-            terminal.note("none of the partitions is damaged in a way that a repair mends")
+            terminal.note("no partition has damage that a repair can remove")
         if repairs and is_dry:
-            terminal.note("nothing was changed: the same with --execute does it")
+            terminal.note("nothing was changed: repeat with --execute to do it")
         left = [str(damages[each]) for each in asked if each in damages]
         if left:
             terminal.fail("; ".join(left))
@@ -140,5 +140,5 @@ def _summary(found: Repair, *, is_dry: bool) -> str:
     if found.batches_appended:
         text += f", {found.batches_appended} batches of the journal's share appended"
     if found.bad:
-        text += f", {lost} bytes left out; what segments were stays beside (*{ASIDE_SUFFIX}*)"
+        text += f", {lost} bytes left out; the original segments are kept (*{ASIDE_SUFFIX}*)"
     return text

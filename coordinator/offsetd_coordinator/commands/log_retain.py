@@ -55,7 +55,7 @@ def retain(
     *,
     is_dry: bool,
 ) -> None:
-    """Deletes the due segments of a topic's partitions; a dry run says what would go."""
+    """Deletes the due segments of a topic's partitions. A dry run shows what would be deleted."""
     with failures_told(terminal):
         settings = offline_settings(terminal, topic, assignments)
         view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
@@ -126,4 +126,4 @@ def _conclude(
     for outcome in outcomes:
         if outcome.done is not None and outcome.done.plan.blocked is not None:
             terminal.note(f"{outcome.topic_partition}: {outcome.done.plan.blocked}")
-    fail_for_problems(terminal, outcomes, "cannot be looked at")
+    fail_for_problems(terminal, outcomes, "cannot be checked")

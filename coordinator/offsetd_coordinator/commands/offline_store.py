@@ -46,7 +46,7 @@ def offline_settings(
 def configs_looked_at(
     terminal: Terminal, view: FolderView, settings: CleaningSettings
 ) -> TopicConfigs:
-    """The topic's settings, with those stored in the folder; nothing is changed."""
+    """The settings with those stored in the folder. The folder is not changed."""
     try:
         return settings.with_changes(configs_of_folder(OsFiles(), view, settings.configs))
     except DamageFound as found:
@@ -92,7 +92,7 @@ def _opened_guests(
     config: LogConfig,
     report: ProgressReport,
 ) -> Iterator[GuestLogs]:
-    """Locks the folder, recovers and yields these logs, and closes them unless something failed."""
+    """Locks the folder, recovers and yields these logs, and closes them unless an error occurs."""
     guests = GuestLogs.open(
         OsFiles(),
         view.folder,
@@ -120,7 +120,7 @@ def opened_store(
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
 ) -> Iterator[LogStore]:
-    """Locks and recovers the folder; closes it, but after a failure leaves it as after a crash."""
+    """Locks and recovers the folder, and closes it. After a failure it is left as after a crash."""
     try:
         raise_descriptor_limit(view.offsets_partitions, 0)
     except StartFailed as error:

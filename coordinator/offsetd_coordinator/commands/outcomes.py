@@ -20,7 +20,10 @@ def printed(
     report: ProgressReport,
     row_of: Callable[[_DoneT], Mapping[str, object] | None],
 ) -> list[_Outcome[_DoneT]]:
-    """Prints a row for each log: what was done (unless there is no row for it), or the problem."""
+    """Prints a row for each log, with the outcome or the problem, and returns all outcomes.
+
+    An outcome for which `row_of` returns None has no row.
+    """
     all_of_them: list[_Outcome[_DoneT]] = []
 
     def rows() -> Iterator[Mapping[str, object]]:
@@ -36,13 +39,13 @@ def printed(
     pending = rows()
     droppable = [column for column in columns if column.startswith("segments_")]
     terminal.rows(columns, pending, droppable=droppable)
-    for _ in pending:  # The reader of the rows may have gone; the work is done all the same.
+    for _ in pending:  # If the reader of stdout has gone, the work is still completed.
         pass
     return all_of_them
 
 
 def fail_for_problems(terminal: Terminal, outcomes: Sequence[_Outcome[_DoneT]], what: str) -> None:
-    """Fails the command if there were problems: prints `what`, and which partitions."""
+    """Fails the command if there were problems: prints `what` and the partitions' names."""
     problems = [each for each in outcomes if each.problem is not None]
     if problems:
         names = ", ".join(each.topic_partition.folder_name for each in problems)

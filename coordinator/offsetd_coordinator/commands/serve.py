@@ -46,7 +46,7 @@ ALGEBRA_IS_ALONE: Final = ("OPENBLAS_NUM_THREADS", "1")
 
 def register(app: "typer.Typer", terminal: Terminal) -> None:
     """Add the command `serve`."""
-    import typer  # noqa: PLC0415  What `read_plain` can read needs none.
+    import typer  # noqa: PLC0415  Arguments that `read_plain` can read do not need it.
 
     @app.command("serve")
     def serve(
@@ -69,7 +69,7 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
             bool,
             typer.Option(
                 "--accept-default-settings",
-                help="Where settings that were changed at run time cannot be read, go by defaults.",
+                help="Use defaults if settings that were changed at run time cannot be read.",
             ),
         ] = False,
         list_settings: Annotated[
@@ -78,11 +78,12 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
     ) -> None:
         """Run the server.
 
-        A setting comes from --set, else the environment (OFFSETD_SEGMENT_MS for segment.ms), else
-        the file of --config, else its default; --list-settings prints them all. SIGTERM and SIGINT
-        drain and stop it; a second one stops it at once. Where settings that were changed while it
-        ran cannot be read, it serves, but nothing expires, is cleaned or taken away until they are
-        mended, or it is started with --accept-default-settings.
+        A setting comes from --set, else from the environment (OFFSETD_SEGMENT_MS for segment.ms),
+        else from the file of --config, else it has its default; --list-settings prints them all.
+        SIGTERM and SIGINT drain and stop the server; a second signal stops it at once. If settings
+        that were changed at run time cannot be read, the server serves, but it does not expire,
+        clean or delete anything until they are repaired, or until it is started with
+        --accept-default-settings.
 
         Examples:
             offsetd serve
@@ -98,10 +99,10 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
 
 
 def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
-    """A function that serves by `arguments` if they are only settings; None: typer must parse them.
+    """A function that runs the server, if `arguments` only set settings; else None.
 
-    It accepts options by their full names with a value, as in nearly every start. It leaves all
-    else to typer.
+    Only options with their full names and a value are read here, as in nearly every start. With
+    None, typer has to parse the arguments.
     """
     config: Path | None = None
     assignments: list[str] = []
@@ -246,7 +247,7 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         except StorageFailed as error:
             terminal.note(f"error: {last_words(error)}")
         except Exception:  # noqa: BLE001  Nothing above this prints it.
-            _log.exception("the server ends for a defect")
+            _log.exception("the server ends because of a defect")
         loading.cancel()
         # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
@@ -256,9 +257,10 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
 
 @contextlib.contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """A context without garbage collection; its objects are never collected later either.
+    """A context without garbage collection. Its objects are never collected later either.
 
-    They are modules and kernels, which stay anyway. Collections took a sixth of a start.
+    They are modules and kernels, which live as long as the process. Collections would take a sixth
+    of a start.
     """
     gc.disable()
     try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NoReturn, Protocol
 
-# Exit codes, beside 0 (done) and 1 (failed).
+# Exit codes, in addition to 0 (done) and 1 (failed).
 WRONG_USE: Final = 2
 PARTLY_DONE: Final = 3
 
@@ -13,7 +13,10 @@ ProgressReport = Callable[[int, int, str], None]
 
 
 class Terminal(Protocol):
-    """Results go to stdout, all else to stderr; neither colour nor progress without a terminal."""
+    """Prints results to stdout, and all other text to stderr.
+
+    Colours and progress are shown only on a terminal.
+    """
 
     def rows(
         self,
@@ -32,10 +35,10 @@ class Terminal(Protocol):
         """Prints each line to stdout as it is."""
 
     def note(self, text: str) -> None:
-        """Prints what is not a result to stderr."""
+        """Prints text that is not a result to stderr."""
 
     def fail(self, text: str, code: int = 1) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with `code`."""
 
     def progress(self, title: str) -> AbstractContextManager[ProgressReport]:
-        """Yields a function to report progress with, from any thread."""
+        """Yields a function that reports progress. Any thread may call it."""

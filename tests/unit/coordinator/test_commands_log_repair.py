@@ -64,7 +64,7 @@ def test_a_repair_shows_what_is_left_out_and_does_it(tmp_path: Path) -> None:
     outcome, shown = repair(folder)
     assert outcome.code == 0, outcome.err
     assert tree(folder) == before
-    assert "nothing was changed: the same with --execute does it" in outcome.err
+    assert "nothing was changed: repeat with --execute to do it" in outcome.err
     missing, bad = shown
     assert "missing" in missing["reason"]
     assert missing["bytes"] is None
@@ -80,7 +80,7 @@ def test_a_repair_shows_what_is_left_out_and_does_it(tmp_path: Path) -> None:
     store.close()
     outcome, rows = repair(folder)
     assert (outcome.code, rows) == (0, [])
-    assert "none of the partitions is damaged" in outcome.err
+    assert "no partition has damage that a repair can remove" in outcome.err
 
 
 def test_what_a_repair_is_not_for_is_refused_with_nothing_changed(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_what_a_repair_is_not_for_is_refused_with_nothing_changed(tmp_path: Path
     before = tree(folder)
     outcome, _ = repair(folder, "--execute")
     assert outcome.code == 1
-    assert "not a folder of offsetd's" in outcome.err
+    assert "not a data folder of offsetd" in outcome.err
     assert tree(folder) == before

@@ -361,7 +361,7 @@ def test_a_topic_begins_anew(tmp_path: Path) -> None:
     size = row["bytes_lost"]
     outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC)
     assert (row["bytes_lost"], row["start_offset"]) == (size, None)
-    assert "nothing was changed: the same with --execute does it" in outcome.err
+    assert "nothing was changed: repeat with --execute to do it" in outcome.err
     assert states(folder) == before
     assert recreate_both(folder).code == 2
     outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC, "--execute")
