@@ -35,6 +35,7 @@ WAIT_SECONDS = 60
 ATTACK_SECONDS = 4
 SOONER_SECONDS = 30  # Than gRPC asks for a sign of life: keepalive.interval.ms.
 MIB = 1 << 20
+STREAM_PATH = "/offsetd.v1.OffsetService/StreamCommits"
 MESSAGE_BYTES = 4 * MIB
 BUDGET_BYTES = 16 * MIB
 # What the guides promise beside the budget: where it is held, and where gRPC's core reads on.
@@ -211,6 +212,23 @@ def test_silent_and_idle_connections_give_way_to_new_ones(
         assert connections[0].is_gone(WAIT_SECONDS)
         poll(lambda: is_served(server), WAIT_SECONDS, server)
         poll(lambda: commits_anew(server), WAIT_SECONDS, server)
+
+
+def test_connections_with_calls_do_not_give_way_and_the_log_says_so(server: ServerProcess) -> None:
+    with contextlib.ExitStack() as opened:
+
+        def come() -> None:
+            connection = opened.enter_context(contextlib.closing(RawConnection(server.address)))
+            connection.open_call(1, call_headers(STREAM_PATH))
+
+        def is_told() -> bool:
+            with contextlib.suppress(ConnectionError):
+                come()
+            return any(event["event"].startswith("new connections") for event in server.events)
+
+        poll(is_told, WAIT_SECONDS, server)
+        assert closed(server, IDLE) == 0
+    poll(lambda: is_served(server), WAIT_SECONDS, server)
 
 
 def commits_anew(server: ServerProcess) -> bool:

@@ -6,6 +6,13 @@ from mutants.planted import Mutant
 
 HOSTILE_MUTANTS = (
     Mutant(
+        name="that new connections are refused is not logged",
+        where="offsetd_coordinator.network.connection_guard:ConnectionGuard._tell_if_full",
+        replace="connections < limits.accepted_max",
+        by="connections <= limits.accepted_max",
+        caught_by="tests/unit/coordinator/test_connection_guard.py",
+    ),
+    Mutant(
         name="a time is converted by protobuf, which raises errors of its own",
         where="offsetd_coordinator.messages.timestamps:read_time_ms",
         replace="time_ms = time.seconds * 1000 + time.nanos // 1_000_000",

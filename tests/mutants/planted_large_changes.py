@@ -23,6 +23,13 @@ LARGE_CHANGE_MUTANTS = (
         caught_by="tests/unit/coordinator/test_turns.py",
     ),
     Mutant(
+        name="a slice of a large change grows the table",
+        where="offsetd_coordinator.large_groups.large_changes:_Change._make_room",
+        replace="if larger is not None:",
+        by="if False:",
+        caught_by="tests/unit/coordinator/test_large_change_room.py",
+    ),
+    Mutant(
         name="what a large change reads is not counted",
         where="offsetd_coordinator.large_groups.large_changes:LargeChanges._in_turn",
         replace="async with self._one_at_a_time, room(change.offset_count):",

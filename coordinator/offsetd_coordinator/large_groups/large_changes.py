@@ -114,12 +114,17 @@ class _Change:
         """The number of offsets to read and to write."""
         request = self._request
         _, shard = self._runtime.shard_of(request.group_id)
-        count = shard.offsets.count(request.group_id)
+        return shard.offsets.count(request.group_id) + self._written_count
+
+    @property
+    def _written_count(self) -> int:
+        """The number of offsets that the request itself brings."""
+        request = self._request
         if isinstance(request, RestoreOffsets):
-            count += len(request.then)
-        elif isinstance(request, PutOffsets) and not isinstance(request.offsets, PutColumns):
-            count += len(request.offsets)
-        return count
+            return len(request.then)
+        if isinstance(request, PutOffsets) and not isinstance(request.offsets, PutColumns):
+            return len(request.offsets)
+        return 0
 
     async def run(self) -> Outcome:
         group_id = self._request.group_id
@@ -135,6 +140,7 @@ class _Change:
                 return self._runtime.ticket_of(group_id), decided.reply
             if hold is None or not decided.slice_count:
                 return self._runtime.ticket_of(group_id), decided.reply(None)
+            await self._make_room(shard)
             hold.is_writing = self.is_writing = True
             return await self._write(partition, shard, decided)
         finally:
@@ -151,6 +157,15 @@ class _Change:
         stored = await read_group(self._runtime, self._request.group_id)
         decide = shard.changes.large_decision(self._request, self._runtime.moment())
         return await asyncio.to_thread(decide, stored)
+
+    async def _make_room(self, shard: Shard) -> None:
+        """Makes room in the table for the offsets that come, so that no slice has to grow it."""
+        more = self._written_count - shard.offsets.count(self._request.group_id)
+        larger = shard.offsets.larger_entries(more) if more > 0 else None
+        if larger is not None:
+            await asyncio.to_thread(larger[: shard.offsets.size].fill, 0)  # Touches the memory.
+            shard.offsets.use_entries(larger)
+            await next_turn()
 
     async def _write(self, partition: int, shard: Shard, change: LargeChange) -> Outcome:
         """Writes all slices, each in its own turn. Raises as `Runtime.submit` does.

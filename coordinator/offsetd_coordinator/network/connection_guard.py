@@ -45,12 +45,15 @@ _GIVE_BACK_SECONDS: Final = 3.0
 # A reason is logged at most this often, as closed clients reconnect.
 _TELL_SECONDS: Final = 1.0
 _TOLD_PEERS: Final = 5
+_TELL_FULL_SECONDS: Final = 60.0
 
 
 class ConnectionLimits(NamedTuple):
     """The limits above which connections are closed."""
 
     connections_max: int
+    accepted_max: int
+    """gRPC accepts no more: those above `connections_max` give way to each other."""
     begun_bytes_max: int
     """What is begun and not ended, of all connections."""
     unread_ms_max: int
@@ -86,6 +89,7 @@ class ConnectionGuard:
         self._resident_bytes = 0
         self._untold: dict[str, list[str]] = {}
         self._told_seconds = 0.0
+        self._next_full_seconds = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="connections", daemon=True)
 
@@ -118,6 +122,7 @@ class ConnectionGuard:
             closed += self._close(sockets, reason, peer)
         for reason, peer in self._too_many(sockets):
             closed += self._close(sockets, reason, peer)
+        self._tell_if_full(len(sockets), now_seconds)
         for connection in self._connections.all():
             if connection.peer not in sockets:
                 self._connections.forget(connection.peer)
@@ -163,6 +168,19 @@ class ConnectionGuard:
             told = ", ".join(peers[:_TOLD_PEERS])
             _log.warning("connections closed", reason=REASONS[reason], count=len(peers), peers=told)
         self._untold = {}
+
+    def _tell_if_full(self, connections: int, now_seconds: float) -> None:
+        """Logs, at most once a minute, that no connection can give way to a new one."""
+        limits = self._limits
+        if connections < limits.accepted_max or now_seconds < self._next_full_seconds:
+            return
+        self._next_full_seconds = now_seconds + _TELL_FULL_SECONDS
+        _log.warning(
+            "new connections are refused: all open ones have calls",
+            connections=connections,
+            limit=limits.connections_max,
+            setting="max.connections",
+        )
 
     def _note_begun(self, sockets: dict[str, Socket], now_seconds: float) -> None:
         """Adds the bytes received since the last look that no call has taken."""

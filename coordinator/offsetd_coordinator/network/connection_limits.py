@@ -57,6 +57,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     """What the settings say to the guard."""
     return ConnectionLimits(
         connections_max=settings.max_connections,
+        accepted_max=_connections_accepted(settings),
         begun_bytes_max=max(
             settings.queued_max_request_bytes // 2,
             settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,

@@ -320,6 +320,27 @@ class OffsetTable:
         self._table = self._table._replace(entries=_with_rows(self._table.entries, rows))
         self._publish()
 
+    def larger_entries(self, more_offsets: int) -> Int64s | None:
+        """An empty array of entries with room for so many more offsets; None: there is room.
+
+        For `use_entries`. Most of the time of a growth goes into memory that is touched for the
+        first time: fill the array with zeros on a thread before.
+        """
+        entries = self._table.entries
+        rows = int(self.counters[columns.ENTRY_END]) + more_offsets + columns.BLOCK_PARTITIONS
+        if rows <= len(entries):
+            return None
+        return zeros((max(rows, len(entries) * _TIMES_ROWS), columns.ENTRY_COLUMNS), np.int64)
+
+    def use_entries(self, larger: Int64s) -> None:
+        """Moves the entries into an array of `larger_entries`, unless they have outgrown it."""
+        entries = self._table.entries
+        if len(entries) < len(larger):
+            end = int(self.counters[columns.ENTRY_END])
+            larger[:end] = entries[:end]
+            self._table = self._table._replace(entries=larger)
+            self._publish()
+
     def make_room(self, name_bytes: int, metadata_bytes: int) -> None:
         """Makes room for one more offset, with two new names and metadata of these sizes, and for
         one more request id.

@@ -14,6 +14,7 @@ from offsetd_coordinator.network.connection_guard import (
     ConnectionLimits,
 )
 from offsetd_coordinator.network.sockets import Socket
+from structlog.testing import capture_logs
 
 # Of a call: frames' headers, the path, what opens windows. Seen with grpc-python: 60 to 110.
 WIRE_BYTES_BESIDE = 110
@@ -40,7 +41,9 @@ def connections() -> Connections:
 
 @pytest.fixture
 def guard(connections: Connections) -> Any:
-    limits = ConnectionLimits(connections_max=3, begun_bytes_max=256 << 10, unread_ms_max=30_000)
+    limits = ConnectionLimits(
+        connections_max=3, accepted_max=5, begun_bytes_max=256 << 10, unread_ms_max=30_000
+    )
     return ConnectionGuard(connections, 0, limits)
 
 
@@ -167,3 +170,16 @@ async def test_who_reads_nothing_ends_sooner_where_half_is_used(
         answer_of(connections, peer).send(size)
     began = connections.find("large").unread_seconds  # type: ignore[union-attr]
     assert list(guard._unread_too_long(began + 1.5)) == [("unread", "large")]
+
+
+def test_that_new_connections_are_refused_is_logged_once_a_minute(guard: Any) -> None:
+    with capture_logs() as lines:
+        guard._tell_if_full(4, 100.0)
+        assert lines == [], "one more is accepted, and closed for a newer one"
+        guard._tell_if_full(5, 101.0)
+        guard._tell_if_full(5, 160.0)
+        assert len(lines) == 1
+        guard._tell_if_full(5, 161.5)
+    assert len(lines) == 2
+    assert lines[0]["event"] == "new connections are refused: all open ones have calls"
+    assert (lines[0]["connections"], lines[0]["limit"]) == (5, 3)

@@ -187,6 +187,30 @@ def test_offsets_that_were_expected_take_no_more_room_when_they_come() -> None:
     assert table.size == 15_000
 
 
+def test_entries_move_into_a_larger_array_that_was_made_before() -> None:
+    table = new_table()
+    for partition in range(1000):
+        table.store(b"g", b"orders", partition, **value(partition))
+    assert table.larger_entries(1) is None, "there is room"
+    larger = table.larger_entries(100_000)
+    assert larger is not None
+    table.store(b"g", b"orders", 1000, **value(1000))  # Somebody commits meanwhile.
+    table.use_entries(larger)
+    assert columns.Table(*table.arrays).entries is larger
+    assert table.larger_entries(100_000 - 1) is None
+    assert [each.revision for each in sorted(table.read_group(b"g"))] == list(range(1001))
+
+
+def test_a_larger_array_that_is_too_small_by_now_is_not_used() -> None:
+    table = new_table()
+    late = table.larger_entries(10_000)
+    assert late is not None
+    table.expect(1_000_000)
+    grown = table.arrays
+    table.use_entries(late)
+    assert table.arrays is grown
+
+
 def test_names_and_metadata_that_are_gone_leave_their_room_to_others() -> None:
     table = new_table()
     for step in range(5000):
