@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.schemas.group_settings import Lease
 
     from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.member_requests import MemberIdentity
 
 
@@ -132,6 +133,17 @@ class CommitOffsets:
             epoch=epoch,
             retention_ms=retention_ms,
             member=member,
+        )
+
+    def as_arguments(self) -> tuple[Bytes, Int64s, int, int, int, int]:
+        """As kernels take it: the fields of `kernels.columns.Commit`."""
+        return (
+            self.names,
+            self.columns,
+            self.group_start,
+            len(self.group_id),
+            self.request_id_start,
+            len(self.request_id),
         )
 
 

@@ -10,21 +10,21 @@ _EPOCHS = "tests/property/test_lease_epochs.py"
 LEASE_MUTANTS = (
     Mutant(
         name="an older epoch still commits",
-        where="offsetd_coordinator.shard.leases:check_epoch",
+        where="offsetd_coordinator.state.leases:check_epoch",
         replace="if status is not None and status.lease.epoch == epoch:",
         by="if status is not None and status.lease.epoch >= epoch:",
         caught_by=_EPOCHS,
     ),
     Mutant(
         name="an expired lease's epoch is over before anybody acquires",
-        where="offsetd_coordinator.shard.leases:check_epoch",
+        where="offsetd_coordinator.state.leases:check_epoch",
         replace="if status is not None and status.lease.epoch == epoch:",
         by="if status is not None and status.is_held and status.lease.epoch == epoch:",
         caught_by=_CASES,
     ),
     Mutant(
         name="commits without an epoch overwrite a held lease's",
-        where="offsetd_coordinator.shard.leases:Leases.check_writer",
+        where="offsetd_coordinator.state.leases:Leases.check_writer",
         replace=(
             "    check_epoch(group_id, status, epoch)\nelse:\n    check_not_held(group_id, status)"
         ),

@@ -10,14 +10,14 @@ _HISTORIES = "tests/fault/test_histories.py"
 LIFE_MUTANTS = (
     Mutant(
         name="who comes without an epoch writes beside a lease that is held",
-        where="offsetd_coordinator.shard.leases:check_not_held",
+        where="offsetd_coordinator.state.leases:check_not_held",
         replace="if status is not None and status.is_held:",
         by="if status is not None and status.is_held and not status.lease.holder:",
         caught_by=_HISTORIES,
     ),
     Mutant(
         name="topics that members read lose their offsets",
-        where="offsetd_coordinator.state.offset_deletion:_check_unused",
+        where="offsetd_coordinator.state.write_authorisation:_check_unread",
         replace="if group.is_subscribed(topic.decode()):",
         by="if False:",
         caught_by=_MACHINE,

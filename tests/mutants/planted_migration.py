@@ -281,7 +281,7 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="an import passes over what its lines expect",
         where="offsetd_coordinator.changes.change_decisions:decide_offsets_change",
-        replace="_check_expected(state, request, rows)",
+        replace="check_expected(state.offsets, request.expected, written, rows)",
         by="pass",
         caught_by=_IMPORTS,
     ),

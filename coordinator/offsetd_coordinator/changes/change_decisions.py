@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from offsetd_coordinator.changes.restoration import restored
 from offsetd_coordinator.errors import (
-    CONFLICTS_MAX,
-    Conflict,
     GroupExists,
     GroupIdNotFound,
-    NonEmptyGroup,
-    OffsetConflict,
-    RecordUndecodable,
 )
 from offsetd_coordinator.offset_changes import (
     EndCounts,
@@ -27,6 +22,7 @@ from offsetd_coordinator.offset_changes import (
     reset_offsets,
 )
 from offsetd_coordinator.requests import Decision
+from offsetd_coordinator.state.compare_and_set import check_expected
 from offsetd_coordinator.state.put_batches import (
     PutRows,
     answered_before,
@@ -36,25 +32,19 @@ from offsetd_coordinator.state.put_batches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.membership.member_requests import Moment
     from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.state.put_batches import Encoder
     from offsetd_coordinator.state.replayed_state import ReplayedState
-
-
-class Usage(NamedTuple):
-    """Other writers of a group: the live group with its members, where its records do not tell all,
-    and a check that raises LeaseHeld while somebody holds its lease.
-    """
-
-    live: ClassicGroup | None
-    check_lease: Callable[[], None]
+    from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
 
 def decide_offsets_change(
-    state: ReplayedState, request: OffsetsChange, encoder: Encoder, usage: Usage
+    state: ReplayedState,
+    request: OffsetsChange,
+    encoder: Encoder,
+    writers: WriteAuthorisation,
+    now: Moment,
 ) -> Decision:
     """What to write and what to answer.
 
@@ -63,7 +53,7 @@ def decide_offsets_change(
     `offset_changes.reset_offsets` does.
     """
     group_id, request_id = request.group_id, _request_id(request)
-    answered = check_change(state, request, encoder, usage)
+    answered = check_change(request, encoder, writers, now)
     if answered is not None:
         return answered
     if isinstance(request, PutOffsets):
@@ -76,7 +66,7 @@ def decide_offsets_change(
         ends = end_counts(request, written, stored)
     rows = PutRows.of(group_id, request_id, written)
     if isinstance(request, PutOffsets) and request.expected:
-        _check_expected(state, request, rows)
+        check_expected(state.offsets, request.expected, written, rows)
     check_expiry(encoder, rows)
     batches = encode_offsets(encoder, rows, is_splittable=is_splittable)
     if request.validate_only:
@@ -101,12 +91,16 @@ def decide_offsets_change(
 
 
 def decide_restoration(
-    state: ReplayedState, request: RestoreOffsets, encoder: Encoder, usage: Usage
+    state: ReplayedState,
+    request: RestoreOffsets,
+    encoder: Encoder,
+    writers: WriteAuthorisation,
+    now: Moment,
 ) -> Decision:
     """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
     `restoration.restored` does.
     """
-    answered = check_change(state, request, encoder, usage)
+    answered = check_change(request, encoder, writers, now)
     if answered is not None:
         return answered
     reply, batches = restored(state, request, encoder, _request_id(request))
@@ -114,7 +108,10 @@ def decide_restoration(
 
 
 def check_change(
-    state: ReplayedState, request: OffsetsChange | RestoreOffsets, encoder: Encoder, usage: Usage
+    request: OffsetsChange | RestoreOffsets,
+    encoder: Encoder,
+    writers: WriteAuthorisation,
+    now: Moment,
 ) -> Decision | None:
     """The reply that an earlier try of the request got within the window.
 
@@ -126,8 +123,8 @@ def check_change(
         reply_type = RestoredReply if isinstance(request, RestoreOffsets) else OffsetsChangedReply
         return Decision(request, reply_type(answered, (), is_repeated=True), None)
     if not isinstance(request, RestoreOffsets):
-        _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
-    _check_unused(state, request, usage)
+        _check_presence(request, exists=writers.has_group(group_id))
+    writers.check_change(request, now)
     return None
 
 
@@ -143,52 +140,3 @@ def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
             raise GroupExists("there is a group {group!r}", group=group_id)
     elif not exists and not request.partitions and request.kind is not TargetKind.EXPLICIT:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
-
-
-def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) -> None:
-    """Compares the stored offsets with the request's expectations. Raises OffsetConflict."""
-    place = rows.names, rows.group_size, rows.keys
-    stored = state.offsets.revisions_at(*place)
-    puts = request.offsets
-    assert isinstance(puts, PutColumns), "rows are written without expectations"
-    partitions = zip(puts.topics, puts.partitions, strict=True)
-    wrong = [
-        row
-        for row, partition in enumerate(partitions)
-        if partition in request.expected and stored[row] != request.expected[partition]
-    ]
-    if not wrong:
-        return
-    offsets = state.offsets.offsets_at(*place)
-    conflicts = tuple(
-        Conflict(
-            topic=puts.topics[row],
-            partition=puts.partitions[row],
-            offset=offsets[row],
-            revision=stored[row],
-        )
-        for row in wrong[:CONFLICTS_MAX]
-    )
-    raise OffsetConflict(
-        "{conflict_count} of {offset_count} preconditions do not hold",
-        conflicts,
-        len(wrong),
-        offset_count=len(stored),
-    )
-
-
-def _check_unused(
-    state: ReplayedState, request: OffsetsChange | RestoreOffsets, usage: Usage
-) -> None:
-    """Checks that nobody else writes to the group, unless the request overrules that."""
-    if request.is_forced:
-        return
-    group_id, live = request.group_id, usage.live
-    records = state.group_records(group_id)
-    if live is None and not records.is_readable:
-        raise RecordUndecodable(
-            "a record of group {group!r} cannot be read: it may have members", group=group_id
-        )
-    if (records if live is None else live).has_members:
-        raise NonEmptyGroup("group {group!r} has members", group=group_id)
-    usage.check_lease()

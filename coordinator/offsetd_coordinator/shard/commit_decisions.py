@@ -6,23 +6,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidRetention
+from offsetd_coordinator.errors import InvalidRetention
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records.commit_batch import decide_commit
 from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision
 from offsetd_coordinator.state.commit_rules import (
-    as_arguments,
-    check_commit,
     commit_refusal,
     unchanged_ms_of,
 )
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.kernels.columns import Bytes
-    from offsetd_coordinator.membership.group_membership import Membership
     from offsetd_coordinator.membership.member_requests import Moment
-    from offsetd_coordinator.shard.leases import Leases
+    from offsetd_coordinator.state.put_batches import BatchForm
     from offsetd_coordinator.state.replayed_state import ReplayedState
+    from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
 _VERSION_WITHOUT_EXPIRY: Final = 3  # Of OffsetCommitValue, which cannot hold any then.
 
@@ -40,24 +37,12 @@ class CommitTerms(NamedTuple):
 
 
 class CommitDecisions:
-    """By the state of one shard, of which it changes nothing. `out` has room for a batch."""
+    """By the state of one shard, of which it changes nothing."""
 
-    def __init__(
-        self,
-        state: ReplayedState,
-        membership: Membership,
-        leases: Leases,
-        *,
-        value_version: int,
-        batch_bytes_max: int,
-        out: Bytes,
-    ) -> None:
+    def __init__(self, state: ReplayedState, writers: WriteAuthorisation, form: BatchForm) -> None:
         self._state = state
-        self._membership = membership
-        self._leases = leases
-        self._value_version = value_version
-        self._batch_bytes_max = batch_bytes_max
-        self._out = out
+        self._writer_refusal = writers.commit_refusal
+        self._value_version, self._batch_bytes_max, self._out = form
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
         self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
 
@@ -69,7 +54,7 @@ class CommitDecisions:
         now_ms = terms.now.wall_ms
         size = decide_commit(
             self._state.offsets.arrays,
-            *as_arguments(commit),
+            *commit.as_arguments(),
             now_ms,
             -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
             self._unchanged_ms(commit.group_id, terms) if terms.unchanged_ms else 0,
@@ -99,25 +84,3 @@ class CommitDecisions:
 
     def _unchanged_ms(self, group_id: bytes, terms: CommitTerms) -> int:
         return unchanged_ms_of(terms.unchanged_ms, self._state.known_group_records(group_id))
-
-    def _writer_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
-        """Why whoever commits may not commit to this group, if so."""
-        group_id = commit.group_id
-        live = self._membership.live(group_id)
-        records = self._state.known_group_records(group_id)
-        if live is None and records is None and commit.member is None and commit.epoch < 0:
-            return None
-        try:
-            if live is not None:
-                live.check_commit(commit.member)
-            else:
-                has_group = (
-                    records is not None
-                    or self._state.has_group(group_id)
-                    or self._membership.has_promised(group_id)
-                )
-                check_commit(group_id, records, commit.member, has_group=has_group)
-            self._leases.check_writer(group_id, commit.epoch, now)
-        except CoordinatorError as refusal:
-            return refusal.without_traces()
-        return None

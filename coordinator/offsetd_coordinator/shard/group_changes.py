@@ -12,8 +12,6 @@ from offsetd_storage.offsets_topic.schemas.keys import GroupSettingsKey, encode_
 from offsetd_coordinator.errors import (
     GroupIdNotFound,
     InvalidCommitSize,
-    NonEmptyGroup,
-    RecordUndecodable,
 )
 from offsetd_coordinator.requests import (
     AcquireGroup,
@@ -24,8 +22,9 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
     UpdateGroupReply,
 )
-from offsetd_coordinator.shard.leases import check_epoch, check_not_held, lease_status
 from offsetd_coordinator.state.change_dedup import ChangeKind, header
+from offsetd_coordinator.state.leases import check_epoch, lease_status
+from offsetd_coordinator.state.write_authorisation import check_acquisition, check_readable
 
 if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_listing import LeaseStatus
@@ -138,12 +137,7 @@ def _reply_again(request: GroupChange, known: int, status: LeaseStatus | None) -
 def _acquire(
     records: GroupRecords, request: AcquireGroup, status: LeaseStatus | None, situation: Situation
 ) -> _Change:
-    if not (request.force and records.is_readable_but_for_settings):
-        _check_readable(records)
-    if not request.force and status is not None and status.lease.holder != request.holder:
-        check_not_held(request.group_id, status)
-    if situation.has_members:
-        raise NonEmptyGroup("group {group!r} has members", group=request.group_id)
+    check_acquisition(records, request, status, has_members=situation.has_members)
     now = situation.now
     settings = attrs.evolve(
         records.settings or GroupSettings(),
@@ -170,7 +164,7 @@ def _release(
 
 
 def _update(records: GroupRecords, request: UpdateGroup, situation: Situation) -> _Change:
-    _check_readable(records)
+    check_readable(records)
     before = records.settings or GroupSettings()
     after = attrs.evolve(
         before, retention_ms=request.retention_ms, never_expires=request.never_expires
@@ -182,11 +176,3 @@ def _update(records: GroupRecords, request: UpdateGroup, situation: Situation) -
 
 def _granted(request: AcquireGroup, *, epoch: int, now_ms: int) -> Lease:
     return Lease(holder=request.holder, epoch=epoch, granted_ms=now_ms, ttl_ms=request.ttl_ms)
-
-
-def _check_readable(records: GroupRecords) -> None:
-    """What cannot be read may be a lease, or members."""
-    if not records.is_readable:
-        raise RecordUndecodable(
-            "a record of group {group!r} cannot be read", group=records.group_id
-        )

@@ -41,13 +41,15 @@ from offsetd_coordinator.requests import (
 from offsetd_coordinator.shard.commit_decisions import CommitDecisions, CommitTerms
 from offsetd_coordinator.shard.group_changes import Situation, decide_group_change
 from offsetd_coordinator.shard.group_holds import GroupHolds
-from offsetd_coordinator.shard.leases import Leases
 from offsetd_coordinator.shard.member_records import decide_members_change
 from offsetd_coordinator.shard.shard_changes import ShardChanges
 from offsetd_coordinator.state.deletion_dedup import NODE_BYTES_MAX
+from offsetd_coordinator.state.leases import Leases
 from offsetd_coordinator.state.offset_table import fresh_hash_seeds
+from offsetd_coordinator.state.put_batches import BatchForm
 from offsetd_coordinator.state.replayed_state import ReplayedState
 from offsetd_coordinator.state.tombstone_batches import encode_tombstones
+from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,22 +122,10 @@ class Shard:
         self.holds = GroupHolds()
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
-        self.changes = ShardChanges(
-            self._state,
-            self.membership,
-            self.leases,
-            value_version=config.offset_commit_value_version,
-            batch_bytes_max=config.message_bytes_max,
-            out=self._batch,
-        )
-        self._commits = CommitDecisions(
-            self._state,
-            self.membership,
-            self.leases,
-            value_version=config.offset_commit_value_version,
-            batch_bytes_max=config.message_bytes_max,
-            out=self._batch,
-        )
+        self._writers = WriteAuthorisation(self._state, self.membership, self.leases)
+        form = BatchForm(config.offset_commit_value_version, config.message_bytes_max, self._batch)
+        self.changes = ShardChanges(self._state, self._writers, form)
+        self._commits = CommitDecisions(self._state, self._writers, form)
 
     @property
     def offset_next(self) -> int:
@@ -414,11 +404,10 @@ class Shard:
         return decide_members_change(records, request, self._situation(request.group_id, now))
 
     def _situation(self, group_id: bytes, now: Moment) -> Situation:
-        members = self.membership.live(group_id) or self._state.group_records(group_id)
         return Situation(
             now=now,
             loaded_ms=self.leases.loaded_ms,
-            has_members=members.has_members,
+            has_members=self._writers.has_members(group_id),
             offset_next=self.offset_next,
             leader_epoch=self.leader_epoch,
             bytes_max=self.config.message_bytes_max,

@@ -9,7 +9,6 @@ from offsetd_storage.offsets_topic.schemas.keys import encode_key
 
 from offsetd_coordinator.changes import large_decisions
 from offsetd_coordinator.changes.change_decisions import (
-    Usage,
     check_change,
     decide_offsets_change,
     decide_restoration,
@@ -23,47 +22,31 @@ from offsetd_coordinator.requests import (
     DeleteOffsetsReply,
 )
 from offsetd_coordinator.state.offset_deletion import (
-    check_group_deletable,
-    check_offsets_deletable,
     group_to_delete,
     offsets_to_delete,
 )
-from offsetd_coordinator.state.put_batches import Encoder, known_id
+from offsetd_coordinator.state.put_batches import BatchForm, Encoder, known_id
 from offsetd_coordinator.state.tombstone_batches import encode_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.committed_offsets import OffsetRows
-    from offsetd_coordinator.kernels.columns import Bytes
-    from offsetd_coordinator.membership.group_membership import Membership
     from offsetd_coordinator.membership.member_requests import Moment
     from offsetd_coordinator.offset_changes import OffsetsChange
-    from offsetd_coordinator.shard.leases import Leases
     from offsetd_coordinator.state.replayed_state import ReplayedState
+    from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
 LargeRequest = PutOffsets | ResetOffsets | RestoreOffsets | DeleteOffsets | DeleteGroup
 
 
 class ShardChanges:
-    """The changes of one shard. Changes nothing itself; `out` is what batches are written into."""
+    """The changes of one shard. Changes nothing itself."""
 
-    def __init__(
-        self,
-        state: ReplayedState,
-        membership: Membership,
-        leases: Leases,
-        *,
-        value_version: int,
-        batch_bytes_max: int,
-        out: Bytes,
-    ) -> None:
+    def __init__(self, state: ReplayedState, writers: WriteAuthorisation, form: BatchForm) -> None:
         self._state = state
-        self._membership = membership
-        self._leases = leases
-        self._value_version = value_version
-        self._batch_bytes_max = batch_bytes_max
-        self._out = out
+        self._writers = writers
+        self._form = form
 
     def encoder(self, now_ms: int) -> Encoder:
         """What batches of offsets are written with now."""
@@ -72,22 +55,15 @@ class ShardChanges:
             now_ms,
             self._state.offset_next,
             self._state.leader_epoch,
-            self._value_version,
-            self._batch_bytes_max,
-            self._out,
-        )
-
-    def _usage(self, group_id: bytes, now: Moment) -> Usage:
-        return Usage(
-            self._membership.live(group_id), lambda: self._leases.check_writer(group_id, -1, now)
+            *self._form,
         )
 
     def decide(self, request: OffsetsChange | RestoreOffsets, now: Moment) -> Decision:
         """Decides on a change at once. Raises the refusal."""
-        encoder, usage = self.encoder(now.wall_ms), self._usage(request.group_id, now)
+        encoder, writers = self.encoder(now.wall_ms), self._writers
         if isinstance(request, RestoreOffsets):
-            return decide_restoration(self._state, request, encoder, usage)
-        return decide_offsets_change(self._state, request, encoder, usage)
+            return decide_restoration(self._state, request, encoder, writers, now)
+        return decide_offsets_change(self._state, request, encoder, writers, now)
 
     def decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:
         """The same for a deletion."""
@@ -95,12 +71,10 @@ class ShardChanges:
         known = self._known_deletion(request, now)
         if known is not None:
             return known
-        live = self._membership.live(request.group_id)
         if isinstance(request, DeleteGroup):
-            has_promised = self._membership.has_promised(request.group_id)
-            deletion = group_to_delete(state, request, live, has_promised=has_promised)
+            deletion = group_to_delete(state, request, self._writers)
         else:
-            deletion = offsets_to_delete(state, request, live)
+            deletion = offsets_to_delete(state, request, self._writers)
         if request.validate_only or not deletion.ends.size:
             return Decision(request, deletion.reply, None)
         batches = encode_tombstones(
@@ -110,7 +84,7 @@ class ShardChanges:
             now_ms=now_ms,
             base_offset=self._state.offset_next,
             leader_epoch=self._state.leader_epoch,
-            out=self._out,
+            out=self._form.out,
         )
         reply = deletion.reply._replace(last_offset=batches[-1][1])
         return Decision.of_batches(request, reply, batches, now_ms)
@@ -123,8 +97,7 @@ class ShardChanges:
             known = deletions.find(kind, request.group_id, request.request_id, now.wall_ms)
             if known is not None:
                 return Decision(request, known, None)
-        epoch = -1 if isinstance(request, DeleteGroup) else request.epoch
-        self._leases.check_writer(request.group_id, epoch, now)
+        self._writers.check_deletion_lease(request, now)
         return None
 
     # Large changes: see `large_changes` --------------------------------------------------------
@@ -137,19 +110,17 @@ class ShardChanges:
         """What a large change was answered before, if it was. Raises what stands against it."""
         if isinstance(request, DeleteOffsets | DeleteGroup):
             known = self._known_deletion(request, now)
-            live = self._membership.live(request.group_id)
             if known is None and isinstance(request, DeleteGroup):
-                check_group_deletable(self._state, request.group_id, live)
+                self._writers.check_group_deletable(request.group_id)
             elif known is None and isinstance(request, DeleteOffsets):
-                check_offsets_deletable(self._state, request, live)
+                self._writers.check_offsets_deletable(request)
             return known
-        usage = self._usage(request.group_id, now)
-        answered = check_change(self._state, request, self.encoder(now.wall_ms), usage)
+        answered = check_change(request, self.encoder(now.wall_ms), self._writers, now)
         if answered is None and isinstance(request, ResetOffsets):
             named = len(request.partitions) + len(request.explicit)
             if not named and not request.topics:
                 named = self._state.offsets.count(request.group_id)
-            large_decisions.check_size(named, request.group_id, self._batch_bytes_max)
+            large_decisions.check_size(named, request.group_id, self._form.bytes_max)
         return answered
 
     def large_decision(
@@ -161,12 +132,12 @@ class ShardChanges:
             records = self._state.group_records(group_id)
             keys = [encode_key(key) for key in records.tombstone_keys()]
             return lambda stored: large_decisions.group_deletion(
-                request, stored, keys, self._batch_bytes_max
+                request, stored, keys, self._form.bytes_max
             )
         if isinstance(request, DeleteOffsets):
-            return lambda stored: large_decisions.deletion(request, stored, self._batch_bytes_max)
+            return lambda stored: large_decisions.deletion(request, stored, self._form.bytes_max)
         # Not into the buffer of the thread that writes.
-        out = padded_buffer(self._batch_bytes_max)
+        out = padded_buffer(self._form.bytes_max)
         encoder = self.encoder(now.wall_ms)._replace(out=out)
         request_id = known_id(request.call, request.request_id)
         if isinstance(request, RestoreOffsets):

@@ -1,4 +1,4 @@
-"""Authorisation of commits, and how kernel verdicts become errors."""
+"""Which commits need not be written, and how kernel verdicts become errors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Final
 from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     Conflict,
-    GroupIdNotFound,
     InvalidCommitSize,
-    OffsetConflict,
     OffsetNotMonotonic,
-    RecordUndecodable,
 )
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.membership.refusals import commits_from_outside, unknown_member
+from offsetd_coordinator.state.compare_and_set import offset_conflict
 
 if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_records import GroupRecords
 
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.membership.member_requests import MemberIdentity
+    from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.requests import CommitOffsets
 
 
@@ -38,44 +34,6 @@ def unchanged_ms_of(unchanged_ms: int, records: GroupRecords | None) -> int:
     if settings is None or settings.retention_ms is None:
         return unchanged_ms
     return min(unchanged_ms, settings.retention_ms // UNCHANGED_SHARE)
-
-
-def as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, int]:
-    """A commit as kernels take it: the fields of `kernels.columns.Commit`."""
-    return (
-        commit.names,
-        commit.columns,
-        commit.group_start,
-        len(commit.group_id),
-        commit.request_id_start,
-        len(commit.request_id),
-    )
-
-
-def check_commit(
-    group_id: bytes,
-    records: GroupRecords | None,
-    member: MemberIdentity | None,
-    *,
-    has_group: bool,
-) -> None:
-    """Whether a commit may go to a group of which nobody lives in memory; the order is Kafka's.
-
-    Raises RecordUndecodable, UnknownMemberId, GroupIdNotFound.
-    """
-    if records is not None:
-        if not records.is_readable:
-            raise RecordUndecodable(
-                "a record of group {group!r} cannot be read: it may have members, or a lease",
-                group=group_id,
-            )
-        if records.has_members:
-            raise commits_from_outside(group_id)
-    if member is None or member.generation < 0:
-        return
-    if not has_group:
-        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
-    raise unknown_member(group_id, member.member_id)
 
 
 def commit_refusal(
@@ -105,12 +63,7 @@ def commit_refusal(
         for topic, partition in [_partition_of(commit, row)]
     )
     if outcome == columns.CONFLICTING:
-        return OffsetConflict(
-            "preconditions do not hold: {conflict_count} of {offset_count}",
-            listed,
-            total,
-            offset_count=len(commit.columns),
-        )
+        return offset_conflict(listed, total, offset_count=len(commit.columns))
     return OffsetNotMonotonic(
         "offsets would go back: {conflict_count} of {offset_count}",
         listed,

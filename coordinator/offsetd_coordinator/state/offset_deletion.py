@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.offsets_topic.group_listing import GroupType
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
-from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 from offsetd_coordinator.errors import (
     GroupIdNotFound,
-    GroupSubscribedToTopic,
-    NonEmptyGroup,
-    RecordUndecodable,
 )
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from offsetd_storage.offsets_topic.group_records import GroupRecords
+    from collections.abc import Iterable
 
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.membership.classic_group import ClassicGroup
     from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
     from offsetd_coordinator.state.replayed_state import ReplayedState
+    from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
 
 class Deletion(NamedTuple):
@@ -44,17 +37,15 @@ class Deletion(NamedTuple):
 
 
 def offsets_to_delete(
-    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None = None
+    state: ReplayedState, request: DeleteOffsets, writers: WriteAuthorisation
 ) -> Deletion:
     """What is there of the request's partitions, stored or pending in a transaction.
-
-    `live` is the group with its members, where its records do not tell all.
 
     Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic.
     """
     group_id, topics, offsets = request.group_id, set(request.topics), state.offsets
     named = set(request.partitions)
-    check_offsets_deletable(state, request, live)
+    writers.check_offsets_deletable(request)
     entries = offsets.locate(group_id, named)
     entries = entries[entries >= 0]
     if topics:
@@ -77,16 +68,12 @@ def offsets_to_delete(
 
 
 def group_to_delete(
-    state: ReplayedState,
-    request: DeleteGroup,
-    live: ClassicGroup | None = None,
-    *,
-    has_promised: bool = False,
+    state: ReplayedState, request: DeleteGroup, writers: WriteAuthorisation
 ) -> Deletion:
     """All that a group has, its own records last: as long as one of them is left, it is there.
 
-    `live` is the group with its members, where its records do not tell all. A group of which
-    nothing is stored is there if it `has_promised` an id to a member, as Kafka has it.
+    A group of which nothing is stored is there if it has members, or has promised an id to one, as
+    Kafka has it.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """
@@ -95,11 +82,10 @@ def group_to_delete(
     entries = offsets.entries_of(group_id)
     pending = sorted(state.pending.partitions(group_id))
     others = state.other_keys(group_id)
-    _refuse_members(group_id, live)
     has_any = records.group_type is not None or entries.size or pending or others
-    if not has_any and not has_promised:
+    if not (has_any or writers.has_members(group_id) or writers.has_promised(group_id)):
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
-    check_group_deletable(state, group_id, live)
+    writers.check_group_deletable(group_id)
     is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
     pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
     return Deletion(
@@ -115,28 +101,6 @@ def group_to_delete(
     )
 
 
-def check_offsets_deletable(
-    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None
-) -> None:
-    """Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic."""
-    named_topics = {*request.topics, *(topic for topic, _ in request.partitions)}
-    _check_unused(live or state.group_records(request.group_id), named_topics)
-
-
-def check_group_deletable(state: ReplayedState, group_id: bytes, live: ClassicGroup | None) -> None:
-    """Of a group that is there. Raises RecordUndecodable, NonEmptyGroup."""
-    _refuse_members(group_id, live)
-    records = state.group_records(group_id)
-    _check_readable(records)
-    if live is None:
-        _refuse_members(group_id, records)
-
-
-def _refuse_members(group_id: bytes, group: GroupRecords | ClassicGroup | None) -> None:
-    if group is not None and group.has_members:
-        raise NonEmptyGroup("group {group!r} has members", group=group_id)
-
-
 def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
     """Keys with more behind them, and where each ends."""
     if not more:
@@ -146,28 +110,6 @@ def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, In
         np.concatenate((keys[:end], padded_copy(b"".join(more)))),
         np.concatenate((ends, end + np.cumsum([len(key) for key in more], dtype=np.int64))),
     )
-
-
-def _check_unused(group: GroupRecords | ClassicGroup, topics: Collection[bytes]) -> None:
-    _check_readable(group)
-    if not group.has_members:
-        return
-    group_id = group.group_id
-    if group.group_type is GroupType.CLASSIC and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise NonEmptyGroup("group {group!r} has members", group=group_id)
-    for topic in sorted(topics):
-        if group.is_subscribed(topic.decode()):
-            raise GroupSubscribedToTopic(
-                "group {group!r} is subscribed to {topic!r}", group=group_id, topic=topic
-            )
-
-
-def _check_readable(group: GroupRecords | ClassicGroup) -> None:
-    if not group.is_readable:
-        raise RecordUndecodable(
-            "a record of group {group!r} cannot be read: it may have members",
-            group=group.group_id,
-        )
 
 
 def _offset_keys(group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> list[bytes]:

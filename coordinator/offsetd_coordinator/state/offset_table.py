@@ -36,7 +36,6 @@ from offsetd_coordinator.kernels.table.stored_offsets import (
 )
 from offsetd_coordinator.kernels.table.table_directory import ROW_COLUMNS, fill_row
 from offsetd_coordinator.state.anonymous_memory import PAGE_BYTES, grown, zeros
-from offsetd_coordinator.state.commit_rules import as_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -412,7 +411,7 @@ class OffsetTable:
         """Keeps the end offsets that a replayed commit reports."""
         row = 0
         while True:
-            row = note_end_offsets(self.arrays, *as_arguments(commit), row)
+            row = note_end_offsets(self.arrays, *commit.as_arguments(), row)
             if row == len(commit.columns):
                 return
             self.make_room(0, 0)

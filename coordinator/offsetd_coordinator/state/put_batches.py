@@ -13,7 +13,6 @@ from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records.commit_batch import decide_commit
 from offsetd_coordinator.kernels.records.put_records import count_fitting_puts, put_offsets
 from offsetd_coordinator.requests import CommitOffsets
-from offsetd_coordinator.state.commit_rules import as_arguments
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
@@ -36,6 +35,14 @@ class Encoder(NamedTuple):
     out: Bytes  # Padded.
 
 
+class BatchForm(NamedTuple):
+    """How a shard writes its batches: into `out`, which has room for the largest and is padded."""
+
+    value_version: int
+    bytes_max: int
+    out: Bytes
+
+
 def known_id(call: str, request_id: bytes) -> bytes:
     """What a batch carries for a request: ids of different calls must not meet, nor commits'."""
     if not request_id:
@@ -52,7 +59,7 @@ def answered_before(encoder: Encoder, group_id: bytes, request_id: bytes) -> int
     nothing = CommitOffsets.of(group_id, (), request_id)
     decided = decide_commit(
         encoder.arrays,
-        *as_arguments(nothing),
+        *nothing.as_arguments(),
         encoder.now_ms,
         -1,
         0,
