@@ -34,7 +34,7 @@ from offsetd_clients.cli.printing.terminal import (
 from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
-# What is asked for its health, by what people call it.
+# The gRPC service of each health name that users see.
 HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
 
 STATUS_COLUMNS = (
@@ -85,17 +85,19 @@ RETRY_COLUMNS = (
 DELETE_COLUMNS = ("topic", "partition", "log_start_offset", "deleted_bytes", "revision")
 
 TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", help="Of which topic; else the offsets'.")
+    str, typer.Option("--topic", metavar="TOPIC", help="The topic; default: the offsets topic.")
 ]
 PartitionsOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", min=0, max=INT32_MAX, metavar="N", help="Only this; repeatable."),
+    typer.Option(
+        "--partition", min=0, max=INT32_MAX, metavar="N", help="Only this one; repeatable."
+    ),
 ]
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `admin` with its subcommands."""
-    admin = typer.Typer(help="Look at a running server, and change it.", no_args_is_help=True)
+    admin = typer.Typer(help="Inspect and change a running server.", no_args_is_help=True)
     _register_status(admin, terminal)
     _register_config(admin, terminal)
     _register_clean(admin, terminal)
@@ -114,7 +116,7 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
         all_partitions: Annotated[
             bool,
             typer.Option(
-                "--partitions", help="All partitions, not only those that are in trouble."
+                "--partitions", help="Print all partitions, not only those with problems."
             ),
         ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
@@ -122,10 +124,10 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Print the health of the server and of its log.
 
-        What concerns the whole server goes to stderr. A terminal shows partitions that are in
-        trouble or asked for; a pipe, and the formats of -o, get all of them. Exits with 1 if the
-        server does not serve, its cleaner stalls, commits are refused for want of room on the disk,
-        or a log is damaged or cannot be cleaned.
+        Notes on the whole server go to stderr. A terminal shows only partitions with problems,
+        unless you ask for others; a pipe, and the formats of -o, get all of them. Exits with 1 if
+        the server does not serve, its cleaner is stalled, commits are refused because the disk is
+        full, or a log is damaged or cannot be cleaned.
 
         Examples:
             offsetd admin status
@@ -141,7 +143,7 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
             for problem in served.problems:
                 terminal.note(problem)
             if served.state != "serving":
-                terminal.fail(f"the server is {served.state}")  # And tells nothing of its log.
+                terminal.fail(f"the server is {served.state}")  # Without a description of its log.
             described = client.describe_log(topic, partitions or ())
         troubled = [each for each in described if _problem(each) is not None]
         if partitions or all_partitions or not terminal.is_drawing:
@@ -171,21 +173,22 @@ def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
     def config(
         assignments: Annotated[
             list[str] | None,
-            typer.Argument(metavar="NAME[=VALUE]", help="Set a setting; or show this one."),
+            typer.Argument(metavar="NAME[=VALUE]", help="The setting to set, or to show."),
         ] = None,
         *,
         unset: Annotated[
             list[str] | None,
-            typer.Option("--unset", metavar="NAME", help="Take a setting back; repeatable."),
+            typer.Option("--unset", metavar="NAME", help="Remove a dynamic value; repeatable."),
         ] = None,
         topic: Annotated[
-            str, typer.Option("--topic", metavar="TOPIC", help="Of this topic; else the server's.")
+            str,
+            typer.Option("--topic", metavar="TOPIC", help="Of this topic; default: the server."),
         ] = "",
         changed: Annotated[
-            bool, typer.Option("--changed", help="Show only what differs from the defaults.")
+            bool, typer.Option("--changed", help="Show only changed settings.")
         ] = False,
         long: Annotated[
-            bool, typer.Option("--long", help="Show what each is for, and may be, too.")
+            bool, typer.Option("--long", help="Also show meanings and bounds.")
         ] = False,
         dry_run: DryRunOption = False,
         reason: ReasonOption = "",
@@ -240,20 +243,20 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
         topic: TopicOption = "",
         partitions: PartitionsOption = None,
         roll_active: Annotated[
-            bool,
-            typer.Option("--roll-active", help="End the segments that take appends before."),
+            bool, typer.Option("--roll-active", help="Roll the active segments first.")
         ] = False,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would be left.")
+            bool,
+            typer.Option("--dry-run", help="Change nothing; print the size that would be left."),
         ] = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = CLEAN_TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Compact the log once, however clean it is, and wait for that.
+        """Compact the log once, even if it is clean, and wait for the end.
 
-        Rounds that were begun go on when the time is over. Exits with 3 if only some partitions
-        could be cleaned.
+        If the time runs out, the cleaning goes on in the server. Exits with 3 if only some
+        partitions could be cleaned.
 
         Examples:
             offsetd admin clean --dry-run
@@ -280,7 +283,7 @@ def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
     @admin.command("retry")
     def retry(
         partitions: Annotated[
-            list[int], typer.Argument(metavar="PARTITION", min=0, help="One that failed.")
+            list[int], typer.Argument(metavar="PARTITION", min=0, help="An uncleanable partition.")
         ],
         *,
         topic: TopicOption = "",
@@ -289,7 +292,7 @@ def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Let partitions that could not be cleaned be tried again at once.
+        """Let the cleaner retry partitions at once that could not be cleaned.
 
         Examples:
             offsetd admin retry 9 --reason "the disk has room again"
@@ -321,19 +324,22 @@ def _register_delete_records(admin: typer.Typer, terminal: Terminal) -> None:
     @admin.command("delete-records")
     def delete_records(
         log: Annotated[
-            str, typer.Argument(metavar="TOPIC:PARTITION", help="Whose records are deleted.")
+            str, typer.Argument(metavar="TOPIC:PARTITION", help="The partition to delete from.")
         ],
         *,
         before: Annotated[
-            int | None, typer.Option("--before", min=0, metavar="OFFSET", help="Those below it.")
+            int | None,
+            typer.Option("--before", min=0, metavar="OFFSET", help="Delete below this offset."),
         ] = None,
-        everything: Annotated[bool, typer.Option("--all", help="All there are now.")] = False,
+        everything: Annotated[
+            bool, typer.Option("--all", help="Delete all present records.")
+        ] = False,
         dry_run: DryRunOption = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Raise the start of a partition's log; segments that lie below it go.
+        """Raise the start of a partition's log. Segments below the new start are deleted.
 
         Examples:
             offsetd admin delete-records __offsetd_audit:0 --before 1000 --dry-run
@@ -363,7 +369,7 @@ def _register_delete_records(admin: typer.Typer, terminal: Terminal) -> None:
 def _read_assignments(
     assignments: Iterable[str], terminal: Terminal
 ) -> tuple[dict[str, str], list[str]]:
-    """What is to be set, and what is to be shown."""
+    """Splits the arguments into settings to set and settings to show."""
     changes: dict[str, str] = {}
     names: list[str] = []
     for assignment in assignments:
@@ -378,7 +384,7 @@ def _read_assignments(
 
 
 def _log_line(topic: str, described: Sequence[LogPartition]) -> str:
-    """The log in a line, for who does not ask for its partitions."""
+    """One line about the log, for output without its partitions."""
     sound = [each for each in described if not each.quarantine_reason]
     segments = counted(sum(len(each.segments) for each in sound), "segment")
     size = counted(sum(each.size_bytes for each in sound), "byte")

@@ -1,10 +1,10 @@
 """The typer application: commands come from entry points and are imported when they are called.
 
-An entry point of the group `offsetd.commands` bears its command's name and names a function
+An entry point in the group `offsetd.commands` has the command's name. It names a function
 `register(app: typer.Typer, terminal: Terminal) -> None`, which adds the command (or a typer of
-subcommands) under that name. Every command is given `-o/--output` and `--wide` here, so none
-declares them. A docstring may end with `Examples:` and indented lines, which are printed below
-the help as they are.
+subcommands) under that name. Every command gets `-o/--output` and `--wide` here, so none declares
+them. A docstring may end with `Examples:` and indented lines, which are printed verbatim below the
+help.
 """
 
 import functools
@@ -39,10 +39,10 @@ EXTRA_OF_PACKAGE = {
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """A command line. `commands`: by name, the `module:register` that adds it.
+    """A command line. `commands` maps each name to the `module:register` that adds the command.
 
-    `entry_point_group`: where other packages add commands. `extra`: of the package, with what
-    commands need when they run.
+    `entry_point_group`: the entry points through which other packages add commands. `extra`: the
+    extra of the package that the commands need at run time.
     """
 
     name: str
@@ -59,7 +59,7 @@ OFFSETD = Program(
     examples="""
         offsetd serve                       # on port 7171, data in ./offsetd-data
         offsetd commit billing orders:0=42
-        offsetd groups describe billing     # how far it is, and how far behind
+        offsetd groups describe billing     # its progress and its lag
         offsetd groups list -o json | jq -r '.[].group'
         """,
     commands={
@@ -74,7 +74,7 @@ OFFSETD = Program(
     entry_point_group="offsetd.commands",
 )
 
-# Help has no markup: a `[server]` in it is no style.
+# Help has no markup: a `[server]` in it is not a style.
 PLAIN: dict[str, Any] = {
     "rich_markup_mode": None,
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -86,11 +86,9 @@ OutputOption = Annotated[
 ]
 WideOption = Annotated[
     bool,
-    typer.Option(
-        "--wide", "--verbose", help="All columns, also on a terminal that is too narrow for them."
-    ),
+    typer.Option("--wide", "--verbose", help="Print all columns, even on a narrow terminal."),
 ]
-# What arguments and options raise that are none; typer has no name for it.
+# Errors that invalid arguments and options raise; typer has no name for them.
 CALLED_WRONG: Any = typer.BadParameter.__mro__[2]
 RootAddressOption = Annotated[
     str | None,
@@ -98,19 +96,19 @@ RootAddressOption = Annotated[
         "--address",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help="The server, for every command that calls one.",
+        help="The server, for commands that call one.",
     ),
 ]
 
 
 def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
-    """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
+    """Runs `sys.argv`; returns the exit code. Wrong use is 2, with a message on stderr."""
     terminal = terminal or standard_terminal()
 
     def command() -> None:
         ended = application(terminal, program)(prog_name=program.name)
         if isinstance(ended, int) and ended:
-            raise SystemExit(ended)  # Of typer.Exit.
+            raise SystemExit(ended)  # Raised by typer.Exit.
 
     return exit_code(command, terminal, extra=program.extra)
 
@@ -120,7 +118,7 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
     loaders = _loaders(terminal, program)
 
     class Commands(typer.core.TyperGroup):
-        """Imports a command when it is asked for: `fetch` must not wait for the server's."""
+        """Imports a command when it is called: `fetch` must not wait for the server's."""
 
         def list_commands(self, _ctx: Any) -> list[str]:
             return sorted(loaders)
@@ -129,7 +127,7 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
             return loaders[cmd_name]() if cmd_name in loaders else None
 
         def main(self, *args: Any, **kwargs: Any) -> Any:
-            """Runs a command. What is wrong with its arguments is told in our words."""
+            """Runs a command. Explains errors in its arguments in our words."""
             try:
                 return super().main(*args, **{**kwargs, "standalone_mode": False})
             except CALLED_WRONG as error:
@@ -179,7 +177,7 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
 def _tell_wrong_use(error: Any) -> int:
     """Prints what is wrong with the arguments; returns the exit code."""
     told = error.format_message()
-    if type(error).__name__ != "NoArgsIsHelpError":  # Its message is the help.
+    if type(error).__name__ != "NoArgsIsHelpError":  # The message of NoArgsIsHelpError is the help.
         told = wrong_use_text(told, printable)
     error.format_message = lambda: told
     error.show()
@@ -198,7 +196,7 @@ def _loaders(terminal: Terminal, program: Program) -> dict[str, Callable[[], Any
 
 def _load(point: EntryPoint, terminal: Terminal) -> Any:
     app = typer.Typer(**PLAIN)
-    app.callback()(_nothing)  # Makes it a group, also of one command.
+    app.callback()(_nothing)  # Makes the application a group, even if it has only one command.
     try:
         register = point.load()
     except ModuleNotFoundError as error:
@@ -213,7 +211,7 @@ def _load(point: EntryPoint, terminal: Terminal) -> Any:
 
 
 def _hide_types_of_arguments(command: Any) -> None:
-    """Help tells what an argument is by its name, not by a type of Python."""
+    """Shows an argument's name in the help, without its Python type."""
     for below in getattr(command, "commands", {}).values():
         _hide_types_of_arguments(below)
     for parameter in command.params:
@@ -249,7 +247,7 @@ def _register_failure(
 
 
 def _complete_commands(app: typer.Typer, terminal: Terminal) -> None:
-    """Gives the options of all commands, and their examples, to those of `app` and its groups."""
+    """Adds the common options, and the examples, to all commands of `app` and its groups."""
     for command in app.registered_commands:
         if command.callback is not None:
             told = inspect.cleandoc(command.help or command.callback.__doc__ or "")
@@ -262,13 +260,13 @@ def _complete_commands(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def _epilog(examples: str) -> str:
-    """Examples below a command's help: lines that are left as they are."""
+    """The examples below a command's help: these lines are printed verbatim."""
     lines = textwrap.dedent(examples.strip("\n")).rstrip().splitlines()
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _collect_from_here() -> None:
-    """Enables collections that `main` has disabled, of what is made from now on."""
+    """Enables garbage collection, which `main` has disabled, for objects made from now on."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
@@ -292,7 +290,7 @@ def _with_output_options(callback: Callable[..., Any], terminal: Terminal) -> Ca
         inspect.Parameter("output", kind, default=OutputFormat.TABLE, annotation=OutputOption),
         inspect.Parameter("wide", kind, default=False, annotation=WideOption),
     )
-    # typer reads the signature; a command that has an `output` of its own fails here, early.
+    # typer reads the signature. A command that declares its own `output` fails here, early.
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*signature.parameters.values(), *added]
     )

@@ -1,8 +1,8 @@
-"""Commands that do not wait for the command line, in their plain use.
+"""Commands that run, in their plain use, without the typer application.
 
-To read its arguments takes typer, and what it imports, an eighth of the time in which a server
-starts. What a server is started with is mostly names and values; those its package reads itself.
-Whatever else there is (help, mistakes, other options) is for the whole command line.
+typer and its imports take an eighth of the time of a server's start, only to read arguments. The
+arguments of a server are mostly names and values, which its package can read itself. Everything
+else (help, mistakes, other options) goes to the full command line.
 """
 
 import functools
@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from offsetd_clients.cli.endings import exit_code
 from offsetd_clients.cli.printing.terminal import standard_terminal
 
-# By name: `module:read`. `read(arguments)` returns what runs the command, given a terminal; or None
-# where the whole command line has to read them.
+# `module:read` by name. `read(arguments)` returns a function that runs the command on a terminal,
+# or None if the full command line has to read the arguments.
 READERS: Mapping[str, str] = {"serve": "offsetd_coordinator.commands.serve:read_plain"}
 EXTRA = "server"
-INTERRUPTED = 130  # As typer's commands.
+INTERRUPTED = 130  # As for typer's commands.
 
 
 def run_at_once(arguments: Sequence[str]) -> int | None:
-    """Runs a command, if it can be read here, and returns its exit code; else None."""
+    """Runs a command if it can be read here, and returns its exit code; else None."""
     name, *rest = arguments or ("",)
     command = _read(READERS[name], rest) if name in READERS else None
     if command is None:
@@ -36,5 +36,5 @@ def _read(reader: str, arguments: Sequence[str]) -> Callable[..., None] | None:
     try:
         read: Callable[[Sequence[str]], Callable[..., None] | None] = pkgutil.resolve_name(reader)
     except ModuleNotFoundError:
-        return None  # The whole command line says what to install.
+        return None  # The full command line says what to install.
     return read(arguments)

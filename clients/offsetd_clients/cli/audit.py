@@ -1,4 +1,4 @@
-"""`offsetd admin audit`: what administrators did."""
+"""`offsetd admin audit`: the changes that administrators made."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -49,26 +49,29 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
         methods: Annotated[
             list[str] | None,
             typer.Option(
-                "--method", metavar="METHOD", help="Only such, as ResetOffsets; repeatable."
+                "--method",
+                metavar="METHOD",
+                help="Only this method, as in ResetOffsets; repeatable.",
             ),
         ] = None,
         group: Annotated[
             str, typer.Option("--group", metavar="GROUP", help="Only changes of this group.")
         ] = "",
         since: Annotated[
-            str | None, typer.Option(metavar="TIME", help="Not what was before: ISO 8601, UTC.")
+            str | None,
+            typer.Option(metavar="TIME", help="Only changes from this time on: ISO 8601, UTC."),
         ] = None,
         until: Annotated[
-            str | None, typer.Option(metavar="TIME", help="Only what was before.")
+            str | None, typer.Option(metavar="TIME", help="Only changes before this time.")
         ] = None,
         limit: Annotated[
             int,
-            typer.Option(min=1, max=INT64_MAX, metavar="N", help="At most so many, the newest."),
+            typer.Option(min=1, max=INT64_MAX, metavar="N", help="Only this many, the newest."),
         ] = 100,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print what was changed, by whom and why, the newest first.
+        """Print the administrative changes, with caller and reason, newest first.
 
         Examples:
             offsetd admin audit

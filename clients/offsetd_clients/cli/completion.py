@@ -1,4 +1,4 @@
-"""What the shell completes beside commands and options: the ids of groups."""
+"""Shell completion of group ids. Commands and options complete by themselves."""
 
 from itertools import islice
 
@@ -7,15 +7,18 @@ import typer
 from offsetd_clients import OffsetdError, RetryPolicy
 from offsetd_clients.cli.connection import chosen_address, client_of
 
-# Somebody waits with a finger on the key.
+# A user is waiting for the completion.
 TIMEOUT_S = 1.0
 GROUPS_MAX = 200
 
 
 def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Groups whose id begins so; none, and not a word, where no server answers at once."""
+    """Group ids with this prefix.
+
+    Empty, without a message, if the server does not answer at once.
+    """
     address = chosen_address(ctx, ctx.params.get("address") or "") or None
-    # One try: who is not there now is not waited for.
+    # One attempt: a server that is not there now is not waited for.
     retry = RetryPolicy(timeout_s=TIMEOUT_S, wait_initial_s=TIMEOUT_S * 2, wait_max_s=TIMEOUT_S * 2)
     try:
         with client_of(address, retry) as client:
@@ -23,5 +26,5 @@ def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
             found = [listing.group_id for listing in islice(listings, GROUPS_MAX)]
     except (OffsetdError, OSError, ValueError):
         return []
-    # What a line cannot hold is not offered.
+    # Ids that a command line cannot hold are not offered.
     return sorted(each for each in found if each.isprintable())

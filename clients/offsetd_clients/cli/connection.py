@@ -1,4 +1,4 @@
-"""How commands reach a server: the options they share, and what they say when a call fails."""
+"""How commands reach a server: their common options, and their messages when a call fails."""
 
 import os
 import re
@@ -32,21 +32,21 @@ from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
-# How requests name a setting that is to be changed.
+# How requests name a setting to change.
 _OF_A_SETTING = re.compile(r"^(?:set\[(?=.*\]: )|remove: (?=\S+: ))(.*?)\]?: ")
-# Who looks on is told after so long between tries that the command is not stuck.
+# After this much time between attempts, a user is told that the command is not stuck.
 SILENCE_S_MAX = 1.0
 
 TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
 TLS_VARIABLE = "OFFSETD_TLS"
-"""Yes: TLS by gRPC's own list of authorities, where none of the following is set."""
+"Yes: TLS with gRPC's own list of authorities, if none of the following is set."
 TLS_PREFIX = "OFFSETD_TLS_"
 TLS_PARTS = ("CA", "CERTIFICATE", "KEY", "SERVER_NAME")
-"""Behind the prefix: paths of PEM files, and a name."""
+"""The variables after the prefix: paths of PEM files, and a server name."""
 
 
 def chosen_address(ctx: typer.Context, own: str) -> str:
-    """A command's own `--address` if it was given one, then that of the whole line, then `own`."""
+    """The command's own `--address` if it was given, else that of the whole line, else `own`."""
     source = ctx.get_parameter_source("address")
     if source is not None and source.name == "COMMANDLINE":
         return own
@@ -61,7 +61,7 @@ def _checked_address(ctx: typer.Context, value: str) -> str:
 
 
 def _checked_timeout(value: float) -> float:
-    if not 0 < value <= TIMEOUT_S_MAX:  # Nor may it be NaN.
+    if not 0 < value <= TIMEOUT_S_MAX:  # NaN must fail too.
         raise typer.BadParameter(f"{value} is not above 0 and at most {TIMEOUT_S_MAX:.0f}.")
     return value
 
@@ -74,16 +74,16 @@ _ADDRESS: dict[str, Any] = {
 AddressOption = Annotated[
     str, typer.Option("--address", "--bootstrap-server", help="The server.", **_ADDRESS)
 ]
-# Of commands that have a Kafka cluster beside it, which `--bootstrap-servers` names.
+# For commands that also have a Kafka cluster, which `--bootstrap-servers` names.
 OffsetdAddressOption = Annotated[
-    str, typer.Option("--address", help="The server of offsetd.", **_ADDRESS)
+    str, typer.Option("--address", help="The address of the offsetd server.", **_ADDRESS)
 ]
 TimeoutOption = Annotated[
     float,
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="For each call, with all its tries.",
+        help="Time for each call, with all its retries.",
         callback=_checked_timeout,
     ),
 ]
@@ -104,11 +104,12 @@ __all__ = [
 
 @contextmanager
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
-    """A client for the length of a command; a call that fails ends the command."""
+    """A client for the duration of a command. A call that fails ends the command."""
     try:
         sleep = telling_sleep(address, terminal)
         retry = RetryPolicy(timeout_s=timeout_s, sleep=sleep)
-        # A command commits once at most: a stream is of no use, and does not sleep as calls do.
+        # A command commits at most once, so a stream does not help. Unlike other calls, a stream
+        # also does not use `sleep`.
         client = client_of(address, retry, stream_commits=False)
     except (OSError, ValueError) as error:
         told = str(error)
@@ -125,7 +126,7 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
 def telling_sleep(
     address: str, terminal: Terminal, sleep: Callable[[float], None] = time.sleep
 ) -> Callable[[float], None]:
-    """`sleep` between the tries of calls, which says once what is waited for."""
+    """The `sleep` between attempts, which says once what the command waits for."""
     silence_s = 0.0
 
     def tell_and_sleep(seconds: float) -> None:
@@ -141,7 +142,10 @@ def telling_sleep(
 def client_of(
     address: str | None, retry: RetryPolicy, *, stream_commits: bool = True
 ) -> OffsetClient:
-    """With the TLS and the token of the environment. Raises OSError, ValueError, OffsetdError."""
+    """A client with the TLS and the token of the environment.
+
+    Raises OSError, ValueError and OffsetdError.
+    """
     token = os.environ.get(TOKEN_VARIABLE) or None
     return OffsetClient(
         address, retry=retry, stream_commits=stream_commits, tls=_tls(), token=token
@@ -149,7 +153,7 @@ def client_of(
 
 
 def _tls() -> TlsOptions | None:
-    """TLS, if the environment says anything of it. Raises OSError and ValueError."""
+    """The TLS settings of the environment, if it has any. Raises OSError and ValueError."""
     is_wanted = is_tls_wanted(os.environ)
     ca, certificate, key = (
         read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) is not None else None
@@ -162,10 +166,10 @@ def _tls() -> TlsOptions | None:
 
 
 def is_tls_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment says that servers are spoken with by TLS.
+    """Whether the environment asks for TLS.
 
-    Raises ValueError where it says what cannot be understood, or yes and no: what was meant to be
-    encrypted is not to go as plain text.
+    Raises ValueError if its values are unknown or contradict each other: traffic that the user
+    wants encrypted must not go as plain text.
     """
     named = sorted(name for name in environment if name.startswith(TLS_PREFIX))
     for name in named:
@@ -174,7 +178,7 @@ def is_tls_wanted(environment: Mapping[str, str]) -> bool:
             raise ValueError(f"{name} is not known: {known} are")
     for name in (TLS_VARIABLE, *named):
         if environment.get(name) == "":
-            raise ValueError(f"{name} is empty: unset it, or say what it is")
+            raise ValueError(f"{name} is empty: unset it, or give it a value")
     text = environment.get(TLS_VARIABLE)
     if text is None:
         return bool(named)
@@ -185,12 +189,15 @@ def is_tls_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def exit_code(error: OffsetdError) -> int:
-    """What the server, or the client, finds wrong with a request was wrong use."""
+    """The exit code of an error: wrong use if the server or the client rejects the request."""
     return EXIT_WRONG_USE if isinstance(error, InvalidRequest) else EXIT_FAILED
 
 
 def explain(error: OffsetdError, address: str) -> str:
-    """What failed, in lines for people: the reason's name first, so that it can be looked up."""
+    """The error in lines for people.
+
+    The name of the reason comes first, so that it can be looked up.
+    """
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]
         if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
@@ -215,14 +222,14 @@ def explain(error: OffsetdError, address: str) -> str:
 
 
 def _rests_on_reports(error: OffsetdError) -> bool:
-    """Whether a reset was refused by what a client has once reported: it may be outdated."""
+    """Whether a reset was refused because of an end that a client once reported."""
     return isinstance(error, OffsetOutOfRange) and any(
         each.get("latest_source") == "reported" for each in error.partitions
     )
 
 
 def _plain(message: str) -> str:
-    """A message of the server's, in one line; a setting is called by its name alone."""
+    """A server's message in one line. A setting is called by its name alone."""
     return printable(_OF_A_SETTING.sub(r"\1: ", message))
 
 

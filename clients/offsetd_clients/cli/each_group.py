@@ -14,16 +14,16 @@ from offsetd_clients.errors import (
 )
 
 Answer = TypeVar("Answer")
-# What stands in the way of one group alone.
+# Errors that concern one group only.
 OF_ONE_GROUP = (GroupNotFound, GroupRefused, HistoryCompacted, PartitionsRefused)
 
 
 def each_group(
     group_ids: Iterable[str], call: Callable[[str], Answer]
 ) -> tuple[list[tuple[str, Answer]], list[tuple[str, OffsetdError]]]:
-    """Answers and failures by group. What fails for one group does not stop the others.
+    """Returns answers and failures by group. The failure of one group does not stop the others.
 
-    A failure that is not the group's own (no server, say) stops everything that follows.
+    A failure that does not depend on the group (no server, for example) stops all further calls.
     """
     answers: list[tuple[str, Answer]] = []
     failures: list[tuple[str, OffsetdError]] = []
@@ -43,7 +43,7 @@ def report_failures(
     address: str,
     terminal: Terminal,
 ) -> None:
-    """Ends the command if there are failures: with 3 if something was done all the same."""
+    """Ends the command if there are failures: with exit code 3 if some groups succeeded."""
     if failures:
         lines = [f"{named_id(group_id)}: {explain(error, address)}" for group_id, error in failures]
         code = EXIT_PARTLY if done else exit_code(failures[-1][1])

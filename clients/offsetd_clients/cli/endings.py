@@ -1,4 +1,4 @@
-"""How a command line ends: its exit code, and what is told of what went wrong."""
+"""How a command line ends: its exit code, and the message of an error."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,8 @@ OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", 
 def exit_code(command: Callable[[], object], terminal: Terminal, *, extra: str) -> int:
     """Runs `command`; returns the exit code.
 
-    `extra`: of the package, with what the command may import only when it runs. Where that is
-    missing, or the output fails, one line on stderr says so.
+    `extra` is the extra that the command may need at run time. If it is missing, or if the output
+    fails, one line on stderr says so.
     """
     try:
         try:
@@ -41,4 +41,4 @@ def _run(command: Callable[[], object], terminal: Terminal, extra: str) -> None:
     except OSError as error:
         if error.filename is not None:
             terminal.fail(error_words(error))
-        terminal.output_failed(error)  # Of click, which prints the help.
+        terminal.output_failed(error)  # click fails here when it prints the help.

@@ -1,6 +1,6 @@
-"""The command `offsetd`: what the installed script calls.
+"""The command `offsetd`: the function that the installed script calls.
 
-Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done.
+Exit codes: 0 success, 1 failure, 2 wrong use, 3 partial success.
 """
 
 import gc
@@ -11,8 +11,12 @@ from offsetd_clients.cli.endings import OURS
 
 
 def main() -> None:
-    """Runs the command line on `sys.argv` and exits. A missing extra is one line, not a trace."""
-    gc.disable()  # Imports leave no garbage worth a look. A command begins with it enabled.
+    """Runs the command line on `sys.argv` and exits.
+
+    A missing extra gives one line, not a trace.
+    """
+    # Imports leave almost no garbage. Collection is enabled again before a command runs.
+    gc.disable()
     try:
         sys.exit(_exit_code())
     finally:

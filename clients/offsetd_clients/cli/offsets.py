@@ -41,7 +41,7 @@ FETCH_DROPPABLE = ("leader_epoch", "metadata", "revision", "expire_time", "commi
 PositionsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="TOPIC:PARTITION=OFFSET", help="Where to go on from, as in orders:0=42."
+        metavar="TOPIC:PARTITION=OFFSET", help="The next offset to consume, as in orders:0=42."
     ),
 ]
 MetadataOption = Annotated[
@@ -58,13 +58,13 @@ ExpectedOffsetOption = Annotated[
         min=0,
         max=INT64_MAX,
         metavar="OFFSET",
-        help="Commit only if each stored offset is this.",
+        help="Commit only if this is each partition's stored offset.",
     ),
 ]
 
 
 def duration(text: str) -> timedelta:
-    """A span of time, for typer."""
+    """A duration, for typer."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -73,18 +73,23 @@ def duration(text: str) -> timedelta:
 
 EpochOption = Annotated[
     int | None,
-    typer.Option(min=0, max=INT64_MAX, metavar="EPOCH", help="That of the group's lease."),
+    typer.Option(
+        min=0,
+        max=INT64_MAX,
+        metavar="EPOCH",
+        help="Commit as the holder of the lease with this epoch.",
+    ),
 ]
 EndOffsetOption = Annotated[
     int | None,
     typer.Option(
-        min=0, max=INT64_MAX, metavar="OFFSET", help="Where each partition ends, for lag."
+        min=0, max=INT64_MAX, metavar="OFFSET", help="The end of each partition, for lag."
     ),
 ]
 RetentionOption = Annotated[
     timedelta | None,
     typer.Option(
-        parser=duration, metavar="TIME", help="Keep these offsets so long, as in 12h or 7d."
+        parser=duration, metavar="TIME", help="Keep these offsets for this long, as in 12h or 7d."
     ),
 ]
 
@@ -101,7 +106,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         leader_epoch: LeaderEpochOption = None,
         expect: ExpectedOffsetOption = None,
         must_not_exist: Annotated[
-            bool, typer.Option("--must-not-exist", help="Commit only if none is stored.")
+            bool, typer.Option("--must-not-exist", help="Commit only if no offset is stored.")
         ] = False,
         monotonic: Annotated[
             bool, typer.Option("--monotonic", help="Commit only if no offset goes back.")
@@ -110,7 +115,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         end_offset: EndOffsetOption = None,
         retention: RetentionOption = None,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Show what is stored now; commit nothing.")
+            bool, typer.Option("--dry-run", help="Print the stored offsets; commit nothing.")
         ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -159,12 +164,12 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         sort: SortOption = None,
         stable: Annotated[
             bool,
-            typer.Option("--stable", help="Wait for transactions that have offsets pending."),
+            typer.Option("--stable", help="Wait for transactions with pending offsets."),
         ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the stored offsets of groups. A group without any prints nothing but a note.
+        """Print the stored offsets of groups. A group without offsets prints only a note.
 
         Examples:
             offsetd fetch billing
@@ -176,7 +181,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         with connected(address, timeout, terminal) as client:
             stored = offsets_of_groups(client, groups.ids(client, terminal), require_stable=stable)
             without = [group for group, offsets in stored.items() if not offsets]
-            # A fetch answers for any name: whether there is such a group is asked apart.
+            # A fetch answers for any name, so whether the group exists is a second question.
             there, failures = each_group(without, client.get_group)
         absent = {group for group, _ in failures}
         offsets_of = {
@@ -194,7 +199,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def parse_position(text: str) -> tuple[TopicPartition, int]:
-    """`TOPIC:PARTITION=OFFSET`, split from its end: a topic may hold both signs.
+    """Reads `TOPIC:PARTITION=OFFSET` from its end: a topic may contain both signs.
 
     Raises typer.BadParameter.
     """
@@ -239,7 +244,7 @@ def _commit_rows(
 def fetch_rows(
     offsets_of: Mapping[str, Mapping[TopicPartition, CommittedOffset]],
 ) -> Iterator[Row]:
-    """Stored offsets by group."""
+    """The rows of stored offsets, by group."""
     for group, offsets in offsets_of.items():
         for topic_partition, offset in offsets.items():
             yield {

@@ -114,7 +114,7 @@ class KafkaSource:
         """From now on only these partitions are read.
 
         Returns the starts, by the rule, of partitions whose committed offset Kafka does not have.
-        With the rule "error" raises PositionGone for all of them.
+        With the rule "error" it raises PositionGone for all of them.
         """
         self._forget_all()
         self._consumer.unassign()

@@ -1,5 +1,5 @@
-"""Moving offsets here from another store: plan, differences, run, verify, and back.
+"""Migrations of offsets from another store to offsetd: plan, diff, run, verify, and back.
 
-Steps are separate, and each may be killed and started again: what is done is in a journal beside
-the plan. `docs/guides/migration-off-zookeeper.md` has them one by one.
+The steps are separate. Each may be killed and started again: a journal beside the plan records what
+is done. `docs/guides/migration-off-zookeeper.md` describes them one by one.
 """

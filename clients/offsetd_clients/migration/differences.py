@@ -1,4 +1,4 @@
-"""What a plan, or a source as it is now, has, beside what is stored here."""
+"""The differences between a plan, or a source as it is now, and the stored offsets."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -12,24 +12,24 @@ Stored = Mapping[TopicPartition, CommittedOffset]
 
 
 GONE = Bounds(0, -1)
-"""What a partition has that is not there: no offset at all."""
+"""The bounds of a partition that does not exist: it has no offset at all."""
 
 
 class State(StrEnum):
-    """How what is stored here stands to the source's offset."""
+    """The state of a stored offset, compared with that of the source."""
 
-    MISSING = "missing"  # Nothing is stored here.
+    MISSING = "missing"  # No offset is stored.
     EQUAL = "equal"
-    BEHIND = "behind"  # A smaller offset is.
-    AHEAD = "ahead"  # A larger one is.
-    CONFLICT = "conflict"  # The same, with another leader epoch or other metadata.
-    OUT_OF_BOUNDS = "out-of-bounds"  # The partition has not the source's offset.
-    DELETED = "deleted"  # The source has it no more, and it is stored here.
+    BEHIND = "behind"  # A smaller offset is stored.
+    AHEAD = "ahead"  # A larger offset is stored.
+    CONFLICT = "conflict"  # The same offset is stored, with another leader epoch or other metadata.
+    OUT_OF_BOUNDS = "out-of-bounds"  # The source's offset is outside the partition's range.
+    DELETED = "deleted"  # The source no longer has the offset, which is stored.
 
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """One partition of a group, by its id here."""
+    """The difference of one partition. `group_id` is the group's id in offsetd."""
 
     group_id: str
     found: FoundOffset
@@ -44,7 +44,10 @@ def differences(
     stored: Stored,
     bounds: Mapping[TopicPartition, Bounds] | None = None,
 ) -> list[Difference]:
-    """One for each of `offsets`, in their order. What is stored beside them is no difference."""
+    """One difference for each of `offsets`, in their order.
+
+    Other stored offsets are not compared.
+    """
     known = bounds or {}
     return [
         Difference(
@@ -66,7 +69,7 @@ def deletions(
     now: Iterable[FoundOffset],
     stored: Stored,
 ) -> list[Difference]:
-    """One for each planned offset that the source has no more, and that is stored here."""
+    """One difference for each planned offset that the source no longer has and that is stored."""
     there = {each.topic_partition for each in now}
     return [
         Difference(
@@ -92,7 +95,11 @@ def _state(found: FoundOffset, stored: CommittedOffset | None, bounds: Bounds | 
 
 
 def is_within(offset: int, bounds: Bounds) -> bool:
-    """What lies outside is said, never moved to the nearest end: that skips, or reads again."""
+    """Whether an offset is in range.
+
+    One that is not is reported, and never moved to the nearest end: that would skip records, or
+    read some again.
+    """
     return (bounds.earliest is None or bounds.earliest <= offset) and (
         bounds.latest is None or offset <= bounds.latest
     )

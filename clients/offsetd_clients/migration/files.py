@@ -1,4 +1,4 @@
-"""The one door of migrations to the disk: plans, journals, and files of offsets.
+"""The only file access of migrations: plans, journals, and files of offsets.
 
 Raises OSError.
 """
@@ -13,9 +13,11 @@ Result = TypeVar("Result")
 
 
 def write_whole(path: Path, write: Callable[[Callable[[bytes], object]], Result]) -> Result:
-    """Calls `write` with what takes the file's content: it is there as a whole, durably, or not.
+    """Passes `write` a function that takes the file's content.
 
-    Returns what `write` does.
+    Writes all of it durably, or nothing.
+
+    Returns the result of `write`.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -31,13 +33,13 @@ def write_whole(path: Path, write: Callable[[Callable[[bytes], object]], Result]
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, with their ends, as they are asked for."""
+    """Yields the lines of a file, with their line ends."""
     with path.open("rb") as file:
         yield from file
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes durable which files there are."""
+    """Makes the entries of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -46,13 +48,16 @@ def sync_folder(folder: Path) -> None:
 
 
 class LockedFile:
-    """Lines that are appended, durably, by one process at a time."""
+    """A file to which one process at a time durably appends lines."""
 
     def __init__(self, path: Path) -> None:
-        """Made if it is not there. Raises BlockingIOError if another process has it."""
+        """Creates the file if it does not exist.
+
+        Raises BlockingIOError if another process holds it.
+        """
         self.path = path
         self.size = 0
-        """Where the next line goes; `cut` sets it."""
+        """The position of the next line. `cut` sets it."""
         while True:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -62,35 +67,38 @@ class LockedFile:
             except BaseException:
                 self.close()
                 raise
-            self.close()  # Who had it has put another in its place meanwhile.
+            self.close()  # The previous holder replaced the file meanwhile.
 
     def close(self) -> None:
-        """Lets others have it."""
+        """Releases the file for others."""
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """The file is gone; nobody else had it meanwhile."""
+        """Removes the file while it is held."""
         self.path.unlink()
 
     def lines(self) -> Iterator[bytes]:
-        """All lines, with their ends; the last one may have none."""
+        """All lines, with their line ends; the last line may have none."""
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             yield from file
 
     def line_at(self, position: int) -> bytes:
-        """The line that begins there."""
+        """The line that begins at `position`."""
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(position)
             return file.readline()
 
     def cut(self, size: int) -> None:
-        """What lies behind is gone."""
+        """Cuts the file at `size`."""
         os.ftruncate(self._descriptor, size)
         self.size = size
 
     def replaced(self, lines: Iterable[bytes]) -> "LockedFile":
-        """This file with other lines, as a whole, durably; nobody else can have it meanwhile."""
+        """Durably replaces the file by one with other lines, and returns it.
+
+        It stays held throughout.
+        """
         part = LockedFile(self.path.with_name(f"{self.path.name}.part"))
         try:
             part.cut(0)
@@ -107,7 +115,10 @@ class LockedFile:
         return part
 
     def append(self, line: bytes, *, is_durable: bool = True) -> int:
-        """Returns where it begins. Not durable: it may be gone, or torn, after a power cut."""
+        """Appends a line; returns its position.
+
+        Not durable: a power cut may lose or tear the line.
+        """
         position = self.size
         written = 0
         while written < len(line):

@@ -1,7 +1,7 @@
-"""What mirrors and cutovers have written here, as the lines of a journal say.
+"""The writes of mirrors and cutovers, as the lines of a journal record them.
 
-A group is written to again and again while it is followed. So that the journal stays small, what
-all those lines say of a group can be said in one.
+A group that is followed is written again and again. To keep the journal small, all those lines of a
+group can be merged into one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ STEP = "mirror"
 
 @attrs.frozen
 class OwnWrite:
-    """An offset that the migration has stored: at what revision it is here.
+    """An offset that the migration has stored, with its revision in offsetd.
 
-    `order` is where it stood among all writes of the source then; None: nobody knows.
+    `order` is the place of the source's write among all its writes. None: not known.
     """
 
     revision: int
@@ -32,7 +32,7 @@ OwnWrites = dict[TopicPartition, OwnWrite]
 
 @attrs.define
 class _Group:
-    """`begun` are puts without a word of whether they were stored; `cut_off`, those before them."""
+    """`begun` has puts whose outcome was not recorded; `cut_off` has those before them."""
 
     attempt: int = 0
     own: OwnWrites = attrs.field(factory=dict)
@@ -41,16 +41,16 @@ class _Group:
 
 
 class FollowedWrites:
-    """Of all groups of one journal."""
+    """The followed writes of all groups of one journal."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
 
     def of(self, group_id: str, stored: Mapping[TopicPartition, CommittedOffset]) -> OwnWrites:
-        """What was written of a group. `stored`: as it is here now.
+        """The migration's writes to a group. `stored` is the group's present state in offsetd.
 
-        Of puts that a kill or a lost server has cut off, what is stored just so is what they have
-        stored: an offset with the commit time that it has at its source.
+        A kill or a lost server may have cut off puts. Such a put has stored an offset if the stored
+        offset, with its commit time, equals that of the source.
         """
         group = self._groups.get(group_id)
         if group is None:
@@ -63,7 +63,7 @@ class FollowedWrites:
         return own
 
     def begun(self, group_id: str, offsets: Sequence[FoundOffset]) -> dict[str, Any]:
-        """The line that goes before a put of these, which are in order of topic and partition."""
+        """The line to write before a put of these offsets, in order of topic and partition."""
         group = self._groups.get(group_id) or _Group()
         puts = [
             [each.topic, each.partition, each.offset, each.commit_time_ms, each.order]
@@ -77,7 +77,7 @@ class FollowedWrites:
         }
 
     def note(self, document: Mapping[str, Any]) -> None:
-        """A line of the journal's."""
+        """Reads a line of the journal."""
         group = self._groups.setdefault(document["group"], _Group())
         group.attempt = document.get("attempt", group.attempt)
         for topic, partition, revision, order in document.get("own", ()):
@@ -90,7 +90,7 @@ class FollowedWrites:
             _finish(group, document["result"]["revision"])
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Lines that say the same as all that were noted."""
+        """Lines with the same content as all lines read."""
         for group_id, group in self._groups.items():
             named = {"step": STEP, "group": group_id, "attempt": group.attempt}
             own = [

@@ -1,8 +1,7 @@
-"""What was done of a plan: a file beside it, so that a step that was killed goes on where it was.
+"""The journal of a plan: a file beside it, so that a killed step goes on where it was.
 
-Each line has a CRC-32 and is fsynced before what it tells of is answered for. A last line that is
-torn was never answered for: it is passed over, and cut off by the next writer. One process at a
-time has the journal.
+Each line has a CRC-32, and is fsynced before its step is reported. A torn last line was never
+reported: readers skip it, and the next writer cuts it off. One process at a time has the journal.
 """
 
 import hashlib
@@ -23,11 +22,11 @@ from offsetd_clients.migration.followed_writes import FollowedWrites
 from offsetd_clients.migration.values import FoundOffset, MigrationError
 
 _SHORTENED_BYTES_MIN = 16 * 1024 * 1024
-"""A journal is not shortened before, nor before it is twice as large as when it was short."""
+"""A journal is shortened only above this size, and once it is twice its last shortened size."""
 
 
 class Step(StrEnum):
-    """What may be done with a group of a plan."""
+    """The steps that a group of a plan can take."""
 
     RUN = "run"
     CUTOVER = "cutover"
@@ -36,7 +35,7 @@ class Step(StrEnum):
 
 
 NOT_MARKED = {"marked": False}
-"""The result of a cutover that came to nothing: the group lives at its source still."""
+"""The result of a cutover that was taken back: the group still lives at its source."""
 
 
 class JournalBusy(MigrationError):
@@ -44,18 +43,18 @@ class JournalBusy(MigrationError):
 
 
 class PlanBegun(MigrationError):
-    """Something of the plan was done: without it, it could not be taken back."""
+    """Steps of the plan were done, and could not be undone without it."""
 
 
 class BadJournal(MigrationError):
-    """A line within the file is damaged, or the file belongs to another plan."""
+    """A line inside the file is damaged, or the file belongs to another plan."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """The newest word on a group: a step that was begun, or is done.
+    """The latest state of a group's step: begun, or done.
 
-    `details` has what was begun with (the images before), and `result` what came of it.
+    `details` has its input (the images before), and `result` its outcome.
     """
 
     step: Step
@@ -67,7 +66,10 @@ class Entry:
 
 
 class Journal:
-    """The entries of one plan. Of each group only where its newest lines stand is held."""
+    """The entries of one plan.
+
+    In memory it holds only the positions of each group's newest lines.
+    """
 
     def __init__(self, file: LockedFile) -> None:
         """For `open`."""
@@ -82,7 +84,7 @@ class Journal:
 
     @classmethod
     def open(cls, plan_path: Path, plan_id: str) -> "Journal":
-        """`PLAN.journal`, made if it is not there. Raises JournalBusy, BadJournal, OSError."""
+        """Opens `PLAN.journal`, or creates it. Raises JournalBusy, BadJournal, OSError."""
         file = _locked(plan_path)
         journal = cls(file)
         try:
@@ -104,7 +106,7 @@ class Journal:
         self._file.close()
 
     def latest(self, step: Step, group_id: str) -> Entry | None:
-        """The newest attempt of a step, or None: it was never begun."""
+        """The newest attempt of a step. None: it was never begun."""
         begun_at = self._begun.get(group_id, {}).get(step)
         if begun_at is None:
             return None
@@ -121,7 +123,7 @@ class Journal:
         )
 
     def newest_step(self, group_id: str) -> Step | None:
-        """What was begun last with a group."""
+        """The step of a group that was begun last."""
         return self._newest.get(group_id)
 
     def is_begun_behind(self, step: Step, other: Step, group_id: str) -> bool:
@@ -130,8 +132,9 @@ class Journal:
         return begun.get(step, -1) > begun.get(other, -1)
 
     def is_cut_over(self, group_id: str) -> bool:
-        """Whether the group may live here only: its newest cutover, if only begun, was not rolled
-        back, and did not come to nothing.
+        """Whether the group may live only in offsetd.
+
+        It may if its newest cutover, even one only begun, was neither rolled back nor taken back.
         """
         cut_over = self.latest(Step.CUTOVER, group_id)
         if cut_over is None or cut_over.result == NOT_MARKED:
@@ -141,7 +144,7 @@ class Journal:
         return not (is_back and self.is_begun_behind(Step.ROLLBACK, Step.CUTOVER, group_id))
 
     def begin(self, step: Step, group_id: str, details: Any) -> Entry:
-        """Durably: the step is begun, with these details, as a new attempt."""
+        """Durably begins a step with these details, as a new attempt."""
         before = self.latest(step, group_id)
         attempt = before.attempt + 1 if before else 1
         at = self._append({"step": step, "group": group_id, "attempt": attempt, "details": details})
@@ -149,12 +152,14 @@ class Journal:
         return Entry(step=step, group_id=group_id, attempt=attempt, is_done=False, details=details)
 
     def finish(self, entry: Entry, result: Any) -> None:
-        """Durably: it is done."""
+        """Durably finishes a step."""
         at = self._append({"step": entry.step, "group": entry.group_id, "result": result})
         self._note({"step": entry.step, "group": entry.group_id, "result": result}, at)
 
     def begin_following(self, group_id: str, offsets: Sequence[FoundOffset]) -> str:
-        """Durably: these are stored next, in order of topic and partition, by mirror or cutover.
+        """Durably notes the offsets that a mirror or a cutover stores next.
+
+        They are in order of topic and partition.
 
         Returns the id for the request that stores them.
         """
@@ -166,16 +171,17 @@ class Journal:
         return _request_id(self._plan_id, FOLLOWING, group_id, document["attempt"])
 
     def finish_following(self, group_id: str, revision: int | None) -> None:
-        """They are stored, the last one at this revision; None: none is.
+        """Notes that they are stored, the last one at this revision. None: none is stored.
 
-        Not durably: where it is lost, `FollowedWrites` knows them by what is stored.
+        This is not durable: if the line is lost, `FollowedWrites` recognises the offsets in the
+        store.
         """
         document = {"step": FOLLOWING, "group": group_id, "result": {"revision": revision}}
         self._append(document, is_durable=False)
         self.followed.note(document)
 
     def _shorten(self) -> None:
-        """Says what all lines of mirrors say in one line a group; all other lines stay."""
+        """Merges all lines of mirrors into one for each group. All other lines stay."""
         self._file = self._file.replaced(self._short_lines())
         self._begun, self._done, self._newest = {}, {}, {}
         self.followed = FollowedWrites()
@@ -198,7 +204,7 @@ class Journal:
             if document is None:
                 if next(lines, None) is not None:
                     raise BadJournal(f"{self.path}: damaged at byte {position}")
-                break  # Torn: whoever wrote it was killed, and had not said that it is done.
+                break  # A torn line: its writer was killed before it reported the step.
             if position:
                 self._note(document, position)
             elif document.get("plan_id") != plan_id:
@@ -231,9 +237,9 @@ class Journal:
 
 
 def make_room(plan_path: Path) -> None:
-    """For another plan in this place: a journal that says of nothing done is removed.
+    """Makes room for another plan at this path: removes a journal without steps.
 
-    Raises PlanBegun if it says of something, JournalBusy, OSError.
+    Raises PlanBegun if the journal has steps, JournalBusy, OSError.
     """
     file = _locked(plan_path)
     try:
@@ -247,7 +253,10 @@ def make_room(plan_path: Path) -> None:
 
 
 def request_id_of(plan_id: str, entry: Entry) -> str:
-    """The same for the same attempt, also after a kill; another for another attempt."""
+    """The request id of an attempt.
+
+    It stays the same after a kill, and differs between attempts.
+    """
     return _request_id(plan_id, entry.step, entry.group_id, entry.attempt)
 
 
@@ -270,7 +279,7 @@ def _line(document: dict[str, Any]) -> bytes:
 
 
 def _document(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None if it is torn or damaged."""
+    """The content of a line; None if it is torn or damaged."""
     if not line.endswith(b"\n") or line[8:9] != b" ":
         return None
     text = line[9:-1]

@@ -1,4 +1,4 @@
-"""What a step came to, group by group."""
+"""The outcomes of a step, group by group."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from enum import StrEnum
@@ -12,11 +12,11 @@ _LISTED_MAX: Final = 3
 
 
 class Outcome(StrEnum):
-    """What became of a group in a step."""
+    """The outcome of a step for one group."""
 
     MIGRATED = "migrated"
-    WOULD_MIGRATE = "would-migrate"  # A dry run.
-    ALREADY = "already"  # Nothing was left to be done.
+    WOULD_MIGRATE = "would-migrate"  # In a dry run.
+    ALREADY = "already"  # There was nothing left to do.
     CUT_OVER = "cut-over"
     WOULD_CUT_OVER = "would-cut-over"
     ROLLED_BACK = "rolled-back"
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class GroupOutcome:
-    """`offset_count` is how many were, or would be, written; `problem` says why it was refused."""
+    """`offset_count` counts offsets that were or would be written. `problem` explains a refusal."""
 
     group_id: str
     source_group_id: str
@@ -40,7 +40,7 @@ class GroupOutcome:
 def outcome_of(
     group: PlannedGroup, outcome: Outcome, *, count: int = 0, problem: str = ""
 ) -> GroupOutcome:
-    """What became of a group of a plan."""
+    """The outcome of a group of a plan."""
     return GroupOutcome(
         group_id=group.group_id,
         source_group_id=group.source_group_id,
@@ -51,18 +51,18 @@ def outcome_of(
 
 
 def counted(things: Sized, name: str) -> str:
-    """How many, for people: `1 owner`, `2 owners`."""
+    """A count for people: `1 owner`, `2 owners`."""
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """The first few, for people."""
+    """The first few texts, for people."""
     more = len(texts) - _LISTED_MAX
     return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 class MigrationStopped(MigrationError):
-    """What stands in the way is not one group's: nothing more was tried. `__cause__` says what."""
+    """A problem that is not one group's own. Nothing more was tried. `__cause__` has the reason."""
 
 
 class _HasOffsets(Protocol):
@@ -79,7 +79,7 @@ _CHUNK_OFFSETS_MAX = 5000
 def in_chunks(
     groups: Iterable[SomeGroup], *, offsets_max: int = _CHUNK_OFFSETS_MAX
 ) -> Iterator[list[SomeGroup]]:
-    """Groups, a few at a time: as many as one call may ask for, and memory may hold."""
+    """Splits groups into chunks that fit into one call and into memory."""
     chunk: list[SomeGroup] = []
     count = 0
     for group in groups:

@@ -1,7 +1,7 @@
-"""Which of the offsets that are stored here the migration itself has written.
+"""Which stored offsets the migration itself has written.
 
-By their revisions, as the journal keeps them: what stands here at another revision was written by
-somebody else, whichever of the two is larger or later.
+The journal keeps their revisions. An offset stored at another revision was written by someone else,
+whichever of the two is larger or later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,10 @@ from offsetd_clients.migration.target import Put, Stored, Target
 
 
 def own_writes(journal: Journal, group_id: str, stored: Stored) -> OwnWrites:
-    """Of each offset of a group, the newest write of the migration's.
+    """The migration's newest write of each offset of a group.
 
-    What stood here already as it was to be moved counts, too, and what a rollback has written back.
+    An offset that was already stored as it was to be moved counts too, and so does one that a
+    rollback has written back.
     """
     own: OwnWrites = {}
     ran = journal.latest(Step.RUN, group_id)
@@ -38,10 +39,11 @@ def put_followed(
     is_first: bool,
     is_audited: bool,
 ) -> None:
-    """Stores offsets that are in order of topic and partition, and notes them as our own.
+    """Stores offsets, in order of topic and partition, and notes them as the migration's own.
 
-    `is_first`: the group has no offsets here. If somebody has deleted it, its retention went with
-    it: the one that the run has set is set again. Raises what `Target.put` does.
+    `is_first`: the group has no offsets in offsetd. If someone deleted the group, its retention was
+    deleted too, so the retention that the run has set is set again. Raises what `Target.put`
+    raises.
     """
     request_id = journal.begin_following(group_id, [each.found for each in puts])
     if is_first:

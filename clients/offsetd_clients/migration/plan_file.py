@@ -1,8 +1,8 @@
 """The plan: a file that says, group by group, what is to be moved.
 
-Lines of JSON: a header, one line a group or problem, what they add up to, and at the end the
-SHA-256 of all lines before. It is written whole or not at all, and read group by group.
-`docs/formats/migration-plan.md` describes it.
+It has lines of JSON: a header, one line for each group or problem, a summary, and at the end the
+SHA-256 of all lines before. It is written as a whole or not at all, and read group by group.
+`docs/formats/migration-plan.md` describes the format.
 """
 
 import hashlib
@@ -33,17 +33,17 @@ FORMAT = "offsetd-migration-plan"
 VERSION = 1
 _OFFSET_FIELDS = tuple(field.name for field in attrs.fields(FoundOffset))
 
-# Called with how many groups are done, and the last one's name.
+# Called with the number of groups done, and the name of the last one.
 PlanReport = Callable[[int, str], None]
 
 
 class BadPlan(MigrationError):
-    """The file is no whole plan of a version that is known; says where."""
+    """The file is not a whole plan of a known version. The text says where."""
 
 
 @attrs.frozen(kw_only=True)
 class PlanSummary:
-    """What a plan adds up to. `problem_count` is that of groups' problems, too."""
+    """The totals of a plan. `problem_count` includes the problems of groups."""
 
     group_count: int
     offset_count: int
@@ -52,7 +52,7 @@ class PlanSummary:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A plan whose checksum was found good. Groups are read from the file as they are asked for."""
+    """A plan with a valid checksum. Its groups are read from the file when they are asked for."""
 
     path: Path
     plan_id: str
@@ -79,13 +79,13 @@ class Plan:
             raise BadPlan(f"{path}: line 1 is no header: {error}") from None
 
     def groups(self) -> Iterator[PlannedGroup]:
-        """Each group, in the order in which they were found. Raises BadPlan, OSError."""
+        """Yields each group, in the order of the source. Raises BadPlan, OSError."""
         for number, line in _lines_within(self.path):
             if "group" in line:
                 yield _group_of(line["group"], self.path, number)
 
     def problems(self) -> Iterator[Problem]:
-        """All of them, those of groups among them."""
+        """Yields all problems, including those of groups."""
         for number, line in _lines_within(self.path):
             if "problem" in line:
                 yield _problem_of(line["problem"])
@@ -101,10 +101,11 @@ def write_plan(
     created_ms: int,
     seen: Callable[[PlannedGroup | Problem], None] = lambda _: None,
 ) -> PlanSummary:
-    """Writes what a source has; `seen` is called with each line's value.
+    """Writes the plan of a source. `seen` is called with the value of each line.
 
-    The file is there as a whole, durably, or not at all. Raises SourceFailed, OSError; PlanBegun or
-    JournalBusy, before the source is read, if it would replace a plan of which something was done.
+    The file is written as a whole, durably, or not at all. Raises SourceFailed, OSError. Raises
+    PlanBegun or JournalBusy, before the source is read, if it would replace a plan with completed
+    steps.
     """
     make_room(path)
     return write_whole(
@@ -113,7 +114,7 @@ def write_plan(
 
 
 def planned_groups(source: Source, selection: Selection) -> Iterator[PlannedGroup | Problem]:
-    """What a plan of this source has, without a file."""
+    """The content of a plan of this source, without a file."""
     targets: dict[str, str] = {}
     for found in source.groups():
         if isinstance(found, Problem):
@@ -139,7 +140,7 @@ def _planned(
     offsets, doubles = without_doubles(chosen, found.group_id)
     problems = (*found.problems, *doubles)
     if not offsets and not problems and found.offsets:
-        return  # Of other topics only.
+        return  # All its offsets are of other topics.
     targets[group_id] = found.group_id
     yield PlannedGroup(
         source_group_id=found.group_id,
@@ -151,7 +152,7 @@ def _planned(
 
 
 class _Hashed:
-    """Writes lines, and knows the hash of all of them."""
+    """Writes lines, and hashes them."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write

@@ -1,11 +1,11 @@
-"""No more offsets a second than is asked for."""
+"""A limit on the number of offsets a second."""
 
 import time
 from collections.abc import Callable
 
 
 class RateLimit:
-    """`rate` None: any number. What was not used is not saved up."""
+    """`rate` is in offsets a second. None: no limit. Unused capacity is not saved up."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class RateLimit:
         self._free_at_s = monotonic_s()
 
     def wait(self, count: int) -> None:
-        """Returns when it is time for `count` more."""
+        """Waits until `count` more offsets are allowed."""
         if self._rate is None:
             return
         now_s = self._monotonic_s()

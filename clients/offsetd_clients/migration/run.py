@@ -1,4 +1,4 @@
-"""The run: what a plan has is stored here, group by group, each as a whole or not at all."""
+"""The run stores the offsets of a plan in offsetd, each group as a whole or not at all."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,16 +39,19 @@ from offsetd_clients.migration.target import (
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
 
 _NOT_AGAINST = frozenset((State.MISSING, State.EQUAL, State.DELETED))
-"""What keeps no group from being moved: a run goes by the plan, and deletes nothing."""
+"""Differences that do not stop a group: a run follows the plan, and deletes nothing."""
 
 
 @attrs.frozen(kw_only=True)
 class RunOptions:
-    """`overwrite`: what stands here in these states is replaced. `allow_partial`: what was found
-    of groups with problems is moved. `retention` is set for each group that has none of its own, if
-    `sets_retention`.
-    `objection` says, of a group that is about to be moved, why it must not be (empty: it may).
-    `now_ms` is the time since 1970.
+    """The options of a run.
+
+    `overwrite`: the states in which stored offsets are replaced.
+    `allow_partial`: groups with problems are moved as far as they were found. `retention` is set
+    for each group that has none of its own, if `sets_retention`.
+    `objection`: called for each group before it is moved; returns why it must not be (empty: it
+    may).
+    `now_ms`: the time since 1970, in milliseconds.
     """
 
     execute: bool = False
@@ -64,7 +67,7 @@ class RunOptions:
 def run(
     plan: Plan, journal: Journal, target: Target, options: RunOptions, limit: RateLimit
 ) -> Iterator[GroupOutcome]:
-    """What became of each group. Raises MigrationStopped where that is no group's own matter."""
+    """Yields the outcome of each group. Raises MigrationStopped for problems not of one group."""
     for chunk in in_chunks(plan.groups()):
         try:
             stored = target.stored(group.group_id for group in chunk)
@@ -83,7 +86,7 @@ def _partitions(groups: Sequence[PlannedGroup]) -> list[TopicPartition]:
 
 @attrs.frozen
 class _Runner:
-    """One group at a time."""
+    """Runs one group at a time."""
 
     plan: Plan
     journal: Journal
@@ -130,7 +133,8 @@ class _Runner:
         if not self.options.execute:
             return self._looked_at(group, puts)
         if not puts and _is_cut_short(entry, newest) and entry.details["puts"]:
-            self._finish(entry, stored)  # It was stored, and then we were killed.
+            # The offsets were stored, but the run was killed before it noted that.
+            self._finish(entry, stored)
             return outcome_of(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
         here = self.target.group(group.group_id)
@@ -148,7 +152,7 @@ class _Runner:
         return outcome_of(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
 
     def _looked_at(self, group: PlannedGroup, puts: Sequence[Put]) -> GroupOutcome:
-        """The server says whether it would take them."""
+        """Asks the server to validate the offsets."""
         if not puts:
             return outcome_of(group, Outcome.ALREADY)
         problem = self._expired(puts, self.target.group(group.group_id))
@@ -158,7 +162,7 @@ class _Runner:
         return outcome_of(group, Outcome.WOULD_MIGRATE, count=len(puts))
 
     def _expired(self, puts: Sequence[Put], here: Group | None) -> str:
-        """Which offsets were committed so long ago that they would not be kept; or nothing."""
+        """Names offsets that are so old that they would expire at once; else empty."""
         retention = None if here is None else here.retention
         if retention is None and self.options.sets_retention:
             retention = self.options.retention
@@ -174,9 +178,9 @@ class _Runner:
         stored: Stored,
         here: Group | None,
     ) -> Entry:
-        """The attempt that a kill has cut, if it was to do the very same; else a new one.
+        """Returns the attempt that a kill cut off, if it had the same work; or a new attempt.
 
-        A new one goes on with what earlier ones have stored: all of it can be undone.
+        A new attempt carries what earlier ones have stored, so that all of it can be undone.
         """
         chosen = [each for each in found if each.state is not State.EQUAL]
         puts = [[*_identity(each.found), image_of(each.stored)] for each in chosen]
@@ -226,12 +230,12 @@ class _Runner:
 
 
 def _is_cut_short(entry: Entry | None, newest: Step | None) -> TypeGuard[Entry]:
-    """Whether a run was killed, and nothing was done since."""
+    """Whether a run was killed, and no step was begun since."""
     return entry is not None and not entry.is_done and newest is Step.RUN
 
 
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
-    """Why a group is not moved, for people; empty: it is."""
+    """Why a group is not moved, for people; empty: it is moved."""
     if group.problems and not options.allow_partial:
         return f"{counted(group.problems, 'problem')}: {listed([*map(str, group.problems)])}"
     against = [
@@ -246,14 +250,14 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
 
 
 def objection_by_plan(planned: PlannedGroup) -> str:
-    """Why a group must not be moved: who was alive at its source, when planned; or nothing."""
+    """Why a group must not be moved: it had live members when it was planned. Else empty."""
     if planned.owners is None:
         return "whether it has members could not be read"
     return f"it had {listed(planned.owners)}" if planned.owners else ""
 
 
 def expiring_text(found: Sequence[FoundOffset], retention: Retention, *, now_ms: int) -> str:
-    """Which offsets were committed so long ago that they would not be kept; or nothing."""
+    """Names offsets that are so old that they would expire at once; else empty."""
     if not isinstance(retention, timedelta):
         return ""
     kept_since = now_ms - round(retention.total_seconds() * 1000)
@@ -268,7 +272,7 @@ def expiring_text(found: Sequence[FoundOffset], retention: Retention, *, now_ms:
 
 
 def difference_text(difference: Difference) -> str:
-    """One, for people: `orders:0 is ahead here: 50, not 42`."""
+    """A difference for people: `orders:0 is ahead here: 50, not 42`."""
     found, stored = difference.found, difference.stored
     if difference.bounds == GONE:
         return f"{found.topic_partition} is not there"

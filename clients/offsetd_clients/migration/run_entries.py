@@ -1,4 +1,4 @@
-"""What a run notes of a group in the journal: enough to take back what it stored."""
+"""What a run notes of a group in the journal: enough to undo it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,14 +11,14 @@ from offsetd_clients.migration.journal import Entry
 from offsetd_clients.migration.target import Stored, milliseconds
 
 Image = list[Any]
-"""What was stored, as a journal keeps it: offset, leader epoch, metadata, commit time, revision."""
+"""A stored offset in a journal: offset, leader epoch, metadata, commit time, revision."""
 
 
 @attrs.frozen
 class Written:
-    """An offset that a run stored: at what revision, and what was there before.
+    """An offset that a run stored: its revision, and what was stored before.
 
-    No revision: the run was killed, and something else stands here than it was to store.
+    Without a revision: the run was killed, and the offset that is stored is not the run's.
     """
 
     partition: TopicPartition
@@ -26,7 +26,7 @@ class Written:
     before: Image | None
 
     def is_as_before(self, stored: Stored) -> bool:
-        """Whether it is taken back, or was never stored."""
+        """Whether it is undone, or was never stored."""
         now = image_of(stored.get(self.partition))
         if now is None or self.before is None:
             return now is self.before
@@ -34,7 +34,7 @@ class Written:
 
 
 def written_by(entry: Entry, stored: Stored) -> list[Written]:
-    """All that a run has stored, also by earlier attempts whose work this one went on with."""
+    """All offsets that a run has stored, including those of earlier attempts that it continued."""
     carried = [
         Written(TopicPartition(topic, partition), revision, before)
         for topic, partition, revision, before in entry.details.get("carried", [])
@@ -43,7 +43,7 @@ def written_by(entry: Entry, stored: Stored) -> list[Written]:
 
 
 def carried_of(written: list[Written], puts: list[list[Any]]) -> list[list[Any]]:
-    """What the next attempt notes of those before it: what it does not store itself."""
+    """What the next attempt notes of earlier ones: the offsets that it does not store itself."""
     own = {TopicPartition(topic, partition) for topic, partition, *_ in puts}
     return [
         [each.partition.topic, each.partition.partition, each.revision, each.before]
@@ -53,7 +53,7 @@ def carried_of(written: list[Written], puts: list[list[Any]]) -> list[list[Any]]
 
 
 def others_of(stored: Stored, puts: list[list[Any]]) -> list[list[Any]]:
-    """What a run leaves as it is: topic, partition and revision of each."""
+    """Topic, partition and revision of each offset that a run leaves unchanged."""
     own = {TopicPartition(topic, partition) for topic, partition, *_ in puts}
     return [
         [where.topic, where.partition, each.revision]
@@ -63,10 +63,10 @@ def others_of(stored: Stored, puts: list[list[Any]]) -> list[list[Any]]:
 
 
 def changed_others(entry: Entry, written: list[Written], stored: Stored) -> list[TopicPartition]:
-    """What somebody has written of a group, beside what the runs have, since the first of them."""
+    """Offsets of a group, other than the runs' own, that someone wrote since the first run."""
     own = {each.partition: each.revision for each in written}
     others = entry.details.get("others")
-    if others is None:  # The journal is of a time when runs did not note them.
+    if others is None:  # The journal was written before runs noted them.
         last = max((each for each in own.values() if each is not None), default=None)
         return [
             where
@@ -82,7 +82,7 @@ def changed_others(entry: Entry, written: list[Written], stored: Stored) -> list
 
 
 def image_of(stored: CommittedOffset | None) -> Image | None:
-    """What is stored, as a journal keeps it; None: nothing."""
+    """A stored offset as a journal keeps it; None: none is stored."""
     if stored is None:
         return None
     return [
@@ -102,7 +102,7 @@ def retention_text(retention: Retention) -> int | str | None:
 
 
 def retention_of(kept: int | str | None) -> Retention:
-    """The retention of a `retention_text`."""
+    """The inverse of `retention_text`."""
     if isinstance(kept, int):
         return timedelta(milliseconds=kept)
     return "never" if kept == "never" else None
@@ -117,7 +117,10 @@ def _of_done(entry: Entry) -> Iterator[Written]:
 
 
 def _of_killed(entry: Entry, stored: Stored) -> Iterator[Written]:
-    """It has stored all of its puts or none: what stands here as it was to be stored is its own."""
+    """The offsets of a killed run.
+
+    It stored all its puts or none: equal stored offsets are its own.
+    """
     for topic, partition, offset, before in entry.details["puts"]:
         now = stored.get(TopicPartition(topic, partition))
         is_ours = now is not None and now.offset == offset

@@ -1,4 +1,4 @@
-"""Which groups and topics are moved, and under what names."""
+"""Which groups and topics are moved, and under which names."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from offsetd_clients.migration.values import MigrationError
 
 
 class BadSelection(MigrationError):
-    """A pattern or a renaming that is none."""
+    """A pattern or a renaming is invalid."""
 
 
 def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -21,9 +21,9 @@ def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """Regular expressions that whole names must match; none to include are all.
+    """Regular expressions that must match whole names. Without patterns to include, all match.
 
-    What is excluded is out, included or not. `renames` has the groups that get another id.
+    An excluded name is never taken. `renames` has the groups that get another id.
     """
 
     include: tuple[str, ...] = ()
@@ -42,19 +42,19 @@ class Selection:
             raise BadSelection("a group's id is not empty")
 
     def takes(self, group_id: str) -> bool:
-        """Whether a group of the source, by its id there, is moved."""
+        """Whether a group is moved, by its id at the source."""
         return _is_taken(group_id, *self._compiled[:2])
 
     def takes_topic(self, topic: str) -> bool:
-        """Whether offsets of a topic are."""
+        """Whether offsets of a topic are moved."""
         return _is_taken(topic, *self._compiled[2:])
 
     def target(self, group_id: str) -> str:
-        """The id that a group of the source gets here."""
+        """The id in offsetd of a group of the source."""
         return self.renames.get(group_id, group_id)
 
     def unmatched(self, group_ids: Collection[str], topics: Collection[str]) -> list[str]:
-        """What is named and was not found: patterns to include, and groups to rename.
+        """The patterns and renamings that matched nothing.
 
         `group_ids` and `topics` are those that were taken, by their names at the source.
         """
@@ -67,7 +67,7 @@ class Selection:
 
 
 def parse_renames(texts: Sequence[str]) -> dict[str, str]:
-    """From `OLD=NEW`, split at the last `=`. Raises BadSelection."""
+    """Reads `OLD=NEW`, split at the last `=`. Raises BadSelection."""
     renames: dict[str, str] = {}
     for text in texts:
         old, sign, new = text.rpartition("=")

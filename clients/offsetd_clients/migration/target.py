@@ -1,4 +1,4 @@
-"""offsetd as the place that offsets are moved to."""
+"""offsetd as the target of a migration."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,20 +32,20 @@ Stored = dict[TopicPartition, CommittedOffset]
 _CLUSTER_SETTING = "kafka.bootstrap.servers"
 _RETENTION_SETTING = "offsets.retention.minutes"
 
-# What stands against one group and no other; all else ends a step.
+# Errors that concern one group only. All others end a step.
 GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, OffsetsDamaged)
 
 
 @attrs.frozen
 class Put:
-    """An offset to be stored where `expected_revision` is; None: where nothing is."""
+    """An offset to store over `expected_revision`. None: only if none is stored."""
 
     found: FoundOffset
     expected_revision: int | None
 
 
 class Target:
-    """Reads and writes groups here. `reason` goes into the audit log with each change."""
+    """Reads and writes groups in offsetd. `reason` goes into the audit log with each change."""
 
     def __init__(self, client: OffsetClient, *, reason: str = "") -> None:
         self.client = client
@@ -53,13 +53,13 @@ class Target:
         self._default_retention: Retention = None
 
     def stored(self, group_ids: Iterable[str]) -> dict[str, Stored]:
-        """What is stored of each. Raises OffsetdError."""
+        """The stored offsets of each group. Raises OffsetdError."""
         return self.client.fetch_many(group_ids)
 
     def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """What the partitions have, as the Kafka cluster says that the server knows.
+        """The bounds of the partitions, as reported by the server's Kafka cluster.
 
-        Raises MigrationError if it knows none.
+        Raises MigrationError if the server has no cluster.
         """
         if not partitions:
             return {}
@@ -69,14 +69,14 @@ class Target:
         return dict.fromkeys(partitions, GONE) | found
 
     def group(self, group_id: str) -> Group | None:
-        """The group, if there is one."""
+        """The group; None if it does not exist."""
         try:
             return self.client.get_group(group_id)
         except GroupNotFound:
             return None
 
     def default_retention(self) -> Retention:
-        """How long the server keeps offsets of groups that have no retention; asked once."""
+        """The server's retention for groups without their own. Asked once."""
         if self._default_retention is None:
             [setting] = self.client.describe_config(names=[_RETENTION_SETTING])
             minutes = int(setting.value)
@@ -84,7 +84,7 @@ class Target:
         return self._default_retention
 
     def set_retention(self, group_id: str, retention: Retention, request_id: str) -> None:
-        """Sets how long the group's offsets are kept; the group may be a new one."""
+        """Sets the retention of a group, which may be new."""
         self.client.update_group(
             group_id,
             retention=retention,
@@ -102,9 +102,9 @@ class Target:
         validate_only: bool = False,
         is_audited: bool = True,
     ) -> Revision | None:
-        """Stores all of them in one batch, with their commit times, or none.
+        """Stores all offsets in one batch, with their commit times, or none.
 
-        Returns the last one's position, in the order of topic and partition; None with
+        Returns the position of the last one, in the order of topic and partition; None with
         `validate_only`. Raises one of `GROUPS_OWN`, or another OffsetdError.
         """
         [imported] = self._import(
@@ -127,14 +127,16 @@ class Target:
     ) -> dict[str, OffsetdError | None]:
         """Stores the offsets of several groups in one call, each group as `put` does.
 
-        Returns what stands against a group, or None. Raises an OffsetdError that is no group's own.
+        Returns the error of each group, or None. Raises an OffsetdError that is not one group's
+        own.
         """
         try:
             imported = self._import(
                 puts, request_id=request_id, validate_only=validate_only, is_audited=is_audited
             )
         except InvalidRequest as error:
-            # One bad line stops all, before anything is stored: so each group goes by itself.
+            # One bad line refuses the whole call, before anything is stored. So send each group by
+            # itself.
             if len(puts) == 1:
                 return dict.fromkeys(puts, error)
             found: dict[str, OffsetdError | None] = {}
@@ -172,11 +174,11 @@ class Target:
         return bool(setting.value)
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """Deletes offsets that the group has."""
+        """Deletes offsets of the group."""
         self.client.delete_offsets(group_id, partitions, reason=self._reason)
 
     def delete_group(self, group_id: str) -> None:
-        """Deletes the group, if there is one."""
+        """Deletes the group, if it exists."""
         try:
             self.client.delete_group(group_id, reason=self._reason)
         except GroupNotFound:
@@ -184,7 +186,7 @@ class Target:
 
 
 def alive_here(target: Target, group_id: str) -> str:
-    """Who may be writing to the group here now: its members, or who holds its lease; or nobody.
+    """Names its members, or its lease's holder, who may be writing to the group; or nobody.
 
     Raises OffsetdError.
     """
@@ -200,17 +202,17 @@ def alive_here(target: Target, group_id: str) -> str:
 
 
 def is_groups_own(error: OffsetdError) -> bool:
-    """Whether other groups may fare better."""
+    """Whether an error concerns one group only."""
     return isinstance(error, GROUPS_OWN)
 
 
 def revisions_of(revision: Revision, partitions: Sequence[TopicPartition]) -> Iterator[int]:
-    """The log offset of each record of a `put`, whose last one's is `revision`."""
+    """The log offset of each record of a `put`; `revision` is that of the last one."""
     return iter(range(revision.log_offset - len(partitions) + 1, revision.log_offset + 1))
 
 
 def milliseconds(time: datetime) -> int:
-    """Of a time, since 1970."""
+    """Milliseconds since 1970."""
     return round(time.timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""The way back here: what a run has stored becomes again what it was before."""
+"""The undo of a run in offsetd: it restores what was stored before."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,9 +27,9 @@ from offsetd_clients.migration.values import FoundOffset, PlannedGroup
 def undo(
     plan: Plan, journal: Journal, target: Target, *, execute: bool = False
 ) -> Iterator[GroupOutcome]:
-    """Groups that the run has stored, each only as far as nobody wrote to it since.
+    """Undoes the groups that the run has stored, unless others wrote to them since.
 
-    Raises MigrationStopped where something is no group's own matter.
+    Raises MigrationStopped for problems not of one group.
     """
     for chunk in in_chunks(plan.groups()):
         try:
@@ -78,7 +78,7 @@ def _undone(
 
 
 def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
-    """What is still to be taken back, and why it must not be: somebody else has written."""
+    """What is left to undo, and why it must not be undone: others have written since."""
     left: list[Written] = []
     changed: list[TopicPartition] = []
     written = written_by(entry, stored)
@@ -96,11 +96,10 @@ def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
 
 
 def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
-    """How many offsets were taken back, or why none was.
+    """Returns how many offsets were undone, and why not if none was.
 
-    A deletion expects nothing of what it deletes: so the group is read again right before, and what
-    is committed between these two calls goes with it. Twice the same does no harm: a kill in its
-    middle is made good by the next try.
+    A deletion has no precondition. So the group is read again just before; a commit between these
+    two calls is lost. The undo can be repeated: the next attempt completes one that was killed.
     """
     here = target.group(group_id)
     stored = target.stored([group_id])[group_id]
@@ -128,7 +127,7 @@ def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
 
 
 def _has_own_retention(here: Group | None, entry: Entry) -> bool:
-    """Whether a group has a retention that no run has set: a run sets one only where none is."""
+    """Whether a group has a retention that no run has set: a run sets one only if there is none."""
     if here is None or here.retention is None:
         return False
     was_set = entry.details.get("set")

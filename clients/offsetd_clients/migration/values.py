@@ -1,4 +1,4 @@
-"""What is found where offsets come from: plain values, one group at a time."""
+"""What a source has: plain values, one group at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -13,7 +13,7 @@ PARTITION_MAX = (1 << 31) - 1
 
 
 class MigrationError(Exception):
-    """A step cannot go on; says what is wrong, and where."""
+    """A step cannot go on. The text says what is wrong, and where."""
 
 
 class SourceFailed(MigrationError):
@@ -21,21 +21,22 @@ class SourceFailed(MigrationError):
 
 
 class ProblemKind(StrEnum):
-    """Why something of a source cannot be taken over."""
+    """Why something in a source cannot be moved."""
 
-    UNREADABLE = "unreadable"  # Its access list says no.
-    VANISHED = "vanished"  # It was listed, and is gone.
+    UNREADABLE = "unreadable"  # Its access list forbids reading.
+    VANISHED = "vanished"  # It was listed, and gone when it was read.
     BAD_VALUE = "bad-value"
     BAD_NAME = "bad-name"
-    BYTE_POSITION = "byte-position"  # Kafka 0.7: bytes, which no message offset can be made of.
+    # Kafka 0.7: a position in bytes, which cannot be converted to a message offset.
+    BYTE_POSITION = "byte-position"
     DUPLICATE = "duplicate"
-    MIGRATED = "migrated"  # It has a mark of an earlier move.
+    MIGRATED = "migrated"  # It has the mark of an earlier migration.
     UNSUPPORTED = "unsupported"
 
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """One thing that cannot be taken over; `group_id` None: it belongs to no group."""
+    """One thing that cannot be moved. `group_id` None: it belongs to no group."""
 
     kind: ProblemKind
     where: str
@@ -48,10 +49,11 @@ class Problem:
 
 @attrs.frozen(kw_only=True)
 class FoundOffset:
-    """An offset as its source has it: the position to go on from.
+    """An offset of a source: the next offset to consume.
 
-    `place` is where it was read (a znode's path), `version` what whoever writes back has to find
-    there, `order` the place's last change among all of the source's (mzxid): later is larger.
+    `place` is where it was read (the path of a znode). `version` is what a write back must find
+    there. `order` is the place of its last change among all changes of the source (mzxid): later is
+    larger.
     """
 
     topic: str
@@ -71,7 +73,7 @@ class FoundOffset:
 
 @attrs.frozen(kw_only=True)
 class FoundGroup:
-    """A group as its source has it. `owners`: who is alive; None: the source cannot tell."""
+    """A group of a source. `owners` are its live members; None: the source cannot tell."""
 
     group_id: str
     offsets: tuple[FoundOffset, ...]
@@ -81,9 +83,10 @@ class FoundGroup:
 
 @attrs.frozen(kw_only=True)
 class PlannedGroup:
-    """A group of a plan: `group_id` here, `source_group_id` there; offsets by topic and partition.
+    """A group of a plan, with its offsets by topic and partition.
 
-    A group with problems is not whole: see `RunOptions.allow_partial`.
+    `group_id` is its id in offsetd, `source_group_id` its id at the source. A group with problems
+    is incomplete: see `RunOptions.allow_partial`.
     """
 
     source_group_id: str
@@ -108,22 +111,22 @@ class SourceDescription:
 
 
 class Source(Protocol):
-    """Where offsets come from."""
+    """A store of offsets to migrate from."""
 
     @property
     def description(self) -> SourceDescription: ...
 
     def groups(self) -> Iterator[FoundGroup | Problem]:
-        """Each group once, and what belongs to none. Raises SourceFailed."""
+        """Yields each group once, and problems of no group. Raises SourceFailed."""
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Those groups as they are now, in this order. Raises SourceFailed."""
+        """Yields these groups as they are now, in this order. Raises SourceFailed."""
 
 
 def without_doubles(
     offsets: Sequence[FoundOffset], group_id: str
 ) -> tuple[tuple[FoundOffset, ...], tuple[Problem, ...]]:
-    """Offsets by topic and partition; of those that name the same partition none, but a problem."""
+    """Offsets by topic and partition. A partition with several offsets gives a problem instead."""
     by_partition: dict[tuple[str, int], list[FoundOffset]] = {}
     for each in offsets:
         by_partition.setdefault((each.topic, each.partition), []).append(each)

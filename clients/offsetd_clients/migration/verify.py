@@ -1,4 +1,4 @@
-"""Whether what a plan has, or its source has now, is stored here."""
+"""The comparison of a plan, or of its source as it is now, with the stored offsets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,10 +13,10 @@ from offsetd_clients.migration.values import FoundGroup, PlannedGroup, Problem, 
 def compared(
     plan: Plan, target: Target, source: Source | None = None, *, check_bounds: bool = False
 ) -> Iterator[tuple[PlannedGroup, list[Difference], tuple[Problem, ...]]]:
-    """Each group of the plan beside what is stored; as `source` has it now, if that is given.
+    """Yields each group of the plan with its differences; as `source` has it now, if given.
 
-    Then also what the source has no more, of groups that it has no problems with.
-    Raises MigrationStopped, SourceFailed.
+    With `source`, also offsets that the source no longer has, in groups that it can read without
+    problems. Raises MigrationStopped, SourceFailed.
     """
     for chunk in in_chunks(plan.groups()):
         found = _found(chunk, source)

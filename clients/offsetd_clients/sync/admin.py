@@ -125,7 +125,7 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> UpdatedConfig:
-        """Sets some settings of a topic or the server, and resets those in `remove`: all or none.
+        """Sets settings of a topic or the server, and removes those in `remove`: all or none.
 
         The changes apply at once, and after a restart.
         """

@@ -26,7 +26,7 @@ def offsetd(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["plan"], 1, "say which ZooKeeper"),
+        (["plan"], 1, "name the ZooKeeper"),
         (["plan", "--hosts", "h:1", "--rename", "a"], 2, "not OLD=NEW"),
         (["plan", "--hosts", "h:1", "--include", "("], 2, "regular expression"),
         (["plan", "--hosts", "h:1", "--auth", "x"], 2, "SCHEME:CREDENTIAL"),

@@ -1,1 +1,1 @@
-"""What commands read from their options and arguments."""
+"""Readers of options and arguments."""

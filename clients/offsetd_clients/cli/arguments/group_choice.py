@@ -1,4 +1,4 @@
-"""Which groups a command is about: arguments and options that several commands have alike."""
+"""The arguments and options with which several commands choose groups."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,27 +13,29 @@ from offsetd_clients.cli.arguments.options import AnyGroupsArgument, NamedGroups
 from offsetd_clients.cli.printing.dry_runs import check_dry_or_not, told_dry_run
 from offsetd_clients.cli.printing.terminal import Terminal
 
-# A fetch asks for the offsets of this many groups at once.
+# One fetch asks for the offsets of this many groups.
 FETCHED_GROUPS_MAX = 1000
 
-AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All groups that there are.")]
+AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All groups of the server.")]
 ExecuteForAllOption = Annotated[
     bool,
-    typer.Option("--execute", help="With --all-groups: do it; else only show what it would do."),
+    typer.Option(
+        "--execute", help="With --all-groups: apply the changes. Without it they are only shown."
+    ),
 ]
 
 
 @attrs.frozen
 class GroupChoice:
-    """The groups that are named, each once, or all that the server has; `named` is empty then."""
+    """The named groups, each once, or all groups of the server; `named` is empty then."""
 
     named: Sequence[str]
     all_groups: bool
 
     def ids(self, client: OffsetClient, terminal: Terminal) -> list[str]:
-        """The ids of the groups, in the order in which they are named; of all, sorted.
+        """The ids of the groups: named ones in their order, all groups sorted.
 
-        The command ends with 3 if the groups of a damaged log partition are left out.
+        Registers exit code 3 if groups in a damaged log partition are left out.
         """
         if self.all_groups:
             listings = client.list_groups(on_unreachable=told_left_out(terminal))
@@ -41,15 +43,16 @@ class GroupChoice:
         return list(self.named)
 
     def is_only_shown(self, *, dry_run: bool, execute: bool) -> bool:
-        """Whether a command changes nothing that else changes groups at once.
+        """Whether the command must change nothing.
 
-        It changes all groups only with `--execute`. Raises typer.BadParameter for who wants both.
+        A command that changes named groups at once changes all groups only with `--execute`. Raises
+        typer.BadParameter if both flags are set.
         """
         check_dry_or_not(dry_run=dry_run, execute=execute)
         return dry_run or (self.all_groups and not execute)
 
     def tell_of_dry_run(self, terminal: Terminal, what: str) -> None:
-        """Says that nothing was done, in words; for all groups, also the command that does it."""
+        """Says that nothing was done. For all groups, also prints the command that does it."""
         if self.all_groups:
             told_dry_run(terminal)
         else:
@@ -57,7 +60,7 @@ class GroupChoice:
 
 
 def told_left_out(terminal: Terminal) -> Callable[[Sequence[int]], None]:
-    """Says which log partitions are damaged, so that their groups are left out."""
+    """A function that says which log partitions are damaged, and that their groups are left out."""
 
     def tell(partitions: Sequence[int]) -> None:
         numbers = ", ".join(map(str, partitions))
@@ -69,7 +72,7 @@ def told_left_out(terminal: Terminal) -> Callable[[Sequence[int]], None]:
 def offsets_of_groups(
     client: OffsetClient, group_ids: Iterable[str], *, require_stable: bool = False
 ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
-    """The stored offsets of any number of groups; a group without any has an empty mapping."""
+    """The stored offsets of any number of groups. A group without offsets has an empty mapping."""
     stored: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
     for some in _parts(group_ids):
         stored |= client.fetch_many(some, require_stable=require_stable)
@@ -107,7 +110,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 with_groups = with_options("groups", _some_groups, _OPTIONS)
-"""Gives a command the argument and the options that make up its argument `groups`."""
+"""Gives a command the argument and the options that make up its parameter `groups`."""
 
 with_any_groups = with_options("groups", _any_groups, _OPTIONS)
-"""As `with_groups`; without a name, and without `--all-groups`, all groups are meant."""
+"""As `with_groups`. Without a name and without `--all-groups` it means all groups."""

@@ -1,4 +1,4 @@
-"""Options that make up one argument of a command, so that several commands have them alike."""
+"""Options that together make up one parameter of a command, for several commands."""
 
 import functools
 import inspect
@@ -11,9 +11,9 @@ Command = Callable[..., Any]
 def with_options(
     argument: str, build: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]
 ) -> Callable[[Command], Command]:
-    """A decorator that gives a command `options`, and hands it what `build` makes of them.
+    """A decorator that gives a command `options`, and passes it the result of `build`.
 
-    `options` are annotations and defaults, by the names that `build` takes.
+    `options` has annotations and defaults, by the names that `build` takes.
     """
 
     def decorate(callback: Command) -> Command:

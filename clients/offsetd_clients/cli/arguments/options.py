@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have alike."""
+"""Options and arguments that several commands have."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
 ]
 ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")
+    str, typer.Option("--reason", metavar="TEXT", help="The reason, for the audit log.")
 ]
 GroupArgument = Annotated[
     str,
@@ -25,13 +25,11 @@ NamedGroupsOption = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        help="A group's id, as Kafka's tool takes it; repeatable.",
+        help="A group's id, as for Kafka's tool; repeatable.",
         autocompletion=complete_group_id,
     ),
 ]
-ReplaceFileOption = Annotated[
-    bool, typer.Option("--force", help="Replace the file, if there is one of that name.")
-]
+ReplaceFileOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),

@@ -1,4 +1,4 @@
-"""What `offsetd groups reset|seek` are told, read: topics, times, spans, bounds, files."""
+"""Readers for `offsetd groups reset|seek`: topics, times, durations, bounds, files."""
 
 import csv
 import re
@@ -19,7 +19,8 @@ _ISO_DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
 )
 _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]*)\.\.([0-9]*)")
-# How many of these make a second: numbers of today, in seconds, milliseconds and nanoseconds.
+# How many of each unit make a second. The number of digits of a present time tells the unit:
+# seconds, milliseconds or nanoseconds.
 _UNITS_OF_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = re.compile(r".:[0-9]+(,|$)")
@@ -27,9 +28,9 @@ _PARTITIONS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and partitions: a topic may have a colon, where no numbers follow it.
+    """Reads whole topics, and partitions. A topic may contain a colon that no numbers follow.
 
-    Raises typer.BadParameter for what looks like several topics in one text.
+    Raises typer.BadParameter for a text that looks like several topics.
     """
     topics: list[str] = []
     partitions: list[TopicPartition] = []
@@ -49,7 +50,7 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 
 
 def parse_time(text: str) -> datetime:
-    """As Kafka's tool takes it, `2026-11-20T21:06:15.341`, UTC unless it has a zone."""
+    """Reads a time as Kafka's tool does, `2026-11-20T21:06:15.341`. UTC unless it has a zone."""
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -60,17 +61,20 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_seek_time(text: str) -> datetime:
-    """As rpk takes it, by the count of digits, or as `parse_time`. Raises typer.BadParameter."""
+    """Reads a time as rpk does, by its number of digits, or as `parse_time`.
+
+    Raises typer.BadParameter.
+    """
     divisor = _UNITS_OF_DIGITS.get(len(text)) if text.isascii() and text.isdigit() else None
     if divisor is None:
         if text.isdigit():
-            raise typer.BadParameter(f"{text!r} is no time: 10, 13 or 19 digits are since 1970")
+            raise typer.BadParameter(f"{text!r}: a time since 1970 has 10, 13 or 19 digits")
         return parse_time(text)
     return _EPOCH + timedelta(microseconds=int(text) * 1_000_000 // divisor)
 
 
 def parse_span(text: str) -> timedelta:
-    """As Kafka's tool takes it, `P1DT12H`, or as elsewhere here, `36h`."""
+    """Reads a duration as Kafka's tool does, `P1DT12H`, or as other options do, `36h`."""
     found = _ISO_DURATION.fullmatch(text)
     try:
         if found is None or not any(found.groups()):
@@ -78,7 +82,7 @@ def parse_span(text: str) -> timedelta:
         days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no span of time like 36h or P1DT12H") from None
+        raise typer.BadParameter(f"{text!r} is not a duration like 36h or P1DT12H") from None
 
 
 def read_csv(
@@ -86,8 +90,10 @@ def read_csv(
     group_ids: Iterable[str] | None,
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, dict[TopicPartition, int]]:
-    """The offsets of each group: `topic,partition,offset` where there is one group, else with the
-    group before; None: all groups of the file. `note` is told how many lines are of other groups.
+    """The offsets of each group in a CSV file.
+
+    The lines are `topic,partition,offset` for one group, else `group,topic,partition,offset`. None:
+    all groups of the file. `note` receives a message with the number of lines of other groups.
     Raises typer.BadParameter.
     """
     others = 0
@@ -120,17 +126,17 @@ def read_csv(
 
 
 def read_seek_file(file: Path) -> dict[TopicPartition, int]:
-    """Offsets as rpk writes them, `TOPIC PARTITION OFFSET`. Raises typer.BadParameter."""
+    """Reads offsets as rpk writes them, `TOPIC PARTITION OFFSET`. Raises typer.BadParameter."""
     return {where: offset for where, (offset,) in _word_lines(file, "TOPIC PARTITION OFFSET")}
 
 
 def read_partitions_file(file: Path) -> list[TopicPartition]:
-    """Partitions as rpk takes them, `TOPIC PARTITION`. Raises typer.BadParameter."""
+    """Reads partitions as rpk does, `TOPIC PARTITION`. Raises typer.BadParameter."""
     return [where for where, _ in _word_lines(file, "TOPIC PARTITION")]
 
 
 def _word_lines(file: Path, form: str) -> Iterator[tuple[TopicPartition, list[int]]]:
-    """The partition of each line, each once, and the numbers behind it."""
+    """The partition of each line, each only once, and the numbers after it."""
     found: set[TopicPartition] = set()
     for number, line in enumerate(_text(file).splitlines(), start=1):
         words = line.split()
@@ -150,7 +156,7 @@ def _word_lines(file: Path, form: str) -> Iterator[tuple[TopicPartition, list[in
 
 
 def _csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Lines with something in them, each with its number."""
+    """The lines that are not empty, each with its number."""
     rows = csv.reader(_text(file).splitlines())
     for cells in rows:
         if cells:

@@ -1,4 +1,4 @@
-"""Spans of time on the command line: `500ms`, `45s`, `30m`, `12h`, `7d`, `4w`."""
+"""Durations on the command line: `500ms`, `45s`, `30m`, `12h`, `7d`, `4w`."""
 
 import re
 from datetime import timedelta
@@ -19,25 +19,25 @@ SERVERS_OWN = "default"
 
 
 def parse_duration(text: str) -> timedelta:
-    """The span that a text names. Raises ValueError."""
+    """Reads a duration. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no time like 45s, 30m, 12h or 7d")
     try:
         return int(found[1]) * _UNITS[found[2]]
     except OverflowError:
-        raise ValueError(f"{text!r} is longer than anything") from None
+        raise ValueError(f"{text!r} is too long") from None
 
 
 def parse_retention(text: str) -> Retention:
-    """A span, `never`, or `default` for the server's. Raises ValueError."""
+    """Reads a duration, `never`, or `default` for the server's setting. Raises ValueError."""
     if text == NEVER:
         return "never"
     return None if text == SERVERS_OWN else parse_duration(text)
 
 
 def duration_text(duration: timedelta) -> str:
-    """The span in the largest unit that it is a whole number of; weeks are told in days."""
+    """The duration in the largest unit that divides it. Weeks are given in days."""
     for unit in ("d", "h", "m", "s"):
         if duration and not duration % _UNITS[unit]:
             return f"{duration // _UNITS[unit]}{unit}"
@@ -45,5 +45,5 @@ def duration_text(duration: timedelta) -> str:
 
 
 def retention_text(retention: Retention) -> str | None:
-    """As `parse_retention` takes it; None for the server's."""
+    """The inverse of `parse_retention`; None for the server's setting."""
     return duration_text(retention) if isinstance(retention, timedelta) else retention

@@ -1,4 +1,4 @@
-"""`--topic TOPIC[:P,…]`: of which topics and partitions a command prints offsets."""
+"""`--topic TOPIC[:P,…]`: the topics and partitions whose offsets a command prints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Self, TypeVar
@@ -21,14 +21,14 @@ ShownTopicsOption = Annotated[
 
 @attrs.frozen
 class TopicChoice:
-    """Whole topics, and partitions; none of both: all."""
+    """Whole topics, and partitions. Without either: everything."""
 
     topics: Sequence[str] = ()
     partitions: Sequence[TopicPartition] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str] | None) -> Self:
-        """Reads what options say. Raises typer.BadParameter."""
+        """Reads the options. Raises typer.BadParameter."""
         return cls(*parse_topics(texts or ()))
 
     def __bool__(self) -> bool:
@@ -41,11 +41,11 @@ class TopicChoice:
         return ", ".join(map(str, [*self.topics, *self.partitions]))
 
     def of_offsets(self, offsets: Mapping[TopicPartition, Value]) -> Mapping[TopicPartition, Value]:
-        """Those of `offsets` that are chosen."""
+        """The chosen part of `offsets`."""
         return {where: offset for where, offset in offsets.items() if where in self}
 
     def reads_any(self, topics: Iterable[str], partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a member that subscribes to `topics` and reads `partitions` is meant."""
+        """Whether the choice includes a member with these subscribed topics or these partitions."""
         return (
             not self
             or any(topic in self.topics for topic in topics)

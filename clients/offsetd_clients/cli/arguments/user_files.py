@@ -1,4 +1,4 @@
-"""Files that a user names on the command line, of which nothing else is to be known."""
+"""Files that a user names on the command line."""
 
 import os
 import sys
@@ -11,20 +11,20 @@ STANDARD_INPUT = "-"
 
 
 def read_file(path: Path) -> bytes:
-    """All of a file, or of the standard input. Raises OSError."""
+    """The content of a file, or of the standard input. Raises OSError."""
     return sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else path.read_bytes()
 
 
 def check_absent(path: Path | None, terminal: Terminal, *, force: bool) -> None:
-    """Ends the command if it would replace a file that it was not told to replace."""
+    """Ends the command if it would replace a file without `--force`."""
     if path is not None and not force and path.exists():
         terminal.fail(f"{path} exists: --force replaces it")
 
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> None:
-    """All of it, or nothing: a file that is cut must not be taken for a whole one.
+    """Writes the whole file or nothing: a truncated file must not pass for a whole one.
 
-    Raises OSError, and what the pieces do.
+    Raises OSError, and the errors of the pieces.
     """
     part = path.with_name(f"{path.name}.part")
     try:

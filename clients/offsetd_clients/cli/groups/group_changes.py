@@ -1,4 +1,4 @@
-"""`offsetd groups clone|export|import`: many offsets at once."""
+"""`offsetd groups clone|export|import`: changes of many offsets at once."""
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ _SUFFIXES = {
 
 FormatOption = Annotated[
     OffsetFormat | None,
-    typer.Option("--format", help="Kafka's CSV, rpk's lines, kafka-utils' JSON, or ours."),
+    typer.Option("--format", help="Kafka's CSV, rpk's lines, kafka-utils' JSON, or offsetd's own."),
 ]
 
 
@@ -75,16 +75,20 @@ def _register_clone(groups: typer.Typer, terminal: Terminal) -> None:
         source: Annotated[
             str,
             typer.Argument(
-                metavar="SOURCE", help="Whose offsets.", autocompletion=complete_group_id
+                metavar="SOURCE",
+                help="The group whose offsets are copied.",
+                autocompletion=complete_group_id,
             ),
         ],
-        target: Annotated[str, typer.Argument(metavar="TARGET", help="Who gets them, too.")],
+        target: Annotated[
+            str, typer.Argument(metavar="TARGET", help="The group that gets the offsets.")
+        ],
         *,
         topics: TopicsOption = None,
         overwrite: Annotated[
             bool,
             typer.Option(
-                "--overwrite", help="The target may exist; what the source has not stays there."
+                "--overwrite", help="Allow an existing target; its other partitions stay."
             ),
         ] = False,
         dry_run: DryRunOption = False,
@@ -92,7 +96,7 @@ def _register_clone(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Copy the offsets of a group to another one, with their metadata.
+        """Copy the offsets of a group to another group, with their metadata.
 
         Examples:
             offsetd groups clone billing billing-trial --dry-run
@@ -122,21 +126,24 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
         file: Annotated[
             Path | None,
             typer.Option(
-                "--file", dir_okay=False, metavar="FILE", help="Where to; else it is printed."
+                "--file",
+                dir_okay=False,
+                metavar="FILE",
+                help="The file to write; default: standard output.",
             ),
         ] = None,
         force: ReplaceFileOption = False,
         prefix: Annotated[
-            str, typer.Option(metavar="TEXT", help="Only groups whose id begins so.")
+            str, typer.Option(metavar="TEXT", help="Only groups whose id has this prefix.")
         ] = "",
         topics: TopicsOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = FILE_TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Write the offsets of groups to a new file, or print them as a file has them.
+        """Write the offsets of groups to a new file, or print them in the format of the file.
 
-        Of all groups, unless some are named. Only `jsonl` has all there is; it is the format
-        unless the file's name says another.
+        Without names it exports all groups. Only `jsonl` has all values of an offset; it is the
+        default unless the file's name ends with another format.
 
         Examples:
             offsetd groups export --file offsets.jsonl           # of all groups
@@ -163,7 +170,7 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def _refuse_other_output(terminal: Terminal, file_format: OffsetFormat) -> None:
-    """`-o` does not say what a file has; where it was given, and says something else, ends."""
+    """Ends the command if `-o` was given with a format other than that of the file."""
     source = terminal.called.get_parameter_source("output")
     if source.name == "COMMANDLINE" and terminal.output_format.value != file_format.value:
         formats = "|".join(OffsetFormat)
@@ -175,12 +182,12 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
     def import_(
         file: Annotated[
             Path,
-            typer.Argument(metavar="FILE", help="What to import; -: standard input."),
+            typer.Argument(metavar="FILE", help="The file to import; -: standard input."),
         ],
         *,
         file_format: FormatOption = None,
         group: Annotated[
-            str, typer.Option(metavar="GROUP", help="Whose offsets, if the file does not say.")
+            str, typer.Option(metavar="GROUP", help="The group, if the file does not name it.")
         ] = "",
         dry_run: DryRunOption = False,
         reason: ReasonOption = "",
@@ -189,8 +196,8 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Commit the offsets of a file: each group as a whole, and nothing if a line is wrong.
 
-        They take the place of what is stored, be it newer: --dry-run shows both. Exits with 3 if
-        some groups were refused.
+        They replace stored offsets, even newer ones: --dry-run shows both. Exits with 3 if some
+        groups were refused.
 
         Examples:
             offsetd groups import offsets.jsonl --dry-run
@@ -200,7 +207,7 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
         if file_format is None:
             file_format = _SUFFIXES.get(file.suffix)
         if file_format is None:
-            raise typer.BadParameter("the file's name does not say what it is: give --format")
+            raise typer.BadParameter("the file's name does not show its format: give --format")
         try:
             content = read_file(file)
         except OSError as error:
@@ -230,7 +237,7 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
 
 
 def _print_dry_import(imported: Sequence[ImportedGroup], terminal: Terminal) -> None:
-    """What each offset would be, and is; the rest is counted, where there are too many."""
+    """Prints each offset before and after an import. If there are too many, it counts the rest."""
     taken = [each for each in imported if each.error is None]
     rows = ((each.group_id, change) for each in taken for change in each.changes)
     terminal.rows(CHANGE_COLUMNS, map(change_row, rows), droppable=CHANGE_DROPPABLE)
@@ -253,7 +260,7 @@ def _tell_replaced(imported: Sequence[ImportedGroup], terminal: Terminal) -> Non
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """What is in pieces that end anywhere, also within a character."""
+    """The lines in pieces that may end anywhere, even within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     rest = ""
     for piece in pieces:
@@ -264,7 +271,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]:
-    """The pieces, and how many bytes they were until now."""
+    """Yields the pieces, and reports the number of bytes so far."""
     total_bytes = 0
     for piece in pieces:
         total_bytes += len(piece)
@@ -274,7 +281,7 @@ def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]
 
 @contextmanager
 def _told_of(file: Path, terminal: Terminal) -> Iterator[None]:
-    """What is wrong with the file is one line, and names no other that it would come from."""
+    """Reports a failure to write the file in one line, which names this file and no other."""
     try:
         yield
     except OSError as error:

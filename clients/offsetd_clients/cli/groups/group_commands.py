@@ -1,4 +1,4 @@
-"""`offsetd groups list|delete|update|remove-members`; the others have modules of their own."""
+"""`offsetd groups list|delete|update|remove-members`. The others have their own modules."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, TypeAlias
@@ -56,7 +56,7 @@ _NOT_MADE = (
     " of it to keep"
 )
 _NO_SEPARATORS = str.maketrans("", "", "-_")
-TEXT_CHARACTERS_MAX = 100  # More of what was mistyped is not repeated.
+TEXT_CHARACTERS_MAX = 100  # A mistyped text is repeated only this far.
 
 DeletedTopicsOption = Annotated[
     list[str] | None,
@@ -80,7 +80,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def _state(text: str) -> GroupState:
-    """In any case, as `PreparingRebalance` and `preparing_rebalance` are written elsewhere."""
+    """Reads a state in any case: tools write `PreparingRebalance` or `preparing_rebalance`."""
     plain = text.lower().translate(_NO_SEPARATORS)
     for state in GroupState:
         if state is not GroupState.UNKNOWN and state.value.translate(_NO_SEPARATORS) == plain:
@@ -106,19 +106,21 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             list[GroupType], typer.Option("--type", metavar="TYPE", help=_one_of(GroupType))
         ] = [],  # noqa: B006
         prefix: Annotated[
-            str, typer.Option(metavar="TEXT", help="Only groups whose id begins so.")
+            str, typer.Option(metavar="TEXT", help="Only groups whose id has this prefix.")
         ] = "",
         topics: ShownTopicsOption = None,
         sort: SortOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the groups, sorted by id; with --topic those that have an offset of it.
+        """Print the groups, sorted by id.
+
+        With --topic: only groups with an offset of that topic.
 
         Examples:
             offsetd groups list
-            offsetd groups list --prefix billing- --state empty     # nobody is in them
-            offsetd groups list --topic orders --sort state       # who has read orders
+            offsetd groups list --prefix billing- --state empty   # without members
+            offsetd groups list --topic orders --sort state       # groups of orders
             offsetd groups list -o jsonl | jq -r .group
         """
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, LIST_COLUMNS)
@@ -150,10 +152,11 @@ def _register_delete(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Delete empty groups with their offsets, one after the other; or offsets of topics alone.
+        """Delete empty groups with their offsets, one after the other.
 
-        A group that still reads a topic keeps the offsets of that. Groups that are named are
-        deleted at once, all groups only with --execute.
+        With --topic, only the offsets of these topics are deleted. A group that still reads a
+        topic keeps its offsets of that topic. Named groups are deleted at once; all groups only
+        with --execute.
 
         Examples:
             offsetd groups delete billing-trial --dry-run
@@ -193,12 +196,12 @@ def _register_update(app: typer.Typer, terminal: Terminal) -> None:
             str,
             typer.Option(
                 metavar="TIME",
-                help="How long offsets are kept: as in 12h or 90d, or never, or default for as "
-                "long as the server says.",
+                help="How long offsets are kept: a time such as 12h or 90d, never, or default (the "
+                "server's setting).",
             ),
         ],
         allow_missing: Annotated[
-            bool, typer.Option("--allow-missing", help="Make groups that do not exist.")
+            bool, typer.Option("--allow-missing", help="Create groups that do not exist.")
         ] = False,
         dry_run: DryRunOption = False,
         execute: ExecuteForAllOption = False,
@@ -206,7 +209,7 @@ def _register_update(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Set how long the offsets of groups are kept: of all groups only with --execute.
+        """Set how long the offsets of groups are kept. All groups change only with --execute.
 
         Examples:
             offsetd groups update billing --retention never
@@ -242,7 +245,7 @@ def _register_update(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def _unmade(client: OffsetClient, updated: Sequence[tuple[str, Revision | None]]) -> list[str]:
-    """Groups that an update did not write of, as there are none of these names."""
+    """The groups that an update did not write, because they do not exist."""
     unwritten = (group_id for group_id, revision in updated if revision is None)
     _, failures = each_group(unwritten, client.get_group)
     return [group_id for group_id, error in failures if isinstance(error, GroupNotFound)]
@@ -256,22 +259,22 @@ def _register_remove_members(app: typer.Typer, terminal: Terminal) -> None:
         *,
         member_ids: Annotated[
             list[str] | None,
-            typer.Option("--member", metavar="ID", help="By its member id; repeatable."),
+            typer.Option("--member", metavar="ID", help="A member's id; repeatable."),
         ] = None,
         instance_ids: Annotated[
             list[str] | None,
-            typer.Option("--instance", metavar="ID", help="A static one; repeatable."),
+            typer.Option("--instance", metavar="ID", help="A static member's; repeatable."),
         ] = None,
-        everybody: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+        everybody: Annotated[bool, typer.Option("--all", help="All members.")] = False,
         dry_run: DryRunOption = False,
         execute: ExecuteForAllOption = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Remove members from groups, so that others take over what they read.
+        """Remove members from groups, so that other members take over their partitions.
 
-        A consumer that is still there joins again. Of all groups, members are removed only with
+        A removed consumer that still runs joins again. Members of all groups are removed only with
         --execute. Exits with 3 if only some could be removed.
 
         Examples:
@@ -335,7 +338,7 @@ def _deleted_row(deleted: tuple[str, DeletedGroup]) -> Row:
 
 
 def _without_absent(answers: Removals) -> list[tuple[str, RemovedMembers]]:
-    """Without groups that do not have any of the members that were named."""
+    """The answers, without groups that have none of the named members."""
     return [
         (group_id, answer)
         for group_id, answer in answers
@@ -350,7 +353,7 @@ def _report_refused(
     address: str,
     terminal: Terminal,
 ) -> None:
-    """Ends the command if a member could not be removed, or a group not be asked."""
+    """Ends the command if a member could not be removed, or a call for a group failed."""
     refused = [
         (group_id, error) for group_id, answer in answers for error in answer.refused.values()
     ]

@@ -1,4 +1,4 @@
-"""`offsetd groups describe`: how far groups are, how far behind, and who is in them."""
+"""`offsetd groups describe`: the progress, the lag and the members of groups."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
 from offsetd_clients.cli.printing.terminal import EXIT_PARTLY, OutputFormat, Row, Terminal, named_id
 
-# Those of kafka-consumer-groups --describe.
+# The columns of kafka-consumer-groups --describe.
 OFFSET_COLUMNS = (
     "group",
     "topic",
@@ -87,21 +87,21 @@ STATE_DROPPABLE = (
 # Other names of columns, for `--sort`.
 SORT_ALIASES = {"offset": "current_offset", "end": "log_end_offset", "member": "consumer_id"}
 STRANGE_MAX = 10
-# More groups than this are told of in one line.
+# More groups than this share one line.
 TOLD_GROUPS_MAX = 10
-# Lag is not worth a longer wait.
+# It is not worth waiting longer for the lag.
 KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 Ends = Mapping[TopicPartition, Bounds]
 
 OffsetsOption = Annotated[
-    bool, typer.Option("--offsets", help="A line for each offset, as without it.")
+    bool, typer.Option("--offsets", help="A line for each offset (the default).")
 ]
-MembersOption = Annotated[bool, typer.Option("--members", help="A line for each member instead.")]
-StateOption = Annotated[bool, typer.Option("--state", help="A line for each group instead.")]
+MembersOption = Annotated[bool, typer.Option("--members", help="A line for each member.")]
+StateOption = Annotated[bool, typer.Option("--state", help="A line for each group.")]
 OnlyWithLagOption = Annotated[
-    bool, typer.Option("--only-with-lag", help="Only what is known to be behind.")
+    bool, typer.Option("--only-with-lag", help="Only partitions with a known lag above 0.")
 ]
 
 
@@ -122,10 +122,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print how far groups are, how far behind, and who reads what.
+        """Print the progress of groups, their lag, and which member reads what.
 
-        A partition's end is what the Kafka cluster tells that the server names in
-        kafka.bootstrap.servers; else what a consumer reported with its last commit.
+        The end of a partition comes from the Kafka cluster that the server names in
+        kafka.bootstrap.servers; otherwise from the last commit of a consumer that reported it.
 
         Examples:
             offsetd groups describe billing
@@ -137,9 +137,9 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         if offsets + members + state > 1:
             raise typer.BadParameter("--offsets, --members and --state exclude each other")
         if only_with_lag and (members or state):
-            raise typer.BadParameter("--only-with-lag is of offsets, not of members or states")
+            raise typer.BadParameter("--only-with-lag needs offsets: not with --members or --state")
         if topics and state:
-            raise typer.BadParameter("--topic is of offsets and members, not of states")
+            raise typer.BadParameter("--topic needs offsets or members: not with --state")
         columns = MEMBER_COLUMNS if members else STATE_COLUMNS if state else OFFSET_COLUMNS
         order, chosen = RowOrder.of(sort, columns, SORT_ALIASES), TopicChoice.of(topics)
         problem = ""
@@ -174,7 +174,7 @@ def _print(
     rows: Iterable[Row],
     droppable: Sequence[str],
 ) -> None:
-    """Where no group was found, only that is said."""
+    """Prints the rows, unless no group was found: that was noted already."""
     if described:
         terminal.rows(columns, rows, droppable=droppable)
 
@@ -182,7 +182,7 @@ def _print(
 def _fetched(
     client: OffsetClient, groups: Sequence[Group], chosen: TopicChoice
 ) -> tuple[Mapping[str, Offsets], Ends, str]:
-    """What groups have stored, what the partitions have, and why that is not known."""
+    """The stored offsets, the ends of the partitions, and why ends are unknown."""
     of_all = offsets_of_groups(client, (group.group_id for group in groups))
     stored = {group_id: chosen.of_offsets(offsets) for group_id, offsets in of_all.items()}
     partitions = {each for offsets in stored.values() for each in offsets}
@@ -217,7 +217,7 @@ def _offset_rows(
 def _rows_of_group(
     group: Group, offsets: Offsets, ends: Ends, chosen: TopicChoice
 ) -> Iterator[Row]:
-    """A line for each partition that is read or committed, and for each member without any."""
+    """A row for each partition that is read or committed, and for each member without any."""
     readers = chosen.of_offsets(_readers([group]))
     for where in sorted({*offsets, *readers}):
         committed = offsets.get(where)
@@ -254,9 +254,9 @@ def _reader_cells(member: GroupMember | None) -> Row:
 def _tell_of_lag(
     terminal: Terminal, groups: Sequence[Group], stored: Mapping[str, Offsets], ends: Ends
 ) -> None:
-    """Above a table, a line for each group: its state, whether somebody reads, how far behind.
+    """Prints a line for each group above a table: its state, its members, its lag.
 
-    Of many groups it is one line for all of them.
+    Many groups share one line.
     """
     if terminal.output_format is not OutputFormat.TABLE:
         return
@@ -289,7 +289,7 @@ def _lag_text(lags: Sequence[int | None]) -> str:
 
 
 def _tell_of_members(terminal: Terminal, groups: Sequence[Group]) -> None:
-    """Which groups of a table have no line, as nobody is in them."""
+    """Notes the groups that have no row because they have no members."""
     if terminal.output_format is not OutputFormat.TABLE:
         return
     empty = [group.group_id for group in groups if not group.members]
@@ -304,7 +304,7 @@ def _lag(current: int | None, end: int | None) -> int | None:
 
 
 def _absent(chosen: TopicChoice, *, all_groups: bool) -> str:
-    """What a group may have none of, if that is worth telling."""
+    """The kind of offset that a group may lack, if the user has to know. Else empty."""
     if not chosen:
         return "offsets"
     return "" if all_groups else f"offset of {chosen}"
@@ -317,9 +317,9 @@ def _tell_of_offsets(
     ends: Ends,
     absent: str,
 ) -> None:
-    """What a lag does not say: offsets that the partition has not, or no offsets at all.
+    """Notes what the lag does not show: offsets outside their partition, or no offsets at all.
 
-    `absent`: what a group has none of; empty: that is not told.
+    `absent` is the kind of offset that a group may lack; empty: that is not noted.
     """
     strange: list[str] = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""`offsetd watch` and `offsetd groups history|restore`: what happened, what happens, undone."""
+"""`offsetd watch` and `offsetd groups history|restore`: the history of offsets."""
 
 import signal
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ RESTORE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revis
 
 RevisionOption = Annotated[
     int | None,
-    typer.Option(min=0, max=INT64_MAX, metavar="REVISION", help="As a revision left them."),
+    typer.Option(min=0, max=INT64_MAX, metavar="REVISION", help="Restore to this revision."),
 ]
 
 
@@ -71,19 +71,23 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
         groups: GroupChoice,
         *,
         prefix: Annotated[
-            str, typer.Option(metavar="TEXT", help="And groups whose id begins so.")
+            str, typer.Option(metavar="TEXT", help="Also groups whose id has this prefix.")
         ] = "",
         topics: TopicsOption = None,
         since: Annotated[
             str,
-            typer.Option("--from", metavar="TOKEN", help="Go on there; `oldest`: as far back."),
+            typer.Option(
+                "--from",
+                metavar="TOKEN",
+                help="Start at this token; `oldest`: as far back as possible.",
+            ),
         ] = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print commits and deletions as they come, until Ctrl-C, which prints where to go on.
+        """Print commits and deletions as they happen. Ctrl-C ends it and prints where to go on.
 
-        Of all groups, unless some are named.
+        Without names it watches all groups.
 
         Examples:
             offsetd watch
@@ -109,10 +113,10 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
             with terminal.when_reader_leaves(watching.cancel), _ended_by_ctrl_c(watching):
                 try:
                     _print_events(watching, terminal)
-                except KeyboardInterrupt:  # The second one.
+                except KeyboardInterrupt:  # A second Ctrl-C.
                     watching.cancel()
                 finally:
-                    # Who went away has not read all that was printed: that token skips something.
+                    # The reader left before it read all output: this token would skip something.
                     if watching.token not in ("", since) and not terminal.reader_is_gone:
                         terminal.note(f"go on with: --from {watching.token}", is_whole=True)
 
@@ -130,28 +134,26 @@ def _register_history(app: typer.Typer, terminal: Terminal) -> None:
         groups: GroupChoice,
         *,
         since: Annotated[
-            str | None, typer.Option("--from", metavar="TIME", help="From then on; ISO 8601.")
+            str | None, typer.Option("--from", metavar="TIME", help="From this time on; ISO 8601.")
         ] = None,
         until: Annotated[
-            str | None, typer.Option("--to", metavar="TIME", help="Until then; ISO 8601.")
+            str | None, typer.Option("--to", metavar="TIME", help="Up to this time; ISO 8601.")
         ] = None,
         oldest_first: Annotated[
-            bool, typer.Option("--oldest-first", help="Else the newest come first.")
+            bool, typer.Option("--oldest-first", help="Default: newest first.")
         ] = False,
         topics: ShownTopicsOption = None,
         limit: Annotated[
             int | None,
-            typer.Option(
-                min=1, max=INT64_MAX, metavar="N", help="No more than so many rows of each group."
-            ),
+            typer.Option(min=1, max=INT64_MAX, metavar="N", help="At most this many rows a group."),
         ] = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print commits and deletions of groups, as far back as the log has all of them.
+        """Print commits and deletions of groups, as far back as the log is complete.
 
-        One group comes after the other. Rows are printed as they come; a table has a header for
-        each thousand.
+        The groups follow one another. Rows are printed as they come; a table repeats its header
+        every thousand rows.
 
         Examples:
             offsetd groups history billing
@@ -192,7 +194,8 @@ def _register_restore(app: typer.Typer, terminal: Terminal) -> None:
         groups: GroupChoice,
         *,
         to_datetime: Annotated[
-            str | None, typer.Option(metavar="TIME", help="As they were then: ISO 8601, else UTC.")
+            str | None,
+            typer.Option(metavar="TIME", help="Restore to this time: ISO 8601, else UTC."),
         ] = None,
         to_revision: RevisionOption = None,
         force: Annotated[
@@ -200,16 +203,18 @@ def _register_restore(app: typer.Typer, terminal: Terminal) -> None:
         ] = False,
         dry_run: OnlyShowOption = False,
         execute: Annotated[
-            bool, typer.Option("--execute", help="Do it; else it is only shown.")
+            bool, typer.Option("--execute", help="Apply the changes; else only show them.")
         ] = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Make offsets of groups what they were: those of now are lost, and found in the history.
+        """Restore earlier offsets of groups.
 
-        A reset is undone by the revision before its own. A revision is of one group; several are
-        restored to a time, one after the other.
+        The present ones are replaced, but stay in the history.
+
+        To undo a reset, restore the revision before its own. A revision belongs to one group;
+        several groups are restored to a time, one after the other.
 
         Examples:
             offsetd groups restore billing --to-datetime 2026-11-20T21:06:15.341
@@ -258,7 +263,7 @@ def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
 
 
 def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
-    """Events until it is cancelled; all that came at once is flushed at once."""
+    """The events until it is cancelled. Output is flushed after each batch."""
     told: tuple[int, ...] = ()
     for batch in watching.batches():
         if watching.unreachable_log_partitions != told:
@@ -270,7 +275,7 @@ def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[Offse
 
 @contextmanager
 def _ended_by_ctrl_c(watching: OffsetWatch) -> Iterator[None]:
-    """Ctrl-C ends it behind what is being printed, and not within; a second one at once."""
+    """Lets Ctrl-C end the watch after the event that is being printed; a second one, at once."""
 
     def end(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""`offsetd groups reset`: where to, of what, and what came of it."""
+"""`offsetd groups reset`: its targets, its scope, and its results."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,41 +60,45 @@ CHANGE_DROPPABLE = ("revision",)
 _LISTED_MAX = 10
 
 ToOffsetOption = Annotated[
-    int | None, typer.Option(min=0, max=INT64_MAX, metavar="OFFSET", help="To this one.")
+    int | None, typer.Option(min=0, max=INT64_MAX, metavar="OFFSET", help="To this offset.")
 ]
 ShiftByOption = Annotated[
     int | None,
-    typer.Option(metavar="N", help="So much further, or back."),
+    typer.Option(metavar="N", help="By this many offsets; negative: back."),
 ]
-ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the first.")]
-ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="Behind the last.")]
+ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")]
+ToLatestOption = Annotated[
+    bool, typer.Option("--to-latest", help="To the end, after the last record.")
+]
 ToCurrentOption = Annotated[
-    bool, typer.Option("--to-current", help="To what is committed, written again.")
+    bool, typer.Option("--to-current", help="To the committed offset, which is written again.")
 ]
 ToDatetimeOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="To what was committed then: ISO 8601, else UTC."),
+    typer.Option(
+        metavar="TIME", help="To what was committed at this time: ISO 8601, UTC without a zone."
+    ),
 ]
 ByDurationOption = Annotated[
     str | None,
-    typer.Option(metavar="SPAN", help="To what was committed so long ago: 12h, PT12H."),
+    typer.Option(metavar="SPAN", help="To what was committed this long ago: 12h, PT12H."),
 ]
 FromFileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="To the offsets of a CSV file; -: of stdin.")
 ]
 ChosenTopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC[:P,…]", help="Of this topic; repeatable."),
+    typer.Option(
+        "--topic", metavar="TOPIC[:P,…]", help="The topic, or some of its partitions; repeatable."
+    ),
 ]
-AllTopicsOption = Annotated[
-    bool, typer.Option("--all-topics", help="Of all topics that the group has.")
-]
+AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="All topics of the group.")]
 BoundsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--bounds",
         metavar="TOPIC:P=FIRST..END",
-        help="What a partition has, where the server does not know; repeatable.",
+        help="The bounds of a partition that the server does not know; repeatable.",
     ),
 ]
 ForceOption = Annotated[
@@ -105,8 +109,9 @@ ExportOption = Annotated[
 ]
 HELP = """Move the offsets of groups, each of them all or none. Nothing happens without --execute.
 
-A target that a partition has not is an error, and nothing is moved to the nearest. Options and
-files are those of kafka-consumer-groups --reset-offsets; a time is when something was committed.
+A target outside a partition's range is an error; offsetd never picks the nearest offset.
+Options and files are those of kafka-consumer-groups --reset-offsets, but a time is the time of
+a commit, not of a record.
 
 Examples:
     offsetd groups reset billing --topic orders --shift-by -5  # only shown
@@ -175,7 +180,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What holds for each group that is reset."""
+    """The settings that hold for each group of a reset."""
 
     topics: Sequence[str]
     partitions: Sequence[TopicPartition]
@@ -186,7 +191,7 @@ class Plan:
 
     @classmethod
     def of(cls, topics: Iterable[str] | None, bounds: Iterable[str] | None, **flags: Any) -> Self:
-        """Reads what is written of topics and bounds. Raises typer.BadParameter."""
+        """Reads the topics and bounds. Raises typer.BadParameter."""
         whole_topics, partitions = parse_topics(topics or ())
         known: dict[TopicPartition, Bounds] = {}
         for where, bound in map(parse_bound, bounds or ()):
@@ -221,7 +226,7 @@ class Plan:
         targets: Mapping[str, ResetTarget],
         topics: Sequence[str] | None = None,
     ) -> ResetOffsets:
-        """Resets one group, or looks what that would do; `topics`: instead of the plan's."""
+        """Resets one group, or only validates that. `topics` replaces the plan's topics."""
         return client.reset_offsets(
             group_id,
             targets[group_id],
@@ -234,9 +239,9 @@ class Plan:
         )
 
     def left(self, client: OffsetClient, done: Done) -> Iterator[str]:
-        """Offsets that were chosen and stay: the group did not have them at the time.
+        """Yields chosen offsets that stay unchanged because the group had none at the time.
 
-        None of groups that the server does not tell of any more: what was done is done.
+        Groups that the server no longer knows are skipped: their reset is done.
         """
         if self.partitions and not self.topics:
             return
@@ -251,21 +256,24 @@ class Plan:
     def carry_out_where_there(
         self, client: OffsetClient, group_id: str, targets: Mapping[str, ResetTarget]
     ) -> ResetOffsets | None:
-        """As `carry_out`, without topics that the group does not have; None: it has none."""
+        """As `carry_out`, without topics that the group does not have.
+
+        None: it has none of them.
+        """
         try:
             return self.carry_out(client, group_id, targets)
         except GroupRefused:
-            # Who is in use is refused before it is asked what it has.
+            # The server refuses a group in use before it looks at its offsets.
             if not self.topics or self.partitions:
                 raise
             if any(where.topic in self.topics for where in client.fetch(group_id)):
                 raise
             return None
         except OffsetNotCommitted as error:
-            # Of a time at which there was none of the topics, no topic is named.
+            # For a time before the group had any of the topics, name no topic.
             named = error.partitions or [{"topic": topic} for topic in self.topics]
             absent = {each.get("topic") for each in named if "partition" not in each}
-            # It may have the topic, and have had no offset at the time.
+            # It may have the topic now, but had no offset at the time.
             absent -= {where.topic for where in client.fetch(group_id)}
             if not absent:
                 raise
@@ -282,10 +290,10 @@ def carry_out(
     terminal: Terminal,
     groups: GroupChoice,
 ) -> tuple[Done, Failures]:
-    """Moves each group, or looks what that would do; what came of each.
+    """Resets each group, or only validates that; returns the results and the failures.
 
-    Of all groups, those without any of the topics are passed over. What is left as it is, as there
-    was nothing at the time, is noted.
+    With all groups, groups without any of the topics are skipped. It notes offsets that stay
+    unchanged because there were none at the time.
     """
     plan.check_bounds(client, targets)
     reset_one = plan.carry_out_where_there if groups.all_groups else plan.carry_out
@@ -303,7 +311,7 @@ def carry_out(
 
 
 def _tell_of_ends(done: Done, targets: Mapping[str, ResetTarget], terminal: Terminal) -> None:
-    """Of which ends it is not sure that they are the partitions', and which are not known."""
+    """Notes partitions whose end may be outdated, and partitions whose end is unknown."""
     total = sum(len(answer.changes) for _, answer in done)
     reported = sum(
         answer.reported_end_count for each, answer in done if targets[each] is ResetTo.LATEST
@@ -327,7 +335,7 @@ def _tell_of_ends(done: Done, targets: Mapping[str, ResetTarget], terminal: Term
 def _targets(
     client: OffsetClient, target: Target, groups: GroupChoice, terminal: Terminal
 ) -> dict[str, ResetTarget]:
-    """By group. A file says for itself which all groups are."""
+    """The targets by group. A file names its own groups, if all groups are meant."""
     if isinstance(target, Path):
         named = None if groups.all_groups else groups.named
         return dict(read_csv(target, named, note=terminal.note))
@@ -335,7 +343,7 @@ def _targets(
 
 
 def _refuse_other_output(terminal: Terminal) -> None:
-    """An export is CSV; where `-o` was given, and says something else, this ends the command."""
+    """Ends the command if an export (CSV) was combined with another format in `-o`."""
     assert terminal.called is not None, "within a command"
     source = terminal.called.get_parameter_source("output")
     is_given = source is not None and source.name == "COMMANDLINE"
@@ -350,19 +358,19 @@ def _one_target(**targets: Target | None) -> Target:
     given = [target for target in targets.values() if target is not None]
     if len(given) != 1:
         raise typer.BadParameter(
-            "say where to, once: --to-offset, --shift-by, --to-earliest, --to-latest,"
-            " --to-current, --to-datetime, --by-duration or --from-file"
+            "give exactly one target: --to-offset, --shift-by, --to-earliest, --to-latest, "
+            "--to-current, --to-datetime, --by-duration or --from-file"
         )
     return given[0]
 
 
 def _check_chosen_once(*are_given: bool) -> None:
     if sum(are_given) != 1:
-        raise typer.BadParameter("say either --topic, --all-topics or --from-file")
+        raise typer.BadParameter("give either --topic, --all-topics or --from-file")
 
 
 def print_changes(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> None:
-    """The changes; exported, a file as Kafka's tool has it, with the group unless it is one."""
+    """Prints the changes. An export is CSV as Kafka's tool writes it, with the group if several."""
     if export:
         terminal.lines(_csv_lines(done, is_one=is_one))
     elif done:
@@ -374,9 +382,10 @@ def print_changes(done: Done, terminal: Terminal, *, export: bool, is_one: bool)
 
 
 def _told_left(left: Sequence[str]) -> str:
-    """A line on offsets that stay where they are, with the first of them."""
+    """A line on offsets that stay unchanged, which names the first of them."""
     more = f" and {len(left) - _LISTED_MAX} more" if len(left) > _LISTED_MAX else ""
-    return f"left as they are, as they had no offset then: {', '.join(left[:_LISTED_MAX])}{more}"
+    named = ", ".join(left[:_LISTED_MAX])
+    return f"left unchanged, because they had no offset at that time: {named}{more}"
 
 
 def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
@@ -393,7 +402,7 @@ def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
 
 
 def change_row(change_of: tuple[str, OffsetChange]) -> Row:
-    """A row of a group's id, and what becomes of one of its offsets."""
+    """A row with a group's id, and one change of its offsets."""
     group_id, change = change_of
     return {
         "group": group_id,

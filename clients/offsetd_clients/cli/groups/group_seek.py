@@ -1,4 +1,4 @@
-"""`offsetd groups seek`: what `rpk group seek` does, with a look at it first."""
+"""`offsetd groups seek`: what `rpk group seek` does, but first only shown."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,8 +46,8 @@ ToOption = Annotated[
     typer.Option(
         "--to",
         metavar="start|end|TIME",
-        help="To the first, behind the last, or to what was committed at a time: ISO 8601, or"
-        " since 1970 in seconds, milliseconds (13 digits) or nanoseconds (19 digits).",
+        help="To the first offset, to the end, or to what was committed at a time: ISO 8601, "
+        "or since 1970 in seconds, milliseconds (13 digits) or nanoseconds (19 digits).",
     ),
 ]
 ToGroupOption = Annotated[
@@ -73,7 +73,7 @@ SoughtTopicsOption = Annotated[
         "--topic",
         "--topics",
         metavar="TOPIC[:P,…]",
-        help="Only of this topic; repeatable. Else of all that there are.",
+        help="Only this topic, or some of its partitions; repeatable. Default: all.",
     ),
 ]
 
@@ -100,8 +100,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Move the offsets of groups, as rpk does. Nothing happens without --execute.
 
-        Each group is moved whole or not at all. Partitions that the other group or the file does
-        not name stay where they are.
+        Each group is moved as a whole or not at all. Partitions that the other group or the file
+        does not name stay unchanged.
 
         Examples:
             offsetd groups seek billing --to start                  # what it would do
@@ -111,7 +111,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             offsetd groups seek billing --to-file offsets.txt --execute
         """
         if (to, to_group, to_file).count(None) != 2:
-            raise typer.BadParameter("say where to, once: --to, --to-group or --to-file")
+            raise typer.BadParameter("give exactly one target: --to, --to-group or --to-file")
         check_dry_or_not(dry_run=dry_run, execute=execute)
         plan = Plan.of(topics, bounds, force=force, execute=execute, reason=reason)
         target: ResetTarget | None = None
@@ -124,7 +124,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
                 assert to_group is not None, "checked above"
                 target = _offsets_of(client, to_group, plan, terminal)
             if isinstance(target, Mapping):
-                plan = attrs.evolve(plan, topics=(), partitions=())  # The target names them all.
+                # The target names all partitions.
+                plan = attrs.evolve(plan, topics=(), partitions=())
             targets = dict.fromkeys(groups.ids(client, terminal), target)
             done, failures = carry_out(plan, client, targets, terminal, groups)
         print_changes(done, terminal, export=False, is_one=True)
@@ -143,7 +144,7 @@ def _offsets_of(
 
 
 def _chosen(offsets: Mapping[TopicPartition, int], plan: Plan) -> Mapping[TopicPartition, int]:
-    """Those of the topics and partitions that are asked for. Raises typer.BadParameter."""
+    """The offsets of the chosen topics and partitions. Raises typer.BadParameter."""
     chosen = TopicChoice(plan.topics, plan.partitions)
     found = chosen.of_offsets(offsets)
     if not found:

@@ -1,4 +1,4 @@
-"""`offsetd groups offset-delete`: what `kafka-consumer-groups --delete-offsets` and rpk do."""
+"""`offsetd groups offset-delete`, as `kafka-consumer-groups --delete-offsets` and rpk do it."""
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -24,14 +24,16 @@ COLUMNS = ("group", "topic", "partition", "revision")
 
 TopicsToDeleteOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC[:P,…]", help="Of this topic; repeatable."),
+    typer.Option(
+        "--topic", metavar="TOPIC[:P,…]", help="The topic, or some of its partitions; repeatable."
+    ),
 ]
 FromFileOption = Annotated[
     Path | None,
     typer.Option(
         "--from-file",
         metavar="FILE",
-        help="Of the partitions of a file with lines TOPIC PARTITION; -: of stdin.",
+        help="A file with lines TOPIC PARTITION; -: stdin.",
     ),
 ]
 
@@ -54,8 +56,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Delete offsets of groups, by topic or partition. The groups stay.
 
-        A group that still reads a topic keeps the offsets of that. Of groups that are named,
-        offsets are deleted at once; of all groups only with --execute.
+        A group that still reads a topic keeps its offsets of that topic. Offsets of named groups
+        are deleted at once; of all groups only with --execute.
 
         Examples:
             offsetd groups offset-delete billing --topic old-orders --dry-run
@@ -63,7 +65,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             offsetd groups offset-delete --all-groups --topic old-orders --execute
         """
         if bool(topics) == (from_file is not None):
-            raise typer.BadParameter("say which offsets: by --topic, or by --from-file")
+            raise typer.BadParameter("choose offsets with --topic or --from-file")
         is_shown = groups.is_only_shown(dry_run=dry_run, execute=execute)
         whole_topics, partitions = parse_topics(topics or ())
         if from_file is not None:
@@ -91,9 +93,9 @@ def delete_offsets_of(
     is_shown: bool,
     reason: str,
 ) -> DeletedOffsets:
-    """Deletes offsets of one group. Raises GroupNotFound where there is no such group.
+    """Deletes offsets of one group. Raises GroupNotFound if the group does not exist.
 
-    To the server what is not there is as good as deleted; a person may have misspelled it.
+    The server treats an unknown group as one without offsets. But a user may have misspelled it.
     """
     deleted = client.delete_offsets(
         group_id, partitions, topics=topics, validate_only=is_shown, reason=reason

@@ -1,4 +1,4 @@
-"""Which Kafka cluster, and how to get in: options that several commands have alike."""
+"""The Kafka cluster and how to connect to it: options of several commands."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,39 +17,45 @@ _BOOTSTRAP = "bootstrap.servers"
 
 
 def _checked_timeout(value: float) -> float:
-    if not 1 <= value <= 600:  # Nor may it be NaN.
+    if not 1 <= value <= 600:  # NaN must fail too.
         raise typer.BadParameter(f"{value} is not from 1 to 600.")
     return value
 
 
 @attrs.frozen(kw_only=True)
 class KafkaChoice:
-    """What the options say. Without servers they are those of the file, or of the plan."""
+    """The options of a Kafka cluster.
+
+    Without servers, those of the config file or of the plan count.
+    """
 
     bootstrap_servers: str | None
     config_file: Path | None
     timeout_s: float
 
     def cluster(self, plan: Plan | None = None) -> KafkaCluster | None:
-        """The cluster; None: nothing says which. Raises MigrationError, OSError."""
+        """The cluster; None: neither the options nor the plan name one.
+
+        Raises MigrationError, OSError.
+        """
         config = {} if self.config_file is None else parse_config(self.config_file)
         of_plan = plan.source.address if plan and plan.source.kind == CLUSTER_KIND else ""
         servers = self.bootstrap_servers or config.get(_BOOTSTRAP) or of_plan
         if not servers:
             return None
-        servers.encode()  # Raises UnicodeEncodeError, where the library says less.
+        servers.encode()  # Raises UnicodeEncodeError, which explains more than the library's error.
         return KafkaCluster({**config, _BOOTSTRAP: servers}, timeout_s=self.timeout_s)
 
 
 def some_cluster(cluster: KafkaCluster | None) -> KafkaCluster:
-    """The cluster. Raises MigrationError if there is none."""
+    """Returns the cluster. Raises MigrationError if there is none."""
     if cluster is None:
-        raise MigrationError("say which Kafka cluster: --bootstrap-servers HOST:PORT")
+        raise MigrationError("name the Kafka cluster: --bootstrap-servers HOST:PORT")
     return cluster
 
 
 def parse_config(file: Path) -> dict[str, str]:
-    """Lines of NAME=VALUE; those that begin with # or ! are comments.
+    """Reads lines of NAME=VALUE. Lines that begin with # or ! are comments.
 
     Raises MigrationError, OSError.
     """
@@ -81,7 +87,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
                 "--bootstrap-servers",
                 envvar="OFFSETD_KAFKA",
                 metavar="HOST:PORT,…",
-                help="The Kafka cluster; else that of the plan.",
+                help="The Kafka cluster; default: that of the plan.",
             ),
         ],
         None,
@@ -92,7 +98,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--command-config",
                 metavar="FILE",
-                help="Settings of librdkafka, lines of NAME=VALUE: how to get in.",
+                help="Settings of librdkafka, lines of NAME=VALUE, to connect and to authenticate.",
             ),
         ],
         None,
@@ -103,7 +109,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--kafka-timeout",
                 metavar="SECONDS",
-                help="For each answer of Kafka's.",
+                help="Time for each answer of Kafka.",
                 callback=_checked_timeout,
             ),
         ],
@@ -112,4 +118,4 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 with_kafka = with_options("kafka", _choice, _OPTIONS)
-"""Gives a command the options that make up its argument `kafka`."""
+"""Gives a command the options that make up its parameter `kafka`."""

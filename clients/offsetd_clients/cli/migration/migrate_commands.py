@@ -1,4 +1,4 @@
-"""`offsetd migrate`: the way here from other stores of offsets, and back."""
+"""`offsetd migrate`: migrations from other stores of offsets to offsetd, and back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from offsetd_clients.cli.printing.terminal import Terminal
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `migrate` with a group of commands for each kind of store."""
     migrate = typer.Typer(
-        help="Move offsets here from another store: plan, look, run, verify; and back.",
+        help="Move offsets from another store to offsetd: plan, diff, run, verify; and back.",
         no_args_is_help=True,
     )
     for name, load in _STORES.items():

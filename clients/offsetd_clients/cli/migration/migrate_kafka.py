@@ -50,25 +50,28 @@ from offsetd_clients.migration.values import MigrationError, PlannedGroup, Sourc
 
 ForceOption = Annotated[
     bool,
-    typer.Option("--force", help="Also groups that have members, or have moved on since the plan."),
+    typer.Option(
+        "--force", help="Also groups that have members, or whose offsets changed after the plan."
+    ),
 ]
 FolderOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--folder",
         metavar="DIR",
-        help="A copy of a broker's data folder, or of its __consumer_offsets-* alone; repeatable.",
+        help="A copy of a broker's data folder, or only of its __consumer_offsets-* folders; "
+        "repeatable.",
     ),
 ]
 FromHereOption = Annotated[
-    bool, typer.Option("--from-here", help="Groups of offsetd, to be written to a cluster.")
+    bool, typer.Option("--from-here", help="Plan groups of offsetd, to write them to a cluster.")
 ]
 MetadataOption = Annotated[
     bool,
     typer.Option(
         "--metadata",
-        help="Take a cluster's metadata, too: bytes of chance may follow what was not written by "
-        "librdkafka.",
+        help="Also take the metadata from a cluster. If another client than librdkafka wrote "
+        "it, random bytes may follow it.",
     ),
 ]
 OverwriteOption = Annotated[
@@ -77,15 +80,15 @@ OverwriteOption = Annotated[
         "--overwrite",
         parser=steps.overwritable,
         metavar="STATE",
-        help="Replace what is stored: behind, ahead, conflict; repeatable.",
+        help="Replace stored offsets in this state: behind, ahead, conflict; repeatable.",
     ),
 ]
 RetentionOption = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="How long offsets of groups that have no retention here are kept: as in 90d, never, "
-        "default for as long as the server says, or as-is.",
+        help="The retention of groups that have none in offsetd: a time such as 90d, never, "
+        "default (the server's setting), or as-is.",
     ),
 ]
 
@@ -93,7 +96,7 @@ RetentionOption = Annotated[
 def register(migrate: typer.Typer, terminal: Terminal) -> None:
     """Adds `kafka` with its subcommands to `migrate`."""
     app = typer.Typer(
-        help="Move groups out of a Kafka cluster, or of copies of its folders; and back.",
+        help="Move groups from a Kafka cluster, or from copies of its folders; and back.",
         no_args_is_help=True,
     )
     _register_plan(app, terminal)
@@ -120,15 +123,15 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the groups that Kafka has, and write the plan of what is to be moved.
+        """Print the groups of Kafka, and write a plan of the migration.
 
-        Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
-        moved.
+        Nothing is changed. Exits with 3 if some groups have problems; a run does not move these
+        groups.
 
         Examples:
-        offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
-        offsetd migrate kafka plan --folder copy-1 --folder copy-2 --file plan.jsonl
-        offsetd migrate kafka plan --from-here --include 'bill.*' --file there.jsonl
+            offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
+            offsetd migrate kafka plan --folder copy-1 --folder copy-2 --file plan.jsonl
+            offsetd migrate kafka plan --from-here --include 'bill.*' --file there.jsonl
         """
         if folder and from_here:
             raise typer.BadParameter("--folder and --from-here exclude each other")
@@ -164,20 +167,20 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
         *,
         kafka: KafkaChoice,
         now: Annotated[
-            bool, typer.Option("--now", help="The source as it is now, not as the plan has it.")
+            bool, typer.Option("--now", help="Read the source again instead of the plan.")
         ] = False,
-        all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Also print equal offsets.")] = False,
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print how what is stored stands to a plan: missing, ahead, behind, conflict.
+        """Compare the stored offsets with a plan: missing, ahead, behind, conflict.
 
-        An offset that its partition does not have, as the cluster says, is out of bounds. Exits
+        An offset outside its partition's range, as the cluster reports it, is out of bounds. Exits
         with 3 if a run would refuse some groups.
 
         Examples:
-        offsetd migrate kafka diff plan.jsonl
-        offsetd migrate kafka diff plan.jsonl --now -o csv
+            offsetd migrate kafka diff plan.jsonl
+            offsetd migrate kafka diff plan.jsonl --now -o csv
         """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
@@ -210,15 +213,17 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Store what a plan has here, each group in one batch; or a plan of ours in the cluster.
+        """Store the offsets of a plan: each group in one batch.
 
-        Only where nothing else is stored, unless --overwrite says so, and no group that has members
-        or has moved on since. Killed, and run again, it goes on where it was. Exits with 3 if some
-        groups were refused.
+        A plan of Kafka's groups is stored in offsetd, a plan of offsetd's groups in the cluster.
+
+        A run replaces other stored offsets only with --overwrite. It refuses groups that have
+        members, or whose offsets changed after the plan. If it is killed, run it again: it goes on
+        where it was. Exits with 3 if some groups were refused.
 
         Examples:
-        offsetd migrate kafka run plan.jsonl --rate 1000
-        offsetd migrate kafka run plan.jsonl --execute --reason 'off the cluster'
+            offsetd migrate kafka run plan.jsonl --rate 1000
+            offsetd migrate kafka run plan.jsonl --execute --reason 'off the cluster'
         """
         options = steps.run_options(
             execute=execute,
@@ -248,25 +253,31 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         *,
         kafka: KafkaChoice,
         as_planned: Annotated[
-            bool, typer.Option("--as-planned", help="The plan, not its source as it is now.")
+            bool,
+            typer.Option(
+                "--as-planned", help="Compare with the plan, not with its source as it is now."
+            ),
         ] = False,
         allow_ahead: Annotated[
-            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+            bool,
+            typer.Option(
+                "--allow-ahead", help="Accept larger offsets: consumers may have moved and gone on."
+            ),
         ] = False,
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Check that what the source has of a plan's groups is stored. Exits with 1 if not.
+        """Check that the source's offsets of a plan's groups are stored. Exits with 1 if not.
 
         Examples:
-        offsetd migrate kafka verify plan.jsonl
-        offsetd migrate kafka verify plan.jsonl --as-planned --allow-ahead
+            offsetd migrate kafka verify plan.jsonl
+            offsetd migrate kafka verify plan.jsonl --as-planned --allow-ahead
         """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
             sides = _Sides(plan, client, kafka.cluster(plan))
-            # Copies of folders do not change: the plan says what they have.
+            # Copies of folders do not change: the plan has their content.
             is_copy = plan.source.kind == FOLDERS_KIND
             source = None if as_planned or is_copy else sides.source(terminal)
             steps.verify_step(terminal, plan, sides.target(), source, allow_ahead=allow_ahead)
@@ -283,25 +294,25 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
         overwrite: Annotated[
             bool,
             typer.Option(
-                "--overwrite", help="Also where the cluster has what the plan does not know of."
+                "--overwrite", help="Also replace offsets of the cluster that differ from the plan."
             ),
         ] = False,
         force: Annotated[
-            bool, typer.Option("--force", help="Also while consumers are alive here.")
+            bool, typer.Option("--force", help="Also while consumers use the groups in offsetd.")
         ] = False,
         rate: steps.RateOption = None,
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Set a plan's groups at the cluster to what is stored here by now.
+        """Write the offsets that offsetd now has for a plan's groups back to the cluster.
 
-        Refused for groups that no run has moved here or that have members, and where the cluster
-        has something else than the plan found. What is stored here stays. Exits with 3 if some
-        groups were refused.
+        Refuses groups that no run has moved to offsetd, groups with members, and groups whose
+        offsets in the cluster differ from the plan. The offsets in offsetd stay. Exits with 3 if
+        some groups were refused.
 
         Examples:
-        offsetd migrate kafka rollback plan.jsonl
-        offsetd migrate kafka rollback plan.jsonl --execute
+            offsetd migrate kafka rollback plan.jsonl
+            offsetd migrate kafka rollback plan.jsonl --execute
         """
         options = BackOptions(execute=execute, overwrite=overwrite)
         with ExitStack() as stack:
@@ -338,17 +349,17 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Take back here what a run has stored, as far as nobody wrote to it since.
+        """Undo in offsetd what a run has stored, unless others wrote to it since.
 
-        What was there before is there again; groups that were not there go.
+        The earlier offsets are restored. Groups that did not exist are deleted.
 
         Examples:
-        offsetd migrate kafka undo plan.jsonl --execute --reason 'not yet'
+            offsetd migrate kafka undo plan.jsonl --execute --reason 'not yet'
         """
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
             if plan.source.kind == HERE_KIND:
-                raise MigrationError("a run of this plan has stored nothing here")
+                raise MigrationError("no run of this plan has stored anything in offsetd")
             client = stack.enter_context(connected(address, timeout, terminal))
             target = Target(client, reason=steps.reason_of(plan, reason))
             outcomes = undo(plan, journal, target, execute=execute)
@@ -361,7 +372,7 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
 
 @attrs.frozen
 class _Sides:
-    """Where a plan's groups come from, and go to. No cluster: only folders, and us."""
+    """The source and the target of a plan's groups. `cluster` None: folders and offsetd only."""
 
     plan: Plan
     client: OffsetClient
@@ -375,7 +386,7 @@ class _Sides:
         return BoundedTarget(self.client, self.cluster, reason=reason)
 
     def source(self, terminal: Terminal) -> Source:
-        """As it is now. Raises MigrationError."""
+        """The source as it is now. Raises MigrationError."""
         options = self.plan.source.options
         match self.plan.source.kind:
             case kind if kind == HERE_KIND:
@@ -392,7 +403,7 @@ class _Sides:
     def run(
         self, journal: Journal, options: RunOptions, limit: RateLimit, *, reason: str, force: bool
     ) -> Iterator[GroupOutcome]:
-        """What becomes of each group, here or at the cluster. Raises MigrationError."""
+        """Yields the outcome of each group, in offsetd or in the cluster. Raises MigrationError."""
         if self.plan.source.kind == HERE_KIND:
             back = BackOptions(
                 execute=options.execute, overwrite=bool(options.overwrite), step=Step.RUN
@@ -409,7 +420,7 @@ class _Sides:
         return run(self.plan, journal, target, options, limit)
 
     def _objection(self) -> Callable[[PlannedGroup], str]:
-        """Why a group is not to be moved now."""
+        """A function that says why a group must not be moved now."""
         if self.plan.source.kind == CLUSTER_KIND:
             return objection_of(some_cluster(self.cluster))
         return objection_by_plan

@@ -1,4 +1,4 @@
-"""Which groups and topics a plan takes, and under what names: options of every plan."""
+"""The groups and topics of a plan, and their new names: options of every plan."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,22 +16,32 @@ def _repeatable(name: str, metavar: str, text: str) -> Any:
 
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "include": (_repeatable("--include", "REGEX", "Only groups that match; repeatable."), None),
-    "exclude": (_repeatable("--exclude", "REGEX", "No groups that match; repeatable."), None),
+    "include": (
+        _repeatable("--include", "REGEX", "Only groups that match this pattern; repeatable."),
+        None,
+    ),
+    "exclude": (
+        _repeatable("--exclude", "REGEX", "No groups that match this pattern; repeatable."),
+        None,
+    ),
     "include_topic": (
-        _repeatable("--include-topic", "REGEX", "Only topics that match; repeatable."),
+        _repeatable("--include-topic", "REGEX", "Only topics that match this pattern; repeatable."),
         None,
     ),
     "exclude_topic": (
-        _repeatable("--exclude-topic", "REGEX", "No topics that match; repeatable."),
+        _repeatable("--exclude-topic", "REGEX", "No topics that match this pattern; repeatable."),
         None,
     ),
-    "rename": (_repeatable("--rename", "OLD=NEW", "A group's id here; repeatable."), None),
+    "rename": (_repeatable("--rename", "OLD=NEW", "A new id for a group; repeatable."), None),
     "renames": (
         Annotated[
             Path | None,
             typer.Option(
-                "--renames", metavar="FILE", exists=True, dir_okay=False, help="Lines of OLD=NEW."
+                "--renames",
+                metavar="FILE",
+                exists=True,
+                dir_okay=False,
+                help="A file of new ids, with lines OLD=NEW.",
             ),
         ],
         None,
@@ -63,4 +73,4 @@ def _selection(
 
 
 with_selection = with_options("selection", _selection, _OPTIONS)
-"""Gives a command the options that make up its argument `selection`."""
+"""Gives a command the options that make up its parameter `selection`."""

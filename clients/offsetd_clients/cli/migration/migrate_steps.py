@@ -1,4 +1,4 @@
-"""The steps of every migration as commands print them: rows on stdout, all else on stderr."""
+"""The output of the steps of every migration: rows on stdout, everything else on stderr."""
 
 import socket
 import time
@@ -67,7 +67,7 @@ _OVERWRITABLE = (State.BEHIND, State.AHEAD, State.CONFLICT)
 
 
 def overwritable(text: str) -> State:
-    """A state of what is stored that a run may replace, for typer."""
+    """Reads a state of stored offsets that a run may replace, for typer."""
     if text not in list(_OVERWRITABLE):
         raise typer.BadParameter(f"{text!r} is none of {', '.join(_OVERWRITABLE)}")
     return State(text)
@@ -78,27 +78,27 @@ PlanArgument = Annotated[
 ]
 PlanFileOption = Annotated[
     Path | None,
-    typer.Option("--file", dir_okay=False, metavar="FILE", help="Where the plan goes."),
+    typer.Option("--file", dir_okay=False, metavar="FILE", help="The file to write the plan to."),
 ]
 ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Do it; else it is only shown what would be done.")
+    bool, typer.Option("--execute", help="Apply the changes. Without it they are only shown.")
 ]
 PartialOption = Annotated[
     bool,
     typer.Option(
-        "--allow-partial", help="Also groups with problems: what was found of them is moved."
+        "--allow-partial", help="Also move groups with problems, as far as they were found."
     ),
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--rate", min=1, metavar="N", help="Offsets a second, at most."),
+    typer.Option("--rate", min=1, metavar="N", help="At most this many offsets a second."),
 ]
 BoundsOption = Annotated[
     bool,
     typer.Option(
         "--check-bounds",
-        help="An offset that its partition has not is an error, as the Kafka cluster says that the "
-        "server knows (kafka.bootstrap.servers).",
+        help="Refuse offsets outside their partition's range, as reported by the server's "
+        "Kafka cluster (kafka.bootstrap.servers).",
     ),
 ]
 
@@ -111,7 +111,7 @@ def run_options(
     retention: str,
     check_bounds: bool = False,
 ) -> RunOptions:
-    """What the options of a `run` come to; `retention` may also be `as-is`."""
+    """The RunOptions of the options of a `run`. `retention` may also be `as-is`."""
     is_set = retention != _RETENTION_AS_IS
     try:
         parsed = parse_retention(retention) if is_set else None
@@ -129,7 +129,7 @@ def run_options(
 
 @contextmanager
 def told(terminal: Terminal, address: str) -> Iterator[None]:
-    """What ends a step is one line."""
+    """Prints an error that ends a step in one line."""
     try:
         yield
     except MigrationError as error:
@@ -139,12 +139,12 @@ def told(terminal: Terminal, address: str) -> Iterator[None]:
 
 
 def holder() -> str:
-    """Who we are, for others who wait for us."""
+    """The name of this process, for others that wait for its lock."""
     return f"offsetd migrate on {socket.gethostname()}, process {getpid()}"
 
 
 def reason_of(plan: Plan, reason: str) -> str:
-    """What the audit log says, unless told otherwise."""
+    """The reason for the audit log, unless the user gave one."""
     return reason or f"migration by plan {plan.plan_id}"
 
 
@@ -156,10 +156,10 @@ def plan_step(
     *,
     is_for_here: bool = True,
 ) -> None:
-    """Prints what a source has, and writes it to a file, if one is named.
+    """Prints the groups of a source, and writes them to a plan if a file is named.
 
-    Tells of groups that may be too large for a server of ours, if it is to go there.
-    Exits with 3 if some of it cannot be moved, with 1 if nothing can.
+    If the plan is for offsetd, it warns of groups that may be too large for a server. Exits with 3
+    if some groups cannot be moved, with 1 if none can.
     """
     rows: list[Row] = []
     problems: list[Problem] = []
@@ -206,7 +206,7 @@ def diff_step(
     check_bounds: bool = False,
     show_equal: bool = False,
 ) -> None:
-    """Prints how what is stored here stands to a plan, or to its source as it is now.
+    """Prints the differences between the stored offsets and a plan, or the source as it is now.
 
     Exits with 3 if a run would refuse some groups, with 1 if it would refuse all.
     """
@@ -238,10 +238,11 @@ def diff_step(
 def verify_step(
     terminal: Terminal, plan: Plan, target: Target, source: Source | None, *, allow_ahead: bool
 ) -> None:
-    """Prints what is not stored here as the source, or else the plan, has it. Then it exits with 1.
+    """Prints the offsets that are not stored as the source, or else the plan, has them.
 
-    `allow_ahead`: a larger offset here is as it should be, once consumers have moved, and what is
-    deleted at the source is no failure. Both are counted apart; what is deleted is printed, too.
+    Exits with 1 if there are any. With `allow_ahead`, larger stored offsets are accepted, because
+    consumers may have moved; so are offsets deleted at the source. Both are counted separately;
+    deleted ones are printed too.
     """
     good = {State.EQUAL, State.AHEAD, State.DELETED} if allow_ahead else {State.EQUAL}
     offsets = wrong = groups = 0
@@ -284,7 +285,7 @@ def outcome_step(
     execute: bool,
     address: str,
 ) -> None:
-    """Prints what became of each group. Exits with 3 if only some were done, with 1 if none."""
+    """Prints the outcome of each group. Exits with 3 if only some were done, with 1 if none."""
     counts: dict[Outcome, int] = {}
     refused: list[str] = []
     stopped: list[MigrationError] = []
@@ -316,7 +317,7 @@ def outcome_step(
 def entered(
     stack: ExitStack, terminal: Terminal, plan_file: Path, address: str
 ) -> tuple[Plan, Journal]:
-    """A plan and its journal, which nobody else has meanwhile; what ends the step is told."""
+    """Opens a plan and its journal, which no other process has meanwhile. Reports errors."""
     stack.enter_context(told(terminal, address))
     plan = Plan.open(plan_file)
     return plan, stack.enter_context(Journal.open(plan_file, plan.plan_id))
@@ -328,14 +329,14 @@ def drained(
     rows: Iterator[Row],
     droppable: tuple[str, ...] = (),
 ) -> None:
-    """Prints rows. What makes them is gone through to its end, also when nobody reads any more."""
+    """Prints rows. The iteration runs to its end, even if the reader of stdout is gone."""
     terminal.rows(columns, rows, droppable=droppable)
     for _ in rows:
         pass
 
 
 def difference_row(difference: Difference) -> Row:
-    """One partition's."""
+    """The row of one partition."""
     found, stored = difference.found, difference.stored
     return {
         "group": difference.group_id,
@@ -351,7 +352,7 @@ def difference_row(difference: Difference) -> Row:
 
 
 def outcome_row(outcome: GroupOutcome) -> Row:
-    """One group's."""
+    """The row of one group."""
     return {
         "group": outcome.group_id,
         "source_group": outcome.source_group_id,
@@ -378,7 +379,7 @@ def _problem_row(problem: Problem) -> Row:
 
 
 def _warn_of_large(terminal: Terminal, large: dict[str, int]) -> None:
-    """Of groups that may not fit the one batch in which a run stores a group."""
+    """Warns of groups that may not fit into one batch, which a run needs."""
     for group_id in list(large)[:_PROBLEMS_LISTED_MAX]:
         terminal.note(f"{named_id(group_id)}: its offsets take up to {large[group_id]} bytes")
     if len(large) > _PROBLEMS_LISTED_MAX:

@@ -1,6 +1,6 @@
 """`offsetd migrate zookeeper plan|diff|run|verify|undo|export`.
 
-`migrate_zookeeper_move` has the steps that write to ZooKeeper, or watch it.
+`migrate_zookeeper_move` has the steps that write to ZooKeeper or watch it.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
 def register(migrate: typer.Typer, terminal: Terminal) -> None:
     """Adds `zookeeper` with its subcommands to `migrate`."""
     app = typer.Typer(
-        help="Move off offsets that live in ZooKeeper, step by step.", no_args_is_help=True
+        help="Move offsets from ZooKeeper to offsetd, step by step.", no_args_is_help=True
     )
     _register_plan(app, terminal)
     _register_diff(app, terminal)
@@ -79,17 +79,17 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
                 exists=True,
                 dir_okay=False,
                 metavar="FILE",
-                help="A file of ExportZkOffsets, and no ZooKeeper.",
+                help="A file of ExportZkOffsets, instead of a ZooKeeper.",
             ),
         ] = None,
         again: Annotated[
-            bool, typer.Option("--again", help="Also groups that are marked as moved.")
+            bool, typer.Option("--again", help="Also plan groups that are marked as moved.")
         ] = False,
     ) -> None:
-        """Print the groups that ZooKeeper has, and write the plan of what is to be moved.
+        """Print the groups of ZooKeeper, and write a plan of the migration.
 
-        Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
-        moved.
+        Nothing is changed. Exits with 3 if some groups have problems; a run does not move these
+        groups.
 
         Examples:
             offsetd migrate zookeeper plan --hosts zk1:2181/kafka --file plan.jsonl
@@ -135,14 +135,14 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
         *,
         zookeeper: ZooKeeperChoice,
         now: Annotated[
-            bool, typer.Option("--now", help="ZooKeeper as it is now, not as the plan has it.")
+            bool, typer.Option("--now", help="Read ZooKeeper again instead of the plan.")
         ] = False,
-        all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Also print equal offsets.")] = False,
         check_bounds: steps.BoundsOption = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print how what is stored here stands to a plan: missing, ahead, behind, conflict.
+        """Compare the stored offsets with a plan: missing, ahead, behind, conflict.
 
         Exits with 3 if a run would refuse some groups.
 
@@ -183,9 +183,9 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Store what a plan has here: each group in one batch, or not at all.
+        """Store the offsets of a plan in offsetd: each group in one batch, or not at all.
 
-        Only where nothing else is stored, unless --overwrite says so. Killed, and run again, it
+        A run replaces other stored offsets only with --overwrite. If it is killed, run it again: it
         goes on where it was. Exits with 3 if some groups were refused.
 
         Examples:
@@ -211,7 +211,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
 def _while_locked(
     outcomes: Iterator[GroupOutcome], check_lock: Callable[[], None]
 ) -> Iterator[GroupOutcome]:
-    """No group is begun once the lock is lost. Raises MigrationStopped."""
+    """Begins no further group once the lock is lost. Raises MigrationStopped."""
     for each in outcomes:
         yield each
         check_lock()
@@ -228,7 +228,8 @@ with_run_options = with_options(
                 typer.Option(
                     parser=steps.overwritable,
                     metavar="STATE",
-                    help="Replace what stands here: behind, ahead, conflict; repeatable.",
+                    help="Replace stored offsets in this state: behind, ahead, "
+                    "conflict; repeatable.",
                 ),
             ],
             None,
@@ -240,8 +241,8 @@ with_run_options = with_options(
                 str,
                 typer.Option(
                     metavar="TIME",
-                    help="How long the groups' offsets are kept here: as in 90d, never, default "
-                    "for as long as the server says, or as-is. ZooKeeper never forgot.",
+                    help="The retention of the groups in offsetd: a time such as 90d, never, "
+                    "default (the server's setting), or as-is. ZooKeeper has no retention.",
                 ),
             ],
             "never",
@@ -258,15 +259,23 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         *,
         zookeeper: ZooKeeperChoice,
         as_planned: Annotated[
-            bool, typer.Option("--as-planned", help="The plan, not ZooKeeper as it is now.")
+            bool,
+            typer.Option(
+                "--as-planned", help="Compare with the plan, not with ZooKeeper as it is now."
+            ),
         ] = False,
         allow_ahead: Annotated[
-            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+            bool,
+            typer.Option(
+                "--allow-ahead", help="Accept larger offsets: consumers may have moved and gone on."
+            ),
         ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Check that what ZooKeeper has of a plan's groups is stored here. Exits with 1 if not.
+        """Check that ZooKeeper's offsets of a plan's groups are stored in offsetd.
+
+        Exits with 1 if not.
 
         Examples:
             offsetd migrate zookeeper verify plan.jsonl --hosts zk1:2181/kafka
@@ -290,9 +299,9 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Take back here what a run has stored, as far as nobody wrote to it since.
+        """Undo in offsetd what a run has stored, unless others wrote to it since.
 
-        What was there before is there again; groups that were not there go.
+        The earlier offsets are restored. Groups that did not exist are deleted.
 
         Examples:
             offsetd migrate zookeeper undo plan.jsonl --hosts zk1:2181/kafka --execute
@@ -319,21 +328,27 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
         *,
         file: Annotated[
             Path | None,
-            typer.Option("--file", dir_okay=False, metavar="FILE", help="Else it is printed."),
+            typer.Option(
+                "--file",
+                dir_okay=False,
+                metavar="FILE",
+                help="The file to write; default: standard output.",
+            ),
         ] = None,
         force: ReplaceFileOption = False,
         here: Annotated[
-            bool, typer.Option("--here", help="What is stored here, not what the plan has.")
+            bool,
+            typer.Option("--here", help="The offsets stored in offsetd, not those of the plan."),
         ] = False,
         root: Annotated[
-            str, typer.Option(metavar="PATH", help="Of the paths in the file.")
+            str, typer.Option(metavar="PATH", help="The root of the paths in the file.")
         ] = "/consumers",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Write the plan's groups as a file for Kafka's ImportZkOffsets.
 
-        Exits with 3 if a name fits no znode's path: all others are in the file.
+        Exits with 3 if a name cannot be part of a znode's path. All other groups are in the file.
 
         Examples:
             offsetd migrate zookeeper export plan.jsonl --file offsets.txt

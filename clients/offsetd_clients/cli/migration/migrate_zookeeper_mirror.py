@@ -1,4 +1,4 @@
-"""`offsetd migrate zookeeper mirror`: ZooKeeper is followed here."""
+"""`offsetd migrate zookeeper mirror`: offsetd follows ZooKeeper."""
 
 import signal
 from collections.abc import Iterator
@@ -52,7 +52,8 @@ DisagreementOption = Annotated[
         "--disagreement-max",
         min=0,
         metavar="OFFSETS",
-        help="Where somebody commits here, too, both may be so far apart; else the group is left.",
+        help="If others also commit to offsetd, the largest accepted difference; beyond it the"
+        " group is no longer followed.",
     ),
 ]
 DeletionsOption = Annotated[
@@ -60,7 +61,7 @@ DeletionsOption = Annotated[
     typer.Option(
         "--deletions",
         metavar="follow|keep",
-        help="What is deleted in ZooKeeper is deleted here, too, or kept.",
+        help="Offsets deleted in ZooKeeper: delete them in offsetd too, or keep them.",
     ),
 ]
 AbsentOption = Annotated[
@@ -68,14 +69,15 @@ AbsentOption = Annotated[
     typer.Option(
         "--absent",
         metavar="store|leave",
-        help="What ZooKeeper has and somebody has deleted here is stored again, or not.",
+        help="Offsets of ZooKeeper that others deleted in offsetd: store them again, or leave "
+        "them.",
     ),
 ]
 
 
 @attrs.frozen(kw_only=True)
 class MirrorChoice:
-    """What the options say of one."""
+    """The options of a mirror."""
 
     once: bool
     options: MirrorOptions
@@ -109,12 +111,15 @@ def _choice(
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "once": (
-        Annotated[bool, typer.Option("--once", help="One pass over all groups, and no watching.")],
+        Annotated[bool, typer.Option("--once", help="One pass over all groups, without watching.")],
         False,
     ),
     "interval": (
         Annotated[
-            float, typer.Option(min=0, metavar="SECONDS", help="So long changes are gathered.")
+            float,
+            typer.Option(
+                min=0, metavar="SECONDS", help="How long changes are collected before a pass."
+            ),
         ],
         1.0,
     ),
@@ -129,7 +134,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
                 "--status-interval",
                 min=1,
                 metavar="SECONDS",
-                help="So often it is told how the mirror stands.",
+                help="How often the status is printed.",
             ),
         ],
         STATUS_INTERVAL_S,
@@ -139,7 +144,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             str | None,
             typer.Option(
                 metavar="HOST:PORT",
-                help="Where Prometheus can read how the mirror stands.",
+                help="The address at which Prometheus can read the status.",
                 callback=checked_metrics_address,
             ),
         ],
@@ -163,12 +168,12 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Follow ZooKeeper here while consumers still commit there, until Ctrl-C.
+        """Follow ZooKeeper while consumers still commit there, until Ctrl-C.
 
-        Who wrote last counts, so a rewind is followed, too. Nothing is written to ZooKeeper, and no
-        audit record for each commit. What happens is told on standard error: a group that is
-        followed no further, offsets that are deleted, ZooKeeper lost and found, and every minute
-        how it stands. Exits with 3 if some groups could not be followed.
+        The latest write counts, so offsetd also follows a rewind. The mirror writes nothing to
+        ZooKeeper, and no audit records. It reports on standard error: groups that it stops
+        following, deleted offsets, the loss and return of ZooKeeper, and its status every minute.
+        Exits with 3 if some groups could not be followed.
 
         Examples:
             offsetd migrate zookeeper mirror plan.jsonl --hosts zk1:2181/kafka
@@ -236,7 +241,7 @@ def _follow(
 
 
 def _listen(client: KazooClient, following: Mirror) -> None:
-    """Has the mirror told whether ZooKeeper is there."""
+    """Tells the mirror when the connection to ZooKeeper is lost or returns."""
 
     def note(state: str) -> None:
         following.connection_changed(is_connected=state == KazooState.CONNECTED)
@@ -246,7 +251,7 @@ def _listen(client: KazooClient, following: Mirror) -> None:
 
 @contextmanager
 def _until_signal(following: Mirror) -> Iterator[None]:
-    """Ctrl-C, or SIGTERM, ends it well."""
+    """Ends the mirror in good order on Ctrl-C or SIGTERM."""
     before = {
         each: signal.signal(each, lambda *_: following.end())
         for each in (signal.SIGINT, signal.SIGTERM)

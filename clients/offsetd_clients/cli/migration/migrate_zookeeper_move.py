@@ -1,4 +1,4 @@
-"""`offsetd migrate zookeeper mirror|cutover|rollback`: steps that ZooKeeper takes part in."""
+"""`offsetd migrate zookeeper mirror|cutover|rollback`: the steps that involve ZooKeeper."""
 
 from contextlib import ExitStack
 from typing import Annotated
@@ -47,8 +47,7 @@ def _register_cutover(app: typer.Typer, terminal: Terminal) -> None:
             bool, typer.Option("--force", help="Also while owners are alive in ZooKeeper.")
         ] = False,
         assume_stopped: Annotated[
-            bool,
-            typer.Option("--assume-stopped", help="Nobody commits any more: where no owners show."),
+            bool, typer.Option("--assume-stopped", help="Nobody commits: if owners are unknown.")
         ] = False,
         disagreement_max: DisagreementOption = DISAGREEMENT_MAX_DEFAULT,
         deletions: DeletionsOption = None,
@@ -58,11 +57,11 @@ def _register_cutover(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """From now on groups live here: the last changes are moved, and each group is marked.
+        """Cut groups over to offsetd: move the last changes, and mark each group in ZooKeeper.
 
-        Refused is a group while its consumers are alive in ZooKeeper, or write; where somebody
-        commits here, far from it (nearer, the later commit counts; the row names the other); where
-        offsets are deleted there or here, unless --deletions or --absent says what to do.
+        Refuses a group whose consumers are alive in ZooKeeper or write there, one that others
+        commit to here, far from ZooKeeper's offset (if near, the later commit counts; the row names
+        the other), and one with offsets deleted on one side without --deletions or --absent.
 
         Examples:
             offsetd migrate zookeeper cutover plan.jsonl --hosts zk1:2181 --execute
@@ -107,23 +106,25 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
         execute: steps.ExecuteOption = False,
         to_plan: Annotated[
             bool,
-            typer.Option("--to-plan", help="To the plan's offsets, not to those stored here."),
+            typer.Option(
+                "--to-plan", help="Write the plan's offsets, not those stored in offsetd."
+            ),
         ] = False,
         force: Annotated[
             bool, typer.Option("--force", help="Also while consumers are alive on either side.")
         ] = False,
         recreate_deleted: Annotated[
-            bool,
-            typer.Option("--recreate-deleted", help="Make znodes again that somebody has deleted."),
+            bool, typer.Option("--recreate-deleted", help="Create deleted znodes again.")
         ] = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Write what is stored here back to ZooKeeper, for groups that were cut over.
+        """Write the offsets stored in offsetd back to ZooKeeper, for groups that were cut over.
 
-        Each znode only if nobody wrote it since; what stood there is kept in the plan's journal.
-        What is stored here stays: `undo`, or `offsetd groups delete`, take it away.
+        A znode is written only if it did not change since the cutover. Its earlier content is kept
+        in the plan's journal. The offsets in offsetd stay; `undo`, or `offsetd groups delete`,
+        removes them.
 
         Examples:
             offsetd migrate zookeeper rollback plan.jsonl --hosts zk1:2181 --execute

@@ -1,4 +1,4 @@
-"""What a mirror tells while it runs: lines on standard error, and metrics for Prometheus."""
+"""The reports of a running mirror: lines on standard error, and metrics for Prometheus."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,20 +25,20 @@ def line_of(event: MirrorEvent, time_s: float) -> str:
 
 
 class EventLines:
-    """Prints a line for each event, and counts them by kind. For several threads."""
+    """Prints a line for each event, and counts events by kind. For several threads."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.counts = dict.fromkeys(MirrorEventKind, 0)
         self._terminal = terminal
 
     def tell(self, event: MirrorEvent) -> None:
-        """An event."""
+        """Prints and counts an event."""
         self.counts[event.kind] += 1
         self._terminal.note(line_of(event, time.time()))
 
 
 def checked_metrics_address(value: str | None) -> str | None:
-    """HOST:PORT, or nothing. Raises BadParameter."""
+    """Returns HOST:PORT, or None. Raises BadParameter."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")
@@ -51,9 +51,9 @@ def checked_metrics_address(value: str | None) -> str | None:
 def metrics_served(
     address: str | None, mirror: Mirror, events: EventLines
 ) -> Iterator[Callable[[], str] | None]:
-    """Serves them at an address, if one is named; yields what says where.
+    """Serves the metrics at an address, if one is named. Yields a function that gives the URL.
 
-    Raises MigrationError without the library, OSError where the address cannot be had.
+    Raises MigrationError if the library is missing, OSError if the address is not available.
     """
     if address is None:
         yield None
@@ -79,7 +79,7 @@ def metrics_served(
 
 
 class _Collector:
-    """Reads the mirror's status when it is scraped."""
+    """Reads the mirror's status at each scrape."""
 
     def __init__(self, mirror: Mirror, events: EventLines) -> None:
         self._mirror = mirror
@@ -94,7 +94,7 @@ class _Collector:
 
         status = self._mirror.status
         groups = GaugeMetricFamily(
-            f"{PREFIX}groups", "Groups of the plan, by what becomes of them.", labels=["state"]
+            f"{PREFIX}groups", "Groups of the plan, by state.", labels=["state"]
         )
         for state, count in (
             ("followed", status.followed_count),
@@ -105,7 +105,7 @@ class _Collector:
         yield groups
         stopped = GaugeMetricFamily(
             f"{PREFIX}group_stopped",
-            "1 for each group that is followed no further.",
+            "1 for each group that is no longer followed.",
             labels=["group"],
         )
         for each in list(self._mirror.groups.values()):
@@ -115,20 +115,24 @@ class _Collector:
         for name, text, value in (
             (
                 "changed_groups",
-                "Groups that have changed and are to be looked at.",
+                "Changed groups that wait for the next pass.",
                 status.changed_count,
             ),
-            ("lag_seconds", "How long ago the first of these changes was seen.", status.lag_s),
-            ("left_offsets", "Offsets that somebody has committed here later.", status.left_count),
-            ("deleted_offsets", "Offsets that are deleted in ZooKeeper.", status.deleted_count),
+            ("lag_seconds", "Seconds since the first of these changes was seen.", status.lag_s),
+            (
+                "left_offsets",
+                "Offsets left because a later commit is stored in offsetd.",
+                status.left_count,
+            ),
+            ("deleted_offsets", "Offsets deleted in ZooKeeper.", status.deleted_count),
             ("zookeeper_connected", "Whether ZooKeeper answers.", int(status.is_connected)),
         ):
             yield GaugeMetricFamily(PREFIX + name, text, value)
         yield CounterMetricFamily(
-            f"{PREFIX}stored_offsets", "Offsets that were stored here.", status.stored_count
+            f"{PREFIX}stored_offsets", "Offsets stored in offsetd.", status.stored_count
         )
         counts = CounterMetricFamily(
-            f"{PREFIX}events", "What was told, by its kind.", labels=["kind"]
+            f"{PREFIX}events", "Events reported, by kind.", labels=["kind"]
         )
         for kind, count in self._events.counts.items():
             counts.add_metric([str(kind)], count)

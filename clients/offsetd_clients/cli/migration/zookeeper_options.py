@@ -1,4 +1,4 @@
-"""Which ZooKeeper, and how its offsets are laid out: options that several commands have alike."""
+"""The ZooKeeper, and the layout of its offsets: options of several commands."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,13 +33,13 @@ from offsetd_clients.migration.zookeeper.source import (
     options_of,
 )
 
-# A killed migrator's lock goes with its session.
+# The lock of a killed migrator ends with its session.
 _LOCK_WAIT_SESSIONS = 2.0
 
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperChoice:
-    """What the options say. Without `hosts` it is the plan's."""
+    """The options of a ZooKeeper. Without `hosts`, those of the plan count."""
 
     hosts: str | None
     auth: tuple[tuple[str, str], ...] = attrs.field(repr=False)
@@ -51,10 +51,10 @@ class ZooKeeperChoice:
     state_root: str
 
     def zookeeper(self, plan: Plan | None = None) -> ZooKeeper:
-        """Raises MigrationError if nothing says where it is."""
+        """Raises MigrationError if neither the options nor the plan name a ZooKeeper."""
         hosts = self.hosts or (plan.source.address if plan and plan.source.kind == KIND else None)
         if hosts is None:
-            raise MigrationError("say which ZooKeeper: --hosts HOST:PORT[/CHROOT]")
+            raise MigrationError("name the ZooKeeper: --hosts HOST:PORT[/CHROOT]")
         return ZooKeeper(
             hosts=hosts,
             timeout_s=self.session_timeout_s,
@@ -67,9 +67,9 @@ class ZooKeeperChoice:
 
     @contextmanager
     def locked(self, plan: Plan, *, has_root: bool = False) -> Iterator["Session"]:
-        """A session in which nobody else moves offsets.
+        """A session that holds the migrator's lock.
 
-        `has_root`: the layout's folder has to be there. Raises LockHeld, MigrationError.
+        `has_root`: the root of the layout must exist. Raises LockHeld, MigrationError.
         """
         zookeeper = self.zookeeper(plan)
         check_address(plan, zookeeper.hosts)
@@ -88,9 +88,9 @@ class ZooKeeperChoice:
                 )
 
     def lock_if_any(self, stack: ExitStack, plan: Plan) -> Callable[[], None]:
-        """The same, where the plan was made of a ZooKeeper, and not of a file.
+        """The same, if the plan was made from a ZooKeeper and not from a file.
 
-        What is returned raises MigrationStopped once the lock is lost.
+        Returns a function that raises MigrationStopped once the lock is lost.
         """
         if plan.source.kind != KIND:
             return lambda: None
@@ -108,7 +108,7 @@ class ZooKeeperChoice:
 
 @attrs.frozen(kw_only=True)
 class Session:
-    """A ZooKeeper that we have the lock of, and where a plan's groups are in it."""
+    """A ZooKeeper whose lock we hold, with the place of a plan's groups in it."""
 
     client: KazooClient
     lock: HeldLock
@@ -164,7 +164,7 @@ _ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
                 "--hosts",
                 envvar="OFFSETD_ZOOKEEPER",
                 metavar="HOST:PORT,…[/CHROOT]",
-                help="The ZooKeeper; else that of the plan.",
+                help="The ZooKeeper; default: that of the plan.",
             ),
         ],
         None,
@@ -176,7 +176,7 @@ _ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
                 "--auth",
                 envvar="OFFSETD_ZOOKEEPER_AUTH",
                 metavar="SCHEME:CREDENTIAL",
-                help="As digest:user:password; repeatable. Better in the environment.",
+                help="As digest:user:password; repeatable. Safer in the environment variable.",
             ),
         ],
         None,
@@ -185,19 +185,32 @@ _ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
     "ca": (
         Annotated[
             Path | None,
-            typer.Option("--ca", exists=True, dir_okay=False, help="Whom to trust; says --tls."),
+            typer.Option(
+                "--ca",
+                exists=True,
+                dir_okay=False,
+                help="The authorities to trust, as PEM; implies --tls.",
+            ),
         ],
         None,
     ),
     "certificate": (
         Annotated[
             Path | None,
-            typer.Option("--certificate", exists=True, dir_okay=False, help="Ours, for TLS."),
+            typer.Option(
+                "--certificate",
+                exists=True,
+                dir_okay=False,
+                help="The client's certificate, for TLS.",
+            ),
         ],
         None,
     ),
     "key": (
-        Annotated[Path | None, typer.Option("--key", exists=True, dir_okay=False, help="Its key.")],
+        Annotated[
+            Path | None,
+            typer.Option("--key", exists=True, dir_okay=False, help="The key of the certificate."),
+        ],
         None,
     ),
     "session_timeout": (
@@ -206,7 +219,7 @@ _ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--session-timeout",
                 metavar="SECONDS",
-                help="Of the session, and for each answer.",
+                help="Timeout of the session, and of each answer.",
                 callback=_checked_timeout,
             ),
         ],
@@ -218,7 +231,7 @@ _ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--state-root",
                 metavar="PATH",
-                help="Where the lock and the marks of moved groups are.",
+                help="The znode of the lock and of the marks of moved groups.",
             ),
         ],
         STATE_ROOT_DEFAULT,
@@ -235,24 +248,32 @@ _LAYOUT_OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(LAYOUTS)}.")],
         "kafka08",
     ),
-    "root": _text_option("PATH", "Where the layout begins, if not as usual."),
-    "topic": _text_option("TOPIC", "For layouts whose values name none."),
-    "group": _text_option("GROUP", "For a single znode of all partitions."),
+    "root": _text_option("PATH", "The root of the layout, if it is not the usual one."),
+    "topic": _text_option("TOPIC", "The topic, for layouts whose values name none."),
+    "group": _text_option("GROUP", "The group, for a single znode with all partitions."),
     "last_processed": (
-        Annotated[bool, typer.Option("--last-processed", help="Values are not the next offsets.")],
+        Annotated[
+            bool,
+            typer.Option(
+                "--last-processed", help="Values are the last processed offsets, not the next ones."
+            ),
+        ],
         False,
     ),
     "path_pattern": _text_option(
         "REGEX",
-        "Of the layout regex: whole paths, with (?P<group>…), (?P<topic>…) and (?P<partition>…).",
+        "For the layout regex: a pattern of whole paths, with (?P<group>…), (?P<topic>…) "
+        "and (?P<partition>…).",
     ),
-    "value_pattern": _text_option("REGEX", "Whole values, with (?P<offset>…)."),
+    "value_pattern": _text_option(
+        "REGEX", "For the layout regex: a pattern of whole values, with (?P<offset>…)."
+    ),
 }
 
 
 @attrs.frozen
 class LayoutChoice:
-    """A layout by its name, and its options."""
+    """A layout's name and options."""
 
     name: str
     options: LayoutOptions
@@ -268,6 +289,6 @@ def _layout(*, layout: str, last_processed: bool, **options: str) -> LayoutChoic
 
 
 with_zookeeper = with_options("zookeeper", _zookeeper, _ZOOKEEPER_OPTIONS)
-"""Gives a command the options that make up its argument `zookeeper`."""
+"""Gives a command the options that make up its parameter `zookeeper`."""
 with_layout = with_options("layout_choice", _layout, _LAYOUT_OPTIONS)
-"""The same for `layout_choice`."""
+"""Gives a command the options that make up its parameter `layout_choice`."""

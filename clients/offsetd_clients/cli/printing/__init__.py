@@ -1,1 +1,1 @@
-"""What commands print with: tables, lines, and their order."""
+"""The output of commands: tables, lines, and their order."""

@@ -1,12 +1,12 @@
-"""What a change of many offsets comes to, in a line."""
+"""A summary of many changed offsets in one line."""
 
 from collections.abc import Iterable
 
 
 def summary(changes: Iterable[tuple[int | None, int | None]]) -> str:
-    """How many go back, to be read again, and how many skip what was not read.
+    """How many offsets go back (to be read again), and how many go ahead (to be skipped).
 
-    Each is an offset before and after; None: there is none.
+    Each change is an offset before and after; None: there is no offset.
     """
     told = list(changes)
     shifts = [after - before for before, after in told if before is not None and after is not None]

@@ -1,6 +1,6 @@
-"""What a terminal shows beside plain text: tables, progress, errors in red.
+"""Drawing on a terminal: tables, progress, errors in red.
 
-Imported when something is drawn: rich takes longer to load than many a command takes.
+Imported only to draw: rich takes longer to load than many commands take.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
 
 
 class _Count(MofNCompleteColumn):
-    """How much of how much, where that is known."""
+    """How much is done, and the total if it is known."""
 
     def render(self, task: Task) -> Text:
         return Text() if task.total is None else super().render(task)
@@ -37,7 +37,10 @@ class _Count(MofNCompleteColumn):
 
 @attrs.frozen
 class DrawnTable:
-    """The text of a table; `left_out`: names of columns that hold something and are not in it."""
+    """The text of a table.
+
+    `left_out` has the names of columns that have values but are not shown.
+    """
 
     text: str
     left_out: Sequence[str] = ()
@@ -52,11 +55,11 @@ def drawn_table(
     *,
     droppable: Sequence[int] = (),
 ) -> DrawnTable:
-    """A table for the terminal `file`, no wider than that is, without broken words.
+    """A table for the terminal `file` that fits its width and breaks no word.
 
-    Where it would be wider and has columns of `droppable`, text that all rows share goes above it,
-    and those columns are left out in that order, unless there is one row only. Where that does not
-    do, each row becomes a block of lines.
+    If it would be too wide and has columns of `droppable`, text that all rows share goes above it,
+    and those columns are left out in that order, unless there is only one row. If that is not
+    enough, each row becomes a block of lines.
     """
     console = Console(file=file, highlight=False)
     layout = fitting(header, cells, is_number, console.width, droppable=droppable)
@@ -101,9 +104,9 @@ def _columns(
 def _blocks(
     console: Console, header: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> Iterator[Text]:
-    """Each row as lines of its own, a name and what it has; what it has not is left out.
+    """Each row as lines of its own with a name and a value. Absent values are left out.
 
-    A word that is wider than the room beside the names stays whole: the terminal wraps its line.
+    A word wider than the space beside the names stays whole: the terminal wraps its line.
     """
     shown = [
         name for name, *column in zip(header, *cells, strict=True) if not all(map(is_empty, column))
@@ -125,7 +128,7 @@ def _blocks(
 
 
 def aligned(lines: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    """Lines of cells, below each other where there is no terminal; numbers to the right."""
+    """Lines of cells in aligned columns, without a terminal. Numbers are aligned to the right."""
     widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
     for line in lines:
         parts = []
@@ -146,7 +149,7 @@ def print_error(file: TextIO, message: str) -> None:
 def progress_bar(file: TextIO, title: str) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar on the terminal `file`, which vanishes at the end.
 
-    Yields what moves it: how much is done, how much there is (None: not known), and its text.
+    Yields the function that moves it: how much is done, the total (None: not known), and its text.
     """
     columns = (
         TextColumn("{task.description}"),

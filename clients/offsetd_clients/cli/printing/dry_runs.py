@@ -1,4 +1,4 @@
-"""What a command says that only showed what it would do."""
+"""The messages of commands that only showed what they would do."""
 
 import shlex
 from collections.abc import Iterator
@@ -14,22 +14,24 @@ from offsetd_clients.installation import program_words
 EXECUTE = "--execute"
 DRY_RUN = "--dry-run"
 FILE = "FILE"
-"""In the command that is told: a file that the user names."""
+"""The marker of an option whose value is a file of the user, for the printed command."""
 
-OnlyShowOption = Annotated[bool, typer.Option(DRY_RUN, help="Only show it, as without --execute.")]
+OnlyShowOption = Annotated[
+    bool, typer.Option(DRY_RUN, help="Only show the changes (the default without --execute).")
+]
 ExecuteOption = Annotated[
-    bool, typer.Option(EXECUTE, help="Do it; else only show what it would do.")
+    bool, typer.Option(EXECUTE, help="Apply the changes. Without it they are only shown.")
 ]
 
 
 def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:
-    """Raises typer.BadParameter for who wants both."""
+    """Raises typer.BadParameter if both flags are set."""
     if dry_run and execute:
         raise typer.BadParameter(f"{DRY_RUN} and {EXECUTE} exclude each other")
 
 
 def told_dry_run(terminal: Terminal) -> None:
-    """Says that nothing was changed, and the command that does it: the same one, executed."""
+    """Says that nothing was changed, and prints this command with --execute."""
     assert terminal.called is not None, "within a command"
     line = executing_line(terminal.called)
     given = terminal.called.params.values()
@@ -38,9 +40,9 @@ def told_dry_run(terminal: Terminal) -> None:
 
 
 def executing_line(ctx: typer.Context) -> str:
-    """The line that was called, quoted for a shell, with `--execute`; not what it was piped to.
+    """The command line that was called, quoted for a shell, with `--execute`. It has no pipes.
 
-    What came from the environment is not in it: it is still there when the line is run.
+    Values from environment variables are not in it: the variables are still set when it is run.
     """
     arguments: list[str] = []
     options: list[str] = []
@@ -80,5 +82,5 @@ def _texts(value: object) -> list[str]:
 
 
 def _is_stdin(value: object) -> bool:
-    """Whether a value is the name of a file that cannot be read again."""
+    """Whether a value names a file that cannot be read again."""
     return isinstance(value, Path) and str(value) == STANDARD_INPUT

@@ -1,16 +1,16 @@
-"""What people are told, made fit to be read: long names are cut, errors have words. Pure."""
+"""Texts for people: shortened names, errors in words. Pure."""
 
 import re
 from collections.abc import Callable
 
-# Of a longer word (a name, a path), or line, the beginning is printed, and how long it is.
+# Of a longer word (a name, a path) or line, the beginning is printed, with its length.
 WORD_CHARACTERS_MAX = 300
 LINE_CHARACTERS_MAX = 2000
 _SHOWN_CHARACTERS = 100
 
-# Without what stands around a name in a sentence.
+# Characters around a name in a sentence.
 _LONG_WORD = re.compile(rf"[^\s:;,'\"]{{{WORD_CHARACTERS_MAX + 1},}}")
-# What the library that reads arguments says, and our words for it.
+# Messages of the library that reads arguments, and our words for them.
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(said), told)
     for said, told in (
@@ -26,7 +26,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def shortened(text: str) -> str:
-    """`text` without the rest of what is too long to be read."""
+    """`text` with words and lines that are too long cut off."""
     if len(text) <= WORD_CHARACTERS_MAX:
         return text
     words = _LONG_WORD.sub(lambda found: _cut(found[0]), text)
@@ -36,14 +36,14 @@ def shortened(text: str) -> str:
 
 
 def wrong_use_text(text: str, printable: Callable[[str], str]) -> str:
-    """What is wrong with an argument or an option, as it is printed."""
+    """The error of an argument or an option, as it is printed."""
     for said, told in _WORDS:
         text = said.sub(told, text)
     return shortened(printable(text))
 
 
 def error_words(error: Exception) -> str:
-    """What went wrong, for people: of an error of the system its words, without its number."""
+    """An error in words for people: of an error of the system, its text without its number."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 (byte {error.start})"
     if not isinstance(error, OSError) or not error.strerror:

@@ -1,4 +1,4 @@
-"""`--sort`: in which order a command prints its rows."""
+"""`--sort`: the order in which a command prints its rows."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -14,14 +14,14 @@ SortOption = Annotated[
     typer.Option(
         "--sort",
         metavar="COLUMN",
-        help="Order rows by a column, as in lag; the largest first: -lag; repeatable.",
+        help="Sort rows by a column, as in lag; largest first: -lag; repeatable.",
     ),
 ]
 
 
 @attrs.frozen
 class RowOrder:
-    """Columns, the most important first, each with whether its largest values come first."""
+    """Columns, the most important first. Each says whether its largest values come first."""
 
     columns: Sequence[tuple[str, bool]] = ()
 
@@ -32,14 +32,14 @@ class RowOrder:
         columns: Collection[str],
         aliases: Mapping[str, str] | None = None,
     ) -> Self:
-        """Reads names of `columns`, as JSON or a table's header has them, in any case.
+        """Reads names of `columns`, in any case, as in JSON or in a table's header.
 
         Raises typer.BadParameter.
         """
         return cls([_column(text, columns, aliases or {}) for text in texts or ()])
 
     def ordered(self, rows: Iterable[Row]) -> Iterable[Row]:
-        """The rows in this order; rows without a value come last, equal ones stay as they are."""
+        """The sorted rows. Rows without a value come last; equal rows keep their order."""
         if not self.columns:
             return rows
         found = list(rows)

@@ -1,4 +1,4 @@
-"""What is said of a whole server, before its log is."""
+"""The lines about a whole server, before those about its log."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,7 +9,7 @@ from offsetd_clients.values import ServerInfo
 
 
 def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
-    """Its health, what it is, and what keeps offsets from expiring."""
+    """The server's health, its identity, and what keeps offsets from expiring."""
     for name, serves in health.items():
         yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
     yield (
@@ -35,7 +35,7 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
 
 
 def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
-    """Says which settings cannot be read, if so."""
+    """Notes the settings that cannot be read, if any."""
     if served.settings_problem:
         terminal.note(
             "not all settings can be read, so nothing expires, is cleaned or taken away:"

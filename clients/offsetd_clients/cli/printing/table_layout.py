@@ -1,4 +1,4 @@
-"""Which columns of a table fit a terminal, and how wide each is. Pure: no terminal, no colours."""
+"""Which columns of a table fit a terminal, and their widths. Pure: no terminal, no colours."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -6,17 +6,17 @@ import attrs
 from rich.cells import cell_len
 
 ABSENT = "-"
-GAP = 2  # Cells between two columns.
-# A column of several words is broken between words, but is never narrower than this.
+GAP = 2  # Spaces between two columns.
+# A column with several words is broken between words, but is never narrower than this.
 TEXT_WIDTH_MIN = 16
 
 
 @attrs.frozen
 class Layout:
-    """The columns to draw, by their places, and the width of each.
+    """The columns to draw, by index, and their widths.
 
-    `above`: places of columns with one value for all rows, which stands above the table.
-    `left_out`: places of columns that hold something and are not shown.
+    `above`: columns whose value is the same in all rows; it is printed above the table.
+    `left_out`: columns that have values and are not shown.
     """
 
     columns: tuple[int, ...]
@@ -33,11 +33,11 @@ def fitting(
     *,
     droppable: Sequence[int] = (),
 ) -> Layout | None:
-    """A layout that is at most `width` wide and breaks no word; None: there is none.
+    """A layout at most `width` wide that breaks no word; None: there is none.
 
-    A table with columns of `droppable` is made narrower in this order: those of them without any
-    value go; text that is the same in all rows goes above the table; the others are left out, the
-    first of them first.
+    A table with columns of `droppable` is narrowed in this order: those without any value go; text
+    that is the same in all rows goes above the table; the others are left out, the first of them
+    first.
     """
     contents = [list(column) for column in zip(header, *cells, strict=True)]
     least = [_width_min(column) for column in contents]
@@ -51,14 +51,14 @@ def fitting(
 
 
 def is_empty(cell: str) -> bool:
-    """Whether a cell holds nothing."""
+    """Whether a cell is empty."""
     return cell in (ABSENT, "")
 
 
 def _narrower(
     contents: Sequence[Sequence[str]], is_number: Sequence[bool], droppable: Sequence[int]
 ) -> Iterator[tuple[list[int], list[int], set[int]]]:
-    """Step by step: columns that go above, columns that are left out, and all that are hidden."""
+    """Yields, step by step: the columns above, the columns left out, and all hidden columns."""
     empty = {place for place in droppable if all(map(is_empty, contents[place][1:]))}
     yield [], [], set()
     if not droppable:
@@ -79,7 +79,7 @@ def _has_one_value(values: Sequence[str]) -> bool:
 
 
 def _width_min(column: Sequence[str]) -> int:
-    """Of the longest word; several words get a little more, so that lines stay readable."""
+    """The width of the longest word. Several words get more, so that lines stay readable."""
     longest = max(cell_len(word) for cell in column for word in cell.split() or [""])
     widest = max(map(cell_len, column))
     return max(longest, min(widest, TEXT_WIDTH_MIN))
@@ -92,7 +92,7 @@ def _total(widths: Collection[int]) -> int:
 def _shared(
     kept: Sequence[int], least: Sequence[int], wanted: Sequence[int], width: int
 ) -> tuple[int, ...]:
-    """Widths of the kept columns: what is left is shared alike by those that want more."""
+    """The widths of the kept columns. Columns that want more share the remaining width equally."""
     widths = {place: least[place] for place in kept}
     left = width - _total(list(widths.values()))
     hungry = sorted(kept, key=lambda place: wanted[place] - least[place])

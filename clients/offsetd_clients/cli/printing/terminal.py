@@ -1,4 +1,4 @@
-"""What every command prints with: results on stdout, all else on stderr."""
+"""The terminal of a command: results go to stdout, everything else to stderr."""
 
 import csv
 import json
@@ -24,13 +24,13 @@ EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
 _ROWS_OF_PART = 1000
 
-# Called with how much is done, how much there is (0: not known), and what is being done.
+# Called with how much is done, the total (0: not known), and a description of the work.
 ProgressReport = Callable[[int, int, str], None]
 Row = Mapping[str, object]
 
 
 class OutputFormat(StrEnum):
-    """How rows are printed: see `Terminal.rows`."""
+    """The output formats; see `Terminal.rows`."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,18 +41,18 @@ class OutputFormat(StrEnum):
 class Terminal:
     """Prints a command's results to stdout and everything else to stderr.
 
-    A stream that is no terminal gets neither colour nor progress, and lines of any width. When
-    the reader of stdout goes away (`| head`) nothing more is printed and nothing is raised; when
-    stdout takes nothing for another reason (a full disk) the command ends with exit code 1.
+    A stream that is not a terminal gets neither colour nor progress, and lines of any width. When
+    the reader of stdout goes away (`| head`), output stops without an error. If stdout fails for
+    another reason (a full disk), the command ends with exit code 1.
     """
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         self.output_format = OutputFormat.TABLE
         # Whether tables keep all their columns on a terminal that is too narrow for them.
         self.is_wide = False
-        # Typer's context of the command that prints, where there is one.
+        # typer's context of the command that prints, if there is one.
         self.called: Any = None
-        # What the command ends with that has not failed.
+        # The exit code of a command that has not failed.
         self.exit_code = 0
         self._stdout = stdout
         self._stderr = stderr
@@ -66,14 +66,14 @@ class Terminal:
         title: str = "",
         droppable: Sequence[str] = (),
     ) -> None:
-        """Prints `rows` in the format the user chose; a row lacks a column: None.
+        """Prints `rows` in the format that the user chose. A column that a row lacks is None.
 
         table: a header and aligned cells under `title`; None is `-`; control characters are
-        escaped. On a terminal, unless `is_wide`: words that are too long to be read are cut, and
-        where it is too narrow, the columns of `droppable` are left out, the first of them first.
-        If the rest is still too wide, rows become blocks of lines. json: one array of objects.
-        jsonl: one object a line, each flushed. csv: a header line; None is empty. Times are ISO
-        8601 in UTC; in table and csv, lists are joined by `,` and objects are JSON.
+        escaped. On a terminal, unless `is_wide`: words that are too long to be read are cut, and if
+        the table is too wide, the columns of `droppable` are left out, the first of them first. If
+        the rest is still too wide, rows become blocks of lines. json: one array of objects. jsonl:
+        one object a line, each flushed. csv: a header line; None is empty. Times are ISO 8601 in
+        UTC; in table and csv, lists are joined by `,` and objects are JSON.
         """
         match self.output_format:
             case OutputFormat.TABLE:
@@ -92,7 +92,7 @@ class Terminal:
     ) -> None:
         """Prints `rows` as `rows` does, but a table in parts, each as soon as it is full.
 
-        Each part has a header of its own. What nobody reads any more is not asked for.
+        Each part has its own header. It stops asking for rows when the reader of stdout is gone.
         """
         if self.output_format is not OutputFormat.TABLE:
             self.rows(columns, rows, droppable=droppable)
@@ -107,21 +107,24 @@ class Terminal:
                 self.rows(columns, part, droppable=droppable)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Prints each line to stdout as it is, whatever the format."""
+        """Prints each line to stdout as it is, in any format."""
         self._write_all(line + "\n" for line in lines)
 
     def note(self, text: str, *, is_whole: bool = False) -> None:
-        """Prints what is not a result to stderr; words that are too long only if `is_whole`."""
+        """Prints a message to stderr.
+
+        Words that are too long are printed whole only if `is_whole`.
+        """
         told = printable(text if is_whole else shortened(text), keep="\n")
         self._complain(_at_words(told, self._stderr))
 
     def leave_out(self, text: str) -> None:
-        """Prints to stderr what is left out: the command ends with 3, if not with another code."""
+        """Notes an omission on stderr. The command ends with exit code 3, unless it fails."""
         self.exit_code = EXIT_PARTLY
         self.note(text)
 
     def hint(self, text: str) -> None:
-        """Prints to stderr what only helps who looks on: nothing where that is no terminal."""
+        """Prints to stderr, if it is a terminal, a message that helps only a watching user."""
         if _is_terminal(self._stderr):
             self.note(text)
 
@@ -139,7 +142,7 @@ class Terminal:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[ProgressReport]:
-        """Yields a function to report progress with; a bar if stderr is a terminal, else nothing.
+        """Yields a function to report progress: a bar if stderr is a terminal, else nothing.
 
         The bar vanishes at the end. The function may be called from any thread.
         """
@@ -156,24 +159,24 @@ class Terminal:
             yield report
 
     def flush(self) -> None:
-        """Hands what is buffered to the system. Called once, at the end."""
+        """Flushes stdout. Called once, at the end."""
         self._write("", flush=True)
 
     @property
     def is_drawing(self) -> bool:
-        """Whether rows become a table for a person's eyes: on a terminal, in no other format."""
+        """Whether rows are drawn as a table for a person: on a terminal, in the format table."""
         return self.output_format is OutputFormat.TABLE and _is_terminal(self._stdout)
 
     @property
     def reader_is_gone(self) -> bool:
-        """Whether what is printed goes nowhere any more."""
+        """Whether the reader of stdout is gone."""
         return self._stdout_is_gone
 
     @contextmanager
     def when_reader_leaves(self, call: Callable[[], None]) -> Iterator[None]:
-        """Calls, from a thread, once nobody reads stdout any more, where that is a pipe.
+        """Calls a function, in a thread, once the reader of stdout is gone, if stdout is a pipe.
 
-        So that who waits for something to print need not wait for it to end.
+        A command that waits for something to print can then end at once.
         """
         if not _is_pipe(self._stdout):
             yield
@@ -182,7 +185,7 @@ class Terminal:
 
         def wait() -> None:
             poller = select.poll()
-            poller.register(self._stdout.fileno(), 0)  # For errors alone.
+            poller.register(self._stdout.fileno(), 0)  # Errors only.
             poller.register(woken[0], select.POLLIN)
             poller.poll()
             if not is_over.is_set():
@@ -200,7 +203,7 @@ class Terminal:
             os.close(woken[0])
 
     def output_failed(self, error: OSError) -> NoReturn:
-        """Ends the command: stdout does not take what is printed."""
+        """Ends the command because stdout failed."""
         self._forget_stdout()
         self.fail(f"cannot print the output: {error.strerror or error}")
 
@@ -262,7 +265,7 @@ class Terminal:
         _let_go(self._stdout)
 
     def _flush_before_complaint(self) -> None:
-        """So that what was printed before comes before, where both streams go to one place."""
+        """Flushes stdout before a message on stderr, to keep both in order in one place."""
         if not self._stdout_is_gone:
             self.flush()
 
@@ -271,14 +274,14 @@ class Terminal:
         try:
             self._stderr.write(text + "\n")
             self._stderr.flush()
-        except OSError:  # There is nobody left to tell.
+        except OSError:  # No reader is left.
             _let_go(self._stderr)
 
 
 def standard_terminal() -> Terminal:
-    """The terminal of this process. What is not UTF-8 is printed escaped, and never fails."""
+    """The terminal of this process. Text that is not UTF-8 is escaped, and never fails."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # Closed by who started us.
+        if getattr(sys, name) is None:  # The process was started with this stream closed.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -288,7 +291,7 @@ def standard_terminal() -> Terminal:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """`text` with all that could steer a terminal escaped, except the characters in `keep`."""
+    """`text` with all characters escaped that could control a terminal, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(
@@ -300,14 +303,14 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def named_id(group_id: str) -> str:
-    """A group in a sentence: its name cannot begin a line of its own."""
+    """A group's name in a sentence. It cannot begin a line of its own."""
     return f"group {printable(group_id)}"
 
 
 def _at_words(text: str, stream: TextIO, before: str = "") -> str:
     """`text` in lines that the terminal `stream` need not break within words.
 
-    Lines with a word that is too wide stay as they are, and indented ones, which are to be copied.
+    Lines with a word that is too wide stay as they are; so do indented lines, which users copy.
     """
     if not _is_terminal(stream):
         return text
@@ -324,7 +327,7 @@ def _at_words(text: str, stream: TextIO, before: str = "") -> str:
 
 
 def _let_go(stream: TextIO) -> None:
-    """What is still buffered would raise again when the interpreter flushes it at its end."""
+    """Replaces the file under the stream: its buffer would raise again at the interpreter's end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -333,7 +336,7 @@ def _let_go(stream: TextIO) -> None:
 def _is_pipe(stream: TextIO) -> bool:
     try:
         return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):  # It is closed, or in memory.
+    except (OSError, ValueError):  # The stream is closed, or in memory.
         return False
 
 
@@ -342,13 +345,13 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _is_column_of(values: Sequence[object], *kinds: type) -> bool:
-    """Whether there are values of these kinds, and no others but None."""
+    """Whether the values are of these kinds or None, and at least one is not None."""
     found = {type(value) for value in values}
     return bool(found & set(kinds)) and found <= {*kinds, type(None)}
 
 
 def _cell(value: object, *, absent: str, is_drawn: bool = False) -> str:
-    """A value as text; drawn on a terminal, lists and objects can be broken between items."""
+    """A value as text. On a terminal, lists and objects can be broken between items."""
     match value:
         case None:
             return absent
@@ -369,7 +372,7 @@ def _cell(value: object, *, absent: str, is_drawn: bool = False) -> str:
 
 
 def time_text(value: datetime) -> str:
-    """A time as all results have it: UTC, to the millisecond."""
+    """A time as in all results: UTC, to the millisecond."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

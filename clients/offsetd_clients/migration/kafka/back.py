@@ -1,8 +1,8 @@
 """Offsets that go to a Kafka cluster: back to where a plan found them, or there for the first time.
 
-Kafka compares nothing and takes offsets one by one, so each group is read before it is written to,
-and again afterwards. Killed at any point and run again, it ends in the same state: what is there
-already is not written again.
+Kafka has no conditional commit, and takes offsets one by one. So each group is read before it is
+written, and read again afterwards. Killed at any point and run again, it ends in the same state:
+offsets that are already there are not written again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ _OUTCOMES: Final = {
 
 @attrs.frozen(kw_only=True)
 class Move:
-    """What a group of the cluster is to have. `expected`: what else it may have until then.
+    """The offsets that a group of the cluster is to get.
 
-    `objection` says why it must not be, if it must not.
+    `expected` are others that it may have now.
+
+    `objection` says why the group must not be written; empty: it may be.
     """
 
     planned: PlannedGroup
@@ -57,7 +59,7 @@ class Move:
 
 @attrs.frozen(kw_only=True)
 class BackOptions:
-    """`overwrite`: also what the cluster has and the plan does not know of is replaced.
+    """`overwrite`: also replace offsets of the cluster that the plan does not have.
 
     `step` is ROLLBACK, or RUN for groups that go to the cluster for the first time.
     """
@@ -70,10 +72,10 @@ class BackOptions:
 def moves_back(
     plan: Plan, journal: Journal, target: Target, *, force: bool = False
 ) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
-    """The cluster gets what is stored here by now of the groups that a run has moved here.
+    """Moves back the present offsets of groups that a run has moved to offsetd.
 
-    Only topics that the plan takes, and only where the cluster has what the plan found. What is
-    stored no more here stays as it is there. `force`: also while consumers are alive here.
+    Only topics of the plan are moved, and only where the cluster has what the plan found. Offsets
+    deleted in offsetd stay in the cluster. `force`: also while consumers use the group in offsetd.
     """
     takes = plan.selection.takes_topic
 
@@ -100,7 +102,7 @@ def moves_back(
 
 
 def _not_moved_here(journal: Journal, group_id: str) -> str:
-    """Why what is stored here is none of the plan's: no run has put it here, or it was undone."""
+    """Why offsetd's offsets are not those of the plan: no run has stored them, or it was undone."""
     ran = journal.latest(Step.RUN, group_id)
     if ran is None:
         return "no run of this plan has moved it here"
@@ -114,9 +116,9 @@ def _not_moved_here(journal: Journal, group_id: str) -> str:
 def moves_there(
     target: Target, *, force: bool = False
 ) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
-    """The cluster gets what the plan has, where it has nothing yet.
+    """Moves a plan's offsets to the cluster, where it has none yet.
 
-    `force`: also of groups that consumers are alive in here, or that have moved on here since.
+    `force`: also groups with live consumers in offsetd, or whose offsets changed after the plan.
     """
 
     def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
@@ -141,7 +143,7 @@ def moves_there(
 
 
 def _used_here(target: Target, groups: Sequence[PlannedGroup]) -> list[str]:
-    """Of each group, what shows that somebody uses it here, or has since the plan; or nothing."""
+    """For each group: the sign that it is used in offsetd, or was used after the plan; or empty."""
     stored, alive = _seen_here(target, [each.source_group_id for each in groups])
     now = [
         {where: found.offset for where, found in stored[each.source_group_id].items()}
@@ -156,7 +158,10 @@ def _used_here(target: Target, groups: Sequence[PlannedGroup]) -> list[str]:
 def _seen_here(
     target: Target, group_ids: Sequence[str], *, force: bool = False
 ) -> tuple[dict[str, Stored], list[str]]:
-    """What is stored of groups, and who is alive in each, unless `force`: that is not asked."""
+    """The stored offsets of groups, and the live members of each.
+
+    `force`: members are not asked.
+    """
     try:
         stored = target.stored(group_ids)
         return stored, ["" if force else alive_here(target, each) for each in group_ids]
@@ -172,7 +177,7 @@ def write_back(
     options: BackOptions,
     limit: RateLimit,
 ) -> Iterator[GroupOutcome]:
-    """What became of each group. Raises MigrationStopped where nobody answers."""
+    """Yields the outcome of each group. Raises MigrationStopped if the cluster does not answer."""
     for chunk in in_chunks(plan.groups()):
         some = moves(chunk)
         for move, group in zip(some, cluster.read([each.group_id for each in some]), strict=True):
@@ -181,7 +186,7 @@ def write_back(
 
 @attrs.frozen
 class _Writer:
-    """One group at a time."""
+    """Writes one group at a time."""
 
     journal: Journal
     cluster: KafkaCluster
@@ -218,7 +223,7 @@ class _Writer:
         there: Mapping[TopicPartition, int],
         to_write: Mapping[TopicPartition, OffsetToCommit],
     ) -> str:
-        """Why nothing of a group is written; empty: it may be."""
+        """Why the group must not be written; empty: it may be."""
         if not to_write:
             return ""
         if group.members:
@@ -240,7 +245,7 @@ class _Writer:
         return f"{counted(len(outside), 'offset')}: {listed(outside)}" if outside else ""
 
     def _written(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> str:
-        """Writes, and reads again; what is not there as it should be, or nothing."""
+        """Writes, then reads again. Returns the offsets that are not as written; empty: none."""
         try:
             self.cluster.set_offsets(group_id, offsets)
             problem = ""

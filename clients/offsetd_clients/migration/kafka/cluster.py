@@ -1,9 +1,10 @@
 """A running Kafka cluster: its groups and their offsets, through librdkafka's admin client.
 
-What that client cannot do is told, and not made up for: it takes one group a call, has no commit
-times, deletes no offsets, and reads past the end of metadata that another client than librdkafka
-wrote. And it dies of a coordinator that is just loading (librdkafka's issue 5040), so every group
-is described first: that call says in time that its coordinator does not answer.
+That client has limits, which this module reports and does not work around: it takes one group in a
+call, has no commit times, deletes no offsets, and reads past the end of metadata that another
+client than librdkafka wrote. It also crashes if a coordinator is just loading (librdkafka's issue
+5040). So every group is described first: that call reports in time that its coordinator does not
+answer.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 CALLS_MAX: Final = 64
-"""How many calls are under way at once."""
+"""The number of concurrent calls."""
 
 PARTITIONS_MAX: Final = 1000
-"""How many partitions one call asks about."""
+"""The number of partitions in one call."""
 
 TIMEOUT_S_DEFAULT: Final = 30.0
-_SLACK_S: Final = 10.0  # librdkafka keeps to its own timeout; this is for where it does not.
-_READS_MAX: Final = 10  # Of metadata that does not decode: what lies behind it changes.
+# librdkafka has its own timeout; this is for cases in which it does not keep it.
+_SLACK_S: Final = 10.0
+# Attempts to read metadata that does not decode: the bytes after its end change.
+_READS_MAX: Final = 10
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _WITHOUT_MEMBERS: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
-# Nobody answers, whatever is asked.
+# The cluster does not answer, whatever is asked.
 _UNREACHABLE: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -52,17 +55,17 @@ _NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
-    KafkaError._NOENT,  # Of none of the partitions that are asked about there is anything.
+    KafkaError._NOENT,  # Nothing exists for any of the requested partitions.
 )
 
 
 class ClusterFailed(SourceFailed):
-    """The cluster does not answer as it should, for what is asked or at all."""
+    """The cluster does not answer as it should, for this request or at all."""
 
     def __init__(
         self, text: str, *, is_unreachable: bool = False, is_about_nothing: bool = False
     ) -> None:
-        """`is_about_nothing`: what was asked about does not exist."""
+        """`is_about_nothing`: the subject of the request does not exist."""
         super().__init__(text)
         self.is_unreachable = is_unreachable
         self.is_about_nothing = is_about_nothing
@@ -70,9 +73,9 @@ class ClusterFailed(SourceFailed):
 
 @attrs.frozen(kw_only=True)
 class ClusterOffset:
-    """An offset as the cluster has it.
+    """An offset of the cluster.
 
-    `metadata` is not to be trusted: behind what another client wrote there may be bytes of chance.
+    Do not trust `metadata`: if another client wrote it, random bytes may follow it.
     """
 
     topic_partition: TopicPartition
@@ -83,9 +86,9 @@ class ClusterOffset:
 
 @attrs.frozen(kw_only=True)
 class ClusterGroup:
-    """A group and its offsets, sorted; `members` say who is in it, and are empty if nobody is.
+    """A group and its sorted offsets. `members` describes its members; empty: it has none.
 
-    `problem` says why it could not be read, whole or in part.
+    `problem` says why it could not be read, in whole or in part.
     """
 
     group_id: str
@@ -95,10 +98,13 @@ class ClusterGroup:
 
 
 class KafkaCluster:
-    """One cluster. `config` is librdkafka's; each call is given up after `timeout_s` seconds."""
+    """One cluster. `config` is librdkafka's. Each call fails after `timeout_s` seconds."""
 
     def __init__(self, config: Mapping[str, Any], *, timeout_s: float = TIMEOUT_S_DEFAULT) -> None:
-        """Connects when first used. Raises ClusterFailed for a config that librdkafka refuses."""
+        """The client connects when it is first used.
+
+        Raises ClusterFailed if `config` is invalid.
+        """
         self.address = str(config.get("bootstrap.servers", ""))
         self._timeout_s = timeout_s
         self._is_connected = False
@@ -108,7 +114,7 @@ class KafkaCluster:
             raise ClusterFailed(f"librdkafka: {error.args[0].str()}") from error
 
     def group_ids(self) -> list[str]:
-        """All groups of consumers, sorted. Raises ClusterFailed, also if one broker is silent."""
+        """All consumer groups, sorted. Raises ClusterFailed, also if only one broker is silent."""
         listed = self._result(self._admin.list_consumer_groups(request_timeout=self._timeout_s))
         if listed.errors:
             errors = sorted({each.str() for each in listed.errors})
@@ -119,9 +125,10 @@ class KafkaCluster:
         return sorted(each.group_id for each in listed.valid)
 
     def read(self, group_ids: Iterable[str]) -> Iterator[ClusterGroup]:
-        """Yields each of the groups, in their order; one that does not exist has nothing.
+        """Yields each of the groups, in their order. A group that does not exist has no offsets.
 
-        Up to `CALLS_MAX` of them are asked for at once. Raises ClusterFailed where nobody answers.
+        It asks for up to `CALLS_MAX` groups at once. Raises ClusterFailed if the cluster does not
+        answer.
         """
         count = 0
         for some in _batches(group_ids, CALLS_MAX):
@@ -137,9 +144,11 @@ class KafkaCluster:
                 yield group
 
     def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        """Commits for a group without members. Raises ClusterFailed; some may then be written.
+        """Commits for a group without members.
 
-        Kafka takes them one by one, so what it has afterwards is to be read.
+        Raises ClusterFailed; some offsets may then be written.
+
+        Kafka takes offsets one by one, so the caller has to read them afterwards.
         """
         to_commit = [
             KafkaTopicPartition(
@@ -167,9 +176,13 @@ class KafkaCluster:
     def bounds(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, Bounds], set[TopicPartition]]:
-        """What each partition has, and those that are not there. Raises ClusterFailed."""
+        """The bounds of each partition, and the partitions that do not exist.
+
+        Raises ClusterFailed.
+        """
         if not self._is_connected:
-            # Asked for leaders before it is connected, librdkafka asks again only after seconds.
+            # If librdkafka is asked for leaders before it is connected, it asks again only after
+            # seconds.
             self._result(self._admin.describe_cluster(request_timeout=self._timeout_s))
             self._is_connected = True
         bounds: dict[TopicPartition, Bounds] = {}
@@ -186,7 +199,7 @@ class KafkaCluster:
     def _offsets_at(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec, gone: set[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset that each partition has there; adds those without one to `gone`."""
+        """The offset of each partition at `spec`. Partitions without one are added to `gone`."""
         wanted = {KafkaTopicPartition(each.topic, each.partition): spec for each in partitions}
         found: dict[TopicPartition, int] = {}
         answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
@@ -201,7 +214,7 @@ class KafkaCluster:
         return found
 
     def _described(self, group_ids: Sequence[str], count: int) -> dict[str, ClusterGroup]:
-        """The groups without their offsets; `count` is how many were read before them."""
+        """The groups without their offsets. `count` is the number of groups read before."""
         futures = self._admin.describe_consumer_groups(
             list(group_ids), request_timeout=self._timeout_s
         )
@@ -218,7 +231,7 @@ class KafkaCluster:
         return groups
 
     def _offsets(self, group_ids: Sequence[str]) -> dict[str, tuple[list[ClusterOffset], str]]:
-        """What is stored of each group, and what could not be read of it."""
+        """The stored offsets of each group, and why some could not be read."""
         found: dict[str, tuple[list[ClusterOffset], str]] = {}
         left = list(group_ids)
         for _ in range(_READS_MAX):

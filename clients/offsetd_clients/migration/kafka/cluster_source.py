@@ -1,4 +1,4 @@
-"""A running Kafka cluster as the place where offsets come from."""
+"""A running Kafka cluster as the source of a migration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CLUSTER_KIND: Final = "kafka"
 
 
 class ClusterSource:
-    """The groups of a cluster that `takes` says yes to; of the others nothing is asked.
+    """The groups of a cluster that `takes` accepts. Other groups are not read.
 
-    Metadata is left out unless `with_metadata`: `cluster` says why it is not to be trusted. How
-    many offsets had some is counted.
+    Metadata is left out unless `with_metadata` is set: `cluster` says why it cannot be trusted. The
+    offsets with metadata are counted.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ClusterSource:
 
     @property
     def description(self) -> SourceDescription:
-        """Where it is, without what it takes to get in."""
+        """The cluster's address, without credentials."""
         return SourceDescription(
             kind=CLUSTER_KIND,
             address=self._cluster.address,
@@ -49,13 +49,19 @@ class ClusterSource:
         )
 
     def groups(self) -> Iterator[FoundGroup]:
-        """Each group that has offsets. Raises SourceFailed, also where one broker is silent."""
+        """Yields each group that has offsets.
+
+        Raises SourceFailed, also if only one broker is silent.
+        """
         for found in self.read_again(list(filter(self._takes, self._cluster.group_ids()))):
             if found.offsets or found.problems:
                 yield found
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Those groups as they are now; one that is gone has no offsets. Raises SourceFailed."""
+        """Yields those groups as they are now.
+
+        A deleted one has no offsets. Raises SourceFailed.
+        """
         return map(self._found, self._cluster.read(group_ids))
 
     def _found(self, group: ClusterGroup) -> FoundGroup:

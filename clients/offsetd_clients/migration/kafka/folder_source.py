@@ -1,4 +1,4 @@
-"""Copies of a Kafka cluster's `__consumer_offsets` folders as the place where offsets come from."""
+"""Copies of a Kafka cluster's `__consumer_offsets` folders as the source of a migration."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 FOLDERS_KIND: Final = "kafka-folders"
 READERS: Final = "offsetd.offset_folders"
-"""Entry points of who can read the folders: the server's package, which is not imported here."""
+"""Entry points of the readers of folders, which the server's package has.
+
+It is not imported here.
+"""
 
 _MEMBERS_THEN: Final = ("members, when it was copied",)
 
 
 class FolderOffset(Protocol):
-    """An offset as the reader has it; -1 is none."""
+    """An offset as the reader returns it. -1 stands for none."""
 
     @property
     def topic(self) -> str: ...
@@ -44,9 +47,9 @@ class FolderOffset(Protocol):
 
 
 class FolderGroup(Protocol):
-    """A group as the reader has it; `has_members` None: that cannot be read.
+    """A group as the reader returns it. `has_members` None: it cannot be read.
 
-    `problems` say, as `PLACE: WHAT`, what may be missing among its offsets.
+    `problems` say, as `PLACE: WHAT`, which offsets may be missing.
     """
 
     @property
@@ -60,9 +63,9 @@ class FolderGroup(Protocol):
 
 
 class FolderSource:
-    """Data folders of brokers, or parts of them; what one lacks another may have.
+    """Data folders of brokers, or parts of them. They complement one another.
 
-    `note` is told what is to be known beside problems.
+    `note` receives messages other than problems.
     """
 
     def __init__(self, folders: Sequence[Path], *, note: Callable[[str], object]) -> None:
@@ -71,14 +74,14 @@ class FolderSource:
 
     @property
     def description(self) -> SourceDescription:
-        """Where the folders are."""
+        """The paths of the folders."""
         folders = [str(each.absolute()) for each in self._folders]
         return SourceDescription(
             kind=FOLDERS_KIND, address=", ".join(folders), options={"folders": folders}
         )
 
     def groups(self) -> Iterator[FoundGroup | Problem]:
-        """Each group that has offsets, and what cannot be read. Raises SourceFailed."""
+        """Yields each group that has offsets, and what cannot be read. Raises SourceFailed."""
         problems: list[str] = []
         read_groups = _reader()
         try:
@@ -90,7 +93,10 @@ class FolderSource:
         yield from _told(problems)
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Those groups, with no offsets where the folders have none. Raises SourceFailed."""
+        """Yields those groups.
+
+        Groups that the folders do not have are empty. Raises SourceFailed.
+        """
         found: dict[str, FoundGroup] = {}
         wanted = frozenset(group_ids)
         for each in self.groups():
@@ -130,7 +136,7 @@ def _found_offset(stored: FolderOffset) -> FoundOffset:
 
 
 def _told(problems: list[str]) -> Iterator[Problem]:
-    """Takes what was told out of the list."""
+    """Removes the problems from the list and yields them."""
     while problems:
         yield _unreadable(problems.pop(0))
 

@@ -1,4 +1,4 @@
-"""The groups of this server as what goes to a cluster."""
+"""The groups of an offsetd server as the source of a move to a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AT_REST: Final = (GroupState.EMPTY, GroupState.DEAD)
 
 
 class HereSource:
-    """The groups that `takes` says yes to."""
+    """The groups that `takes` accepts."""
 
     def __init__(self, client: OffsetClient, *, takes: Callable[[str], bool]) -> None:
         self._client = client
@@ -31,11 +31,11 @@ class HereSource:
 
     @property
     def description(self) -> SourceDescription:
-        """Which server."""
+        """The server's address."""
         return SourceDescription(kind=HERE_KIND, address=self._client.address)
 
     def groups(self) -> Iterator[FoundGroup]:
-        """Each group that has offsets. Raises SourceFailed."""
+        """Yields each group that has offsets. Raises SourceFailed."""
         chunk: dict[str, GroupState] = {}
         try:
             for listed in self._client.list_groups():
@@ -49,7 +49,7 @@ class HereSource:
             raise SourceFailed(f"{self._client.address}: {error}") from error
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Those groups as they are now. Raises SourceFailed."""
+        """Yields those groups as they are now. Raises SourceFailed."""
         try:
             stored = self._client.fetch_many(group_ids)
         except OffsetdError as error:

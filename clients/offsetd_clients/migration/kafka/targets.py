@@ -1,4 +1,4 @@
-"""Where offsets go, beside a Kafka cluster that knows more, or that they go to; and who minds."""
+"""Targets with a Kafka cluster: one that only knows bounds, and one that is the target itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 
 class BoundedTarget(Target):
-    """offsetd as the target, where the cluster says what partitions have; `GONE`: it has none."""
+    """offsetd as the target, with the cluster's bounds.
+
+    A missing partition has the bounds `GONE`.
+    """
 
     def __init__(self, client: OffsetClient, cluster: KafkaCluster, *, reason: str = "") -> None:
         super().__init__(client, reason=reason)
         self._cluster = cluster
 
     def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """Raises ClusterFailed."""
+        """The bounds of partitions. Raises ClusterFailed."""
         return bounds_at(self._cluster, partitions)
 
 
 class ClusterTarget(Target):
-    """A cluster as the target, to compare with; nothing is written by it.
+    """A cluster as the target of a comparison. It writes nothing.
 
-    For want of revisions an offset stands for its own, and nobody knows when it was committed.
+    Kafka has no revisions, so an offset is its own revision. Its commit time is not known.
     """
 
     def __init__(self, client: OffsetClient, cluster: KafkaCluster) -> None:
@@ -41,7 +44,10 @@ class ClusterTarget(Target):
         self._cluster = cluster
 
     def stored(self, group_ids: Iterable[str]) -> dict[str, Stored]:
-        """Raises ClusterFailed, also where one of the groups cannot be read."""
+        """The stored offsets.
+
+        Raises ClusterFailed, also if only one of the groups cannot be read.
+        """
         stored: dict[str, Stored] = {}
         for group in self._cluster.read(list(group_ids)):
             if group.problem:
@@ -52,20 +58,20 @@ class ClusterTarget(Target):
         return stored
 
     def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """Raises ClusterFailed."""
+        """The bounds of partitions. Raises ClusterFailed."""
         return bounds_at(self._cluster, partitions)
 
 
 def bounds_at(
     cluster: KafkaCluster, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Bounds]:
-    """What partitions have; those that are not there have `GONE`. Raises ClusterFailed."""
+    """The bounds of partitions; missing ones have `GONE`. Raises ClusterFailed."""
     bounds, gone = cluster.bounds(partitions)
     return bounds | dict.fromkeys(gone, GONE)
 
 
 def objection_of(cluster: KafkaCluster) -> Callable[[PlannedGroup], str]:
-    """A group is not to be moved while it has members, or has moved on since the plan.
+    """A function that objects to groups with members, or with offsets changed after the plan.
 
     Raises ClusterFailed.
     """
@@ -83,7 +89,7 @@ def objection_of(cluster: KafkaCluster) -> Callable[[PlannedGroup], str]:
 
 
 def moved_on(planned: PlannedGroup, now: Mapping[TopicPartition, int], place: str) -> str:
-    """What a group's source, `place`, has by now that is not what the plan found; or nothing."""
+    """How the group at its source, `place`, differs from the plan; empty: it does not."""
     moved = [
         f"{each.topic_partition} is {now.get(each.topic_partition, 'absent')} {place} by now"
         for each in planned.offsets

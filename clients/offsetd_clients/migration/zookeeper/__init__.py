@@ -1,1 +1,1 @@
-"""Offsets that live in ZooKeeper: read in every layout, followed as they move, and written back."""
+"""Offsets in ZooKeeper: read in every layout, followed as they change, and written back."""

@@ -1,4 +1,4 @@
-"""How a ZooKeeper is reached, and the lock that one migrator at a time holds."""
+"""The connection to ZooKeeper, and the lock that one migrator at a time holds."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from offsetd_clients.migration.values import MigrationError, Problem, SourceFail
 from offsetd_clients.migration.zookeeper.kazoo_tree import answered, is_connected
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, is_absent, joined
 
-# What matters of it is raised; else it would talk to the user beside us.
+# The important errors are raised. Without this the library would also write to the user.
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 STATE_ROOT_DEFAULT = "/offsetd-migration"
@@ -32,10 +32,10 @@ class LockHeld(MigrationError):
 
 @attrs.frozen(kw_only=True)
 class ZooKeeper:
-    """Where it is, and who we are. `hosts` is `HOST:PORT,…[/CHROOT]`.
+    """Address and credentials of a ZooKeeper. `hosts` is `HOST:PORT,…[/CHROOT]`.
 
-    `auth` are pairs of scheme and credential, as of `digest`. `timeout_s` is the session's, and how
-    long an answer may take. Nothing of this but the hosts is kept in a plan.
+    `auth` has pairs of a scheme and a credential, as for `digest`. `timeout_s` is that of the
+    session, and of each answer. A plan keeps only the hosts.
     """
 
     hosts: str
@@ -48,7 +48,7 @@ class ZooKeeper:
 
     @contextmanager
     def connected(self, *, read_only: bool = False) -> Iterator[KazooClient]:
-        """A session for as long as a step takes. Raises SourceFailed."""
+        """A session for the duration of a step. Raises SourceFailed."""
         _check_hosts(self.hosts)
         client = KazooClient(
             hosts=self.hosts,
@@ -77,8 +77,9 @@ class ZooKeeper:
 def migrator_lock(
     client: KazooClient, holder: str, *, root: str = STATE_ROOT_DEFAULT, wait_s: float
 ) -> Iterator["HeldLock"]:
-    """One migrator at a time. Raises LockHeld after `wait_s`: one that was killed holds it until
-    its session ends.
+    """Lets one migrator work at a time. Raises LockHeld after `wait_s`.
+
+    A killed migrator holds the lock until its session ends.
     """
     held = HeldLock(client, holder, root, wait_s)
     try:
@@ -88,10 +89,13 @@ def migrator_lock(
 
 
 class HeldLock:
-    """Asked before each change: with the session the lock may have gone to another."""
+    """A lock that is checked before each change: if the session was lost, another may hold it."""
 
     def __init__(self, client: KazooClient, holder: str, root: str, wait_s: float) -> None:
-        """Takes it. `wait_s`: so long it, or a lost connection, is waited for. Raises LockHeld."""
+        """Takes the lock.
+
+        `wait_s` bounds the wait for it, or for a lost connection. Raises LockHeld.
+        """
         self.is_lost = False
         self._client = client
         self._holder = holder
@@ -113,7 +117,7 @@ class HeldLock:
         return lock
 
     def release(self) -> None:
-        """For others, if it is still ours."""
+        """Releases the lock, if it is still ours."""
         if self._client.connected and not self.is_lost:
             self._lock.release()
 
@@ -123,9 +127,9 @@ class HeldLock:
         return self.is_lost or not self._client.connected
 
     def regained(self) -> bool:
-        """Waits for ZooKeeper, for some time, and takes the lock again; False: it does not answer.
+        """Waits some time for ZooKeeper, and takes the lock again. False: it does not answer.
 
-        Raises LockHeld if another has it by now, SourceFailed.
+        Raises LockHeld if another migrator has it now, SourceFailed.
         """
         if not is_connected(self._client, self._wait_s):
             return False
@@ -133,7 +137,7 @@ class HeldLock:
             self.is_lost = False
             try:
                 self._lock = self._acquired()
-            except (KazooException, KazooTimeoutError):  # It has gone again.
+            except (KazooException, KazooTimeoutError):  # The connection is lost again.
                 self.is_lost = True
                 return False
         return True
@@ -152,19 +156,19 @@ class HeldLock:
 
 @attrs.frozen(kw_only=True)
 class Marks:
-    """Znodes that say that a group has moved; they go with a rollback."""
+    """Znodes that mark moved groups. A rollback removes them."""
 
     layout: str
     layout_root: str
     state_root: str = STATE_ROOT_DEFAULT
 
     def path(self, group_id: str) -> str:
-        """Of a group, by its id at the source."""
+        """The path of a group's mark, by its id at the source."""
         name = quote(f"{self.layout}:{self.layout_root}:{group_id}", safe="")
         return joined(self.state_root, "moved", name)
 
     def value(self, group_id: str, target_id: str, plan_id: str) -> bytes:
-        """What the mark of a group says."""
+        """The content of a group's mark."""
         mark = {
             "group": group_id,
             "moved_to": target_id,
@@ -174,7 +178,7 @@ class Marks:
         return json.dumps(mark, ensure_ascii=False).encode()
 
     def read(self, tree: Tree, group_ids: list[str]) -> dict[str, dict[str, Any]]:
-        """The marks that there are. Raises SourceFailed, also where we may not read one."""
+        """The existing marks. Raises SourceFailed, also if one may not be read."""
         nodes = tree.nodes(map(self.path, group_ids))
         found = {}
         for group_id in group_ids:
@@ -186,7 +190,7 @@ class Marks:
         return found
 
     def ensure_root(self, client: KazooClient) -> None:
-        """Raises SourceFailed."""
+        """Creates the root. Raises SourceFailed."""
         root = joined(self.state_root, "moved")
         try:
             answered(client.ensure_path_async(root))
@@ -203,7 +207,7 @@ def _mark(node: Node) -> dict[str, Any]:
 
 
 def synced(client: KazooClient, path: str) -> None:
-    """What was written before is read behind this. Raises SourceFailed."""
+    """Makes later reads see all earlier writes. Raises SourceFailed."""
     try:
         answered(client.sync_async(path))
     except NoNodeError:
@@ -213,7 +217,7 @@ def synced(client: KazooClient, path: str) -> None:
 
 
 def _check_hosts(hosts: str) -> None:
-    """Raises SourceFailed for what the library would fail of, or wait for in vain."""
+    """Raises SourceFailed for hosts with which the library would fail, or wait in vain."""
     try:
         for host, _ in collect_hosts(hosts)[0]:
             (host or "").encode("idna")

@@ -1,9 +1,10 @@
-"""The cutover: from here on a group lives here. A mark in ZooKeeper says so.
+"""The cutover: from then on a group lives in offsetd. A mark in ZooKeeper says so.
 
-Refused while consumers are alive there. What they wrote last is moved first, and the mark is set in
-one transaction with a check that no znode of the group was written since it was read. That tells
-nothing of new znodes, nor of all at once where they are more than some 2,000, checked in parts: so
-the group is read once more behind the mark, which goes if anything has changed.
+It is refused while consumers are alive in ZooKeeper. First it moves their last writes. Then one
+transaction sets the mark, and checks that no znode of the group was written since it was read. The
+check does not see new znodes. A group of more than some 2,000 znodes is checked in parts, so not
+all at the same time. Therefore the group is read once more after the mark; if anything has changed,
+the mark is removed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,10 +53,13 @@ _STRAGGLER = "somebody writes there still; try again"
 
 @attrs.frozen(kw_only=True)
 class CutoverOptions:
-    """`force`: also while owners are alive. `assume_stopped`: where the layout cannot tell.
+    """`force`: also while owners are alive.
 
-    `deletions`: what is deleted in ZooKeeper is deleted here, too, or kept. `absent`: what somebody
-    has deleted here is stored again, or not. None: such groups are refused.
+    `assume_stopped`: for layouts that do not show owners.
+
+    `deletions`: offsets deleted in ZooKeeper are deleted in offsetd too, or kept.
+    `absent`: offsets that others deleted in offsetd are stored again, or not. None: such groups are
+    refused.
     """
 
     execute: bool = False
@@ -69,7 +73,7 @@ class CutoverOptions:
 
 @attrs.frozen(kw_only=True)
 class Cutover:
-    """Of one plan."""
+    """The cutover of one plan."""
 
     plan: Plan
     journal: Journal
@@ -81,7 +85,7 @@ class Cutover:
     options: CutoverOptions
 
     def groups(self) -> Iterator[GroupOutcome]:
-        """What became of each group. Raises MigrationStopped, SourceFailed."""
+        """Yields the outcome of each group. Raises MigrationStopped, SourceFailed."""
         if self.options.execute:
             self.marks.ensure_root(self.client)
         for group in self.plan.groups():
@@ -128,7 +132,7 @@ class Cutover:
         )
 
     def _deletion_problem(self, moves: GroupMoves) -> str:
-        """Why what is deleted on one side keeps a group from being cut over; or nothing."""
+        """Why deletions on one side prevent the cutover of a group; empty: they do not."""
         if moves.absent and self.options.absent is None:
             return f"{absent_text(moves.absent)}: say --absent store, or leave"
         if moves.deleted and self.options.deletions is None:
@@ -178,7 +182,7 @@ class Cutover:
         return outcome_of(group, Outcome.CUT_OVER, count=count, problem=note)
 
     def _settled(self, group: PlannedGroup, entry: Entry) -> str:
-        """Behind the mark: the cutover is done, or taken back. Returns why it was taken back."""
+        """Completes the cutover after the mark, or takes it back. Returns why it was taken back."""
         self.layout.forget()
         found = read_settled(self.layout, KazooTree(self.client), group.source_group_id)
         now = _versions(self._taken(found)).items()
@@ -203,7 +207,8 @@ class Cutover:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         entry = self.journal.latest(Step.CUTOVER, group.group_id)
         if entry is not None and not entry.is_done and self.options.execute:
-            problem = self._settled(group, entry)  # It was marked, and then we were killed.
+            # The mark was set, but the cutover was killed before it noted that.
+            problem = self._settled(group, entry)
             if problem:
                 return outcome_of(group, Outcome.REFUSED, problem=problem)
         return outcome_of(group, Outcome.ALREADY)
@@ -223,7 +228,7 @@ def _versions(offsets: Iterable[FoundOffset]) -> dict[str, int | None]:
 
 
 def other_root(cut_over: Entry, marks: Marks) -> str:
-    """Why a mark is not looked for, for people, if a cutover's is elsewhere; else empty."""
+    """Why the mark is not looked for, if the cutover has put it elsewhere; else empty."""
     root = cut_over.details["state_root"]
     if root == marks.state_root:
         return ""

@@ -1,4 +1,4 @@
-"""Znodes read with kazoo, many at a time."""
+"""Reads many znodes at a time with kazoo."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -20,15 +20,17 @@ from offsetd_clients.migration.zookeeper.tree import Node
 
 Watch = Callable[[Any], None]
 
-_WINDOW = 1024  # Requests that are under way: a round trip's time is shared by so many.
+_WINDOW = 1024  # Concurrent requests: they share the time of a round trip.
 _TRIES = 5
 ANSWER_S_MAX = 30.0
 _LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 
 
 class KazooTree:
-    """A ZooKeeper's, from its chroot on. `watch` is called once for the next change of each path
-    that was read, and when the connection was lost.
+    """The tree of a ZooKeeper, from its chroot on.
+
+    `watch` is called once for the next change of each path that was read, and when the connection
+    is lost.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class KazooTree:
         self._watch = watch
 
     def watched_by(self, watch: Watch) -> "KazooTree":
-        """The same tree, whose reads leave a watch."""
+        """The same tree, with a watch left by each read."""
         return KazooTree(self.client, wait_s=self._wait_s, watch=watch)
 
     def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
@@ -63,19 +65,19 @@ class KazooTree:
             yield from self._read_window(paths[start : start + _WINDOW], ask)
 
     def _watch_for(self, path: str) -> None:
-        """What is not there leaves no watch, but where one asks whether it is."""
+        """Leaves a watch on a missing znode: only an existence check does that."""
         if self._watch is not None:
             self.client.exists_async(path, watch=self._watch)
 
     def _read_window(
         self, paths: Sequence[str], ask: Callable[..., Any]
     ) -> Iterator[tuple[str, Any | Problem]]:
-        """What a lost connection has left unanswered is asked again."""
+        """Reads a window of znodes. Asks again for those left unanswered by a lost connection."""
         for attempt in range(_TRIES):
             left: list[str] = []
             lost: Exception | None = None
             asked = [(path, ask(path, watch=self._watch)) for path in paths]
-            # Answers come in order: to be woken by each would cost more than to read it.
+            # Answers come in order. To wake up for each would cost more than to read it.
             if asked:
                 asked[-1][1].wait(self._wait_s)
             for path, answer in asked:
@@ -114,14 +116,14 @@ class KazooTree:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether an error says that the connection was lost."""
+    """Whether an error means that the connection was lost."""
     return isinstance(error, (*_LOST, KazooTimeoutError))
 
 
 def answered(result: Any) -> Any:
-    """What an asynchronous call comes to: a client without a connection would wait for ever.
+    """The result of an asynchronous call. A client without a connection would wait for ever.
 
-    Raises SourceFailed, and what ZooKeeper refuses.
+    Raises SourceFailed, and ZooKeeper's refusals.
     """
     try:
         return result.get(timeout=ANSWER_S_MAX)
@@ -130,7 +132,7 @@ def answered(result: Any) -> Any:
 
 
 def is_connected(client: KazooClient, wait_s: float) -> bool:
-    """Whether there is a connection, now or in a while."""
+    """Whether there is a connection now, or within `wait_s` seconds."""
     if client.connected:
         return True
     event = client.handler.event_object()

@@ -1,7 +1,7 @@
-"""ZooKeeper is followed here while consumers still commit there.
+"""The mirror: offsetd follows ZooKeeper while consumers still commit there.
 
-Each pass reads the groups that have changed, and does what `moves` says. A group is followed no
-further where somebody has committed here, far from what ZooKeeper has.
+Each pass reads the groups that have changed, and does what `moves` decides. A group is no longer
+followed once others have committed to it in offsetd, far from ZooKeeper's offset.
 """
 
 import threading
@@ -49,7 +49,7 @@ Tell = Callable[[MirrorEvent], None]
 
 
 def not_run(journal: Journal, group_id: str) -> str:
-    """Why a group is not followed, and not cut over: it is not here; or nothing."""
+    """Why a group is neither followed nor cut over: it is not in offsetd. Else empty."""
     ran = journal.latest(Step.RUN, group_id)
     if ran is None or not ran.is_done:
         return NOT_RUN
@@ -58,10 +58,11 @@ def not_run(journal: Journal, group_id: str) -> str:
 
 @attrs.define
 class Followed:
-    """A group as it goes. `stopped` says why it is followed no further; empty: it is.
+    """The state of a followed group. `stopped` says why it is no longer followed; empty: it is.
 
-    `has_moved`: it was cut over, and lives here. `deleted` are deleted in ZooKeeper and not here,
-    `absent` are deleted here and not in ZooKeeper.
+    `has_moved`: it was cut over, and lives in offsetd.
+    `deleted`: offsets deleted in ZooKeeper and not in offsetd.
+    `absent`: offsets deleted in offsetd and not in ZooKeeper.
     """
 
     source_group_id: str
@@ -81,10 +82,11 @@ class Followed:
 
 @attrs.frozen(kw_only=True)
 class MirrorOptions:
-    """`disagreement_max`: offsets. `interval_s`: so long changes of a group are gathered.
+    """`disagreement_max` is in offsets. `interval_s`: how long changes of a group are collected.
 
-    `deletions`: what is deleted in ZooKeeper is deleted here, too, or kept. `absent`: what somebody
-    has deleted here is stored again, or not. Both are told in any case.
+    `deletions`: offsets deleted in ZooKeeper are deleted in offsetd too, or kept.
+    `absent`: offsets that others deleted in offsetd are stored again, or not. Both kinds are always
+    reported.
     """
 
     disagreement_max: int = DISAGREEMENT_MAX_DEFAULT
@@ -96,7 +98,7 @@ class MirrorOptions:
 
 
 class Mirror:
-    """Follows groups: each pass reads those that have changed, and stores what is new."""
+    """Follows groups: each pass reads those that have changed, and stores new offsets."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Mirror:
         self._monotonic_s = monotonic_s
         self._groups: dict[str, Followed] = {}
         self._topics: dict[str, Callable[[str], bool]] = {}
-        self._changed: dict[str, float] = {}  # Since when.
+        self._changed: dict[str, float] = {}  # With the time of the first change.
         self._condition = threading.Condition()
         self._is_ended = False
         self._is_done = False
@@ -133,12 +135,12 @@ class Mirror:
 
     @property
     def groups(self) -> Mapping[str, Followed]:
-        """All that are followed, by their ids at the source."""
+        """All followed groups, by their ids at the source."""
         return self._groups
 
     @property
     def status(self) -> MirrorStatus:
-        """How it stands; for any thread."""
+        """The present status; for any thread."""
         groups = list(self._groups.values())
         with self._condition:
             changed = list(self._changed.values())
@@ -155,7 +157,7 @@ class Mirror:
         )
 
     def follow(self, group: PlannedGroup, takes_topic: Callable[[str], bool]) -> None:
-        """This group, too; but none that is not here, as nobody has set how long it is kept."""
+        """Follows this group too. It must be in offsetd: otherwise no retention is set for it."""
         source = group.source_group_id
         self._groups[source] = followed = Followed(source, group.group_id)
         self._topics[source] = takes_topic
@@ -171,12 +173,12 @@ class Mirror:
             self._note(source)
 
     def end(self) -> None:
-        """Ends `watch`, and a pass; for any thread, and for signals."""
+        """Ends `watch` and a pass; for any thread, and for signal handlers."""
         self._is_ended = True
-        threading.Thread(target=self._wake).start()  # A signal may come while the lock is held.
+        threading.Thread(target=self._wake).start()  # A signal may arrive while the lock is held.
 
     def connection_changed(self, *, is_connected: bool) -> None:
-        """ZooKeeper is there again, or is not; from any thread."""
+        """Notes that ZooKeeper is there again, or not; for any thread."""
         if is_connected != self._is_connected and not self._is_done:
             self._is_connected = is_connected
             kind = MirrorEventKind.ZOOKEEPER_FOUND
@@ -184,7 +186,7 @@ class Mirror:
 
     @contextmanager
     def status_told(self) -> Iterator[None]:
-        """Tells the status every so often, whatever the passes wait for."""
+        """Reports the status at intervals, even while a pass waits."""
         is_over = threading.Event()
 
         def tell() -> None:
@@ -200,14 +202,14 @@ class Mirror:
             thread.join()
 
     def close(self) -> None:
-        """No more passes: that the session ends now is not told."""
+        """Ends all passes, so that the end of the session is not reported."""
         self._is_done = True
 
     def catch_up(self, report: Report) -> int:
-        """One pass over what has changed; the first one is over all.
+        """Makes one pass over the changed groups; the first pass covers all groups.
 
-        Returns how many groups are left for another one, as `end` was called: else none. Raises
-        MigrationStopped, SourceFailed.
+        Returns how many groups are left because `end` was called, else 0. Raises MigrationStopped,
+        SourceFailed.
         """
         with self._condition:
             changed = list(self._changed)
@@ -227,9 +229,9 @@ class Mirror:
         return 0
 
     def watch(self, report: Report) -> None:
-        """Passes, for as long as `end` was not called and any group is followed.
+        """Makes passes until `end` is called or no group is followed any more.
 
-        ZooKeeper, and the server, may be away meanwhile. Raises MigrationError.
+        ZooKeeper and the server may be away meanwhile. Raises MigrationError.
         """
         while self._is_going():
             try:
@@ -247,7 +249,10 @@ class Mirror:
         return not self._is_ended and any(each.is_followed for each in self._groups.values())
 
     def _outlast(self, error: MigrationError) -> None:
-        """Waits for who was lost, if it is that. Raises the error, or LockHeld."""
+        """Waits for ZooKeeper or the server to return, if the error says that one was lost.
+
+        Raises any other error, and LockHeld.
+        """
         cause = error.__cause__
         if isinstance(cause, OffsetdError):
             if not is_tried_again(cause):
@@ -262,7 +267,7 @@ class Mirror:
             pass
         if not self._is_ended:
             self.connection_changed(is_connected=True)
-            for each in self._groups.values():  # Its watches went with the session.
+            for each in self._groups.values():  # The watches of all groups ended with the session.
                 if each.is_followed:
                     self._note(each.source_group_id)
 
@@ -295,7 +300,8 @@ class Mirror:
     def _pass(self, followed: Followed) -> None:
         source = followed.source_group_id
         if self._marks.read(self._tree, [source]):
-            followed.has_moved = True  # What comes there by now is a straggler's.
+            # Later changes there come from a consumer that was left behind.
+            followed.has_moved = True
             self._tell(MirrorEvent(MirrorEventKind.MOVED, followed.group_id))
             return
         found = read_settled(self._layout, self._tree.watched_by(self._watches[source]), source)
@@ -306,7 +312,7 @@ class Mirror:
             stored = self._target.stored([followed.group_id])[followed.group_id]
             self._store(followed, found, stored)
         except CommitConflict:
-            self._note(source)  # Somebody was quicker: it is looked at again.
+            self._note(source)  # Someone wrote meanwhile: look at the group again.
         except OffsetdError as error:
             if not is_groups_own(error):
                 raise MigrationStopped(f"at group {followed.group_id!r}") from error

@@ -1,4 +1,4 @@
-"""What a mirror tells while it runs."""
+"""The events of a running mirror."""
 
 from enum import StrEnum
 
@@ -11,22 +11,22 @@ class MirrorEventKind(StrEnum):
     """What has happened."""
 
     FOLLOWING = "following"  # The first pass is over.
-    STOPPED = "stopped"  # A group is followed no further; the text says why.
-    MOVED = "moved"  # A group was cut over, and is not followed any more.
-    DELETED = "deleted"  # Offsets of a group, or all of them, are deleted in ZooKeeper.
-    RETURNED = "returned"  # Such are there again.
-    ABSENT = "absent"  # Somebody has deleted offsets here that ZooKeeper has.
-    OVERWRITTEN = "overwritten"  # Commits made here went, as ZooKeeper's were later.
+    STOPPED = "stopped"  # A group is no longer followed; the text says why.
+    MOVED = "moved"  # A group was cut over, and is no longer followed.
+    DELETED = "deleted"  # Some or all offsets of a group are deleted in ZooKeeper.
+    RETURNED = "returned"  # Deleted offsets are there again.
+    ABSENT = "absent"  # Others have deleted offsets in offsetd that ZooKeeper has.
+    OVERWRITTEN = "overwritten"  # Commits to offsetd were replaced, because ZooKeeper's were later.
     ZOOKEEPER_LOST = "zookeeper-lost"
     ZOOKEEPER_FOUND = "zookeeper-found"
     SERVER_LOST = "server-lost"
     SERVER_FOUND = "server-found"
-    STATUS = "status"  # How it stands, every minute.
+    STATUS = "status"  # The status, every minute.
 
 
 @attrs.frozen
 class MirrorEvent:
-    """One of them. `group_id`, here; empty: it is of no group."""
+    """One event. `group_id` is that in offsetd; empty: the event belongs to no group."""
 
     kind: MirrorEventKind
     group_id: str = ""
@@ -35,11 +35,13 @@ class MirrorEvent:
 
 @attrs.frozen(kw_only=True)
 class MirrorStatus:
-    """How a mirror stands. Of groups: how many; of offsets: how many since the mirror began, but
-    for `left_count` and `deleted_count`, which are how many there are now.
+    """The status of a mirror.
 
-    `changed_count`: groups that have changed and were not looked at since. `lag_s`: how long ago
-    the first of these changes was seen; 0 if there is none.
+    Counts of groups are the present ones. Counts of offsets are totals since the mirror began,
+    except `left_count` and `deleted_count`, which are the present ones.
+
+    `changed_count`: groups that have changed and wait for a pass.
+    `lag_s`: seconds since the first of these changes was seen; 0 if there is none.
     """
 
     followed_count: int

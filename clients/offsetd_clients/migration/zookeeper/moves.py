@@ -1,7 +1,8 @@
-"""Who wrote last: what is to be done about the offsets of a group while it lives in ZooKeeper.
+"""The rules for the offsets of a group that still lives in ZooKeeper: the latest write counts.
 
-Whether somebody has committed here is known by revisions: what stands here at another one than the
-migration has written is somebody's. What only ZooKeeper has changed comes here, be it further back.
+Revisions show whether others have committed to offsetd: an offset stored at a revision that is not
+the migration's own is theirs. A change that was made only in ZooKeeper is stored, even if it goes
+back.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,37 +20,37 @@ DISAGREEMENT_MAX_DEFAULT = 10_000
 
 
 class Move(StrEnum):
-    """What is done about one offset."""
+    """The decision for one offset."""
 
     NOTHING = "nothing"
     STORE = "store"  # Only ZooKeeper has changed it.
-    OVERWRITE = "overwrite"  # Somebody has committed here, and ZooKeeper's commit is the later one.
-    ABSENT = "absent"  # Somebody has deleted it here.
-    LEAVE = "leave"  # The one that is stored here is.
-    STOP = "stop"  # Somebody has committed here, and they are too far apart.
+    OVERWRITE = "overwrite"  # Others have committed to offsetd, and ZooKeeper's commit is later.
+    ABSENT = "absent"  # Others have deleted it in offsetd.
+    LEAVE = "leave"  # Others have committed to offsetd, and their commit is later.
+    STOP = "stop"  # Others have committed to offsetd, and the two are too far apart.
 
 
 class AbsentOffsets(StrEnum):
-    """What becomes of offsets that ZooKeeper has and somebody has deleted here."""
+    """What to do with offsets that ZooKeeper has and others have deleted in offsetd."""
 
     STORE = "store"  # They are stored again.
     LEAVE = "leave"
 
 
 class Deletions(StrEnum):
-    """What becomes here of offsets that are deleted in ZooKeeper."""
+    """What to do in offsetd with offsets deleted in ZooKeeper."""
 
-    FOLLOW = "follow"  # They are deleted here, too.
+    FOLLOW = "follow"  # They are deleted in offsetd too.
     KEEP = "keep"
 
 
 @attrs.frozen(kw_only=True)
 class GroupMoves:
-    """What is to be done about a group. Offsets are in order of topic and partition.
+    """The decisions for a group. Offsets are in order of topic and partition.
 
-    `news` are to be stored; of these, `overwriting` take the place of somebody's commits here.
-    `absent` are in ZooKeeper, and somebody has deleted them here. `deleted` are deleted in
-    ZooKeeper and stored here; to `used`, of these, somebody has committed here since.
+    `news` are to be stored; `overwriting`, a part of them, replace commits of others in offsetd.
+    `absent` are in ZooKeeper, and others have deleted them in offsetd. `deleted` are deleted in
+    ZooKeeper and stored in offsetd; to `used`, a part of them, others have committed since.
     """
 
     stored: Stored
@@ -62,7 +63,7 @@ class GroupMoves:
     used: Sequence[TopicPartition]
 
     def puts(self, absent: AbsentOffsets = AbsentOffsets.LEAVE) -> list[Put]:
-        """Each in the place of what is stored now; in order of topic and partition."""
+        """The puts, each over what is stored now, in order of topic and partition."""
         chosen = list(self.news)
         if absent is AbsentOffsets.STORE:
             chosen = sorted([*chosen, *self.absent], key=lambda each: each.topic_partition)
@@ -80,12 +81,12 @@ def decide(
     *,
     disagreement_max: int,
 ) -> Move:
-    """What to do about an offset in ZooKeeper, and what is stored here of it, if anything is.
+    """The decision for an offset of ZooKeeper, given the stored offset, if any.
 
     `own` is the migration's newest write of it.
     """
     is_written_there = own is None or None in (own.order, found.order) or found.order != own.order
-    if stored is None:  # Deleted here, if it was here before.
+    if stored is None:  # It was deleted in offsetd, if it was there before.
         return Move.STORE if is_written_there else Move.ABSENT
     if stored.offset == found.offset:
         return Move.NOTHING
@@ -104,7 +105,7 @@ def moves_of(
     takes_topic: Callable[[str], bool],
     disagreement_max: int,
 ) -> GroupMoves:
-    """What to do about each offset of a group, of the topics that are taken."""
+    """The decisions for all offsets of a group in the chosen topics."""
     moves: dict[Move, list[FoundOffset]] = {each: [] for each in Move}
     news: list[FoundOffset] = []
     for each in found.offsets:
@@ -132,15 +133,15 @@ def moves_of(
 def deleted_of(
     found: FoundGroup, stored: Stored, own: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """What the migration has stored, and is here still, and ZooKeeper has no more."""
+    """The migration's offsets that are still stored in offsetd and no longer in ZooKeeper."""
     if found.problems:
-        return []  # What cannot be read may be there.
+        return []  # An offset that cannot be read may still be there.
     there = {each.topic_partition for each in found.offsets}
     return sorted(where for where in own if where in stored and where not in there)
 
 
 def disagreement_text(moves: GroupMoves) -> str:
-    """Why a group is not followed, or not cut over; empty: nothing is too far apart."""
+    """Why a group is not followed or cut over; empty: no offsets are too far apart."""
     if not moves.apart:
         return ""
     first = moves.apart[0]
@@ -152,13 +153,13 @@ def disagreement_text(moves: GroupMoves) -> str:
 
 
 def absent_text(absent: Sequence[FoundOffset]) -> str:
-    """Which offsets ZooKeeper has, and somebody has deleted here."""
+    """Names the offsets that ZooKeeper has and others deleted in offsetd."""
     first = absent[0]
     return f"{counted(absent, 'offset')} deleted here, as {_in_zookeeper(first)}"
 
 
 def overwritten_text(moves: GroupMoves) -> str:
-    """Which commits made here go, as ZooKeeper's are later; empty: none."""
+    """Names the commits to offsetd that are replaced by later ones of ZooKeeper; empty: none."""
     if not moves.overwriting:
         return ""
     first = moves.overwriting[0]
@@ -174,12 +175,12 @@ def _in_zookeeper(found: FoundOffset) -> str:
 
 
 def deleted_text(deleted: Sequence[TopicPartition]) -> str:
-    """Which offsets are deleted in ZooKeeper."""
+    """Names the offsets that are deleted in ZooKeeper."""
     return f"{counted(deleted, 'offset')} deleted in ZooKeeper, as {deleted[0]}"
 
 
 def _is_later(found: FoundOffset, stored: CommittedOffset) -> bool:
-    """By the clocks of both sides."""
+    """Whether the offset in ZooKeeper is later, by the clocks of both sides."""
     if found.commit_time_ms is None:
         return False
     return found.commit_time_ms >= milliseconds(stored.commit_time)

@@ -1,8 +1,8 @@
 """Files of Kafka's ExportZkOffsets and ImportZkOffsets: `<znode path>:<offset>` on each line.
 
-The path is `…/<group>/offsets/<topic>/<partition>`; what follows its last colon is the offset, as a
-group's id, or the chroot, may have some. Empty lines, a carriage return and a byte order mark are
-passed over. The lines of a group stand together: files may be larger than memory.
+The path is `…/<group>/offsets/<topic>/<partition>`. The offset follows the last colon of the line:
+a group's id, or the chroot, may contain colons too. Empty lines, carriage returns and a byte order
+mark are skipped. The lines of a group must be together: files may be larger than memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @attrs.frozen(kw_only=True)
 class OffsetFile:
-    """The file as a source. Nobody knows who is alive, or when its offsets were committed."""
+    """The file as a source. It shows neither live consumers nor commit times."""
 
     path: Path
 
@@ -38,7 +38,7 @@ class OffsetFile:
         return SourceDescription(kind=KIND, address=str(self.path))
 
     def groups(self) -> Iterator[FoundGroup | Problem]:
-        """Group by group, in the file's order."""
+        """Yields group by group, in the file's order."""
         seen: set[str] = set()
         group = _Lines("")
         try:
@@ -63,7 +63,7 @@ class OffsetFile:
             yield group.found()
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """A file does not move: it is read once more, from its beginning."""
+        """Reads the file again from its beginning. Its content does not change."""
         wanted = set(group_ids)
         found = {
             each.group_id: each
@@ -76,7 +76,7 @@ class OffsetFile:
 
 @attrs.frozen
 class OffsetLine:
-    """An offset, and whose it is."""
+    """An offset, and the group it belongs to."""
 
     group_id: str
     offset: FoundOffset
@@ -84,7 +84,7 @@ class OffsetLine:
 
 @attrs.define
 class _Lines:
-    """What stands together of one group."""
+    """Consecutive lines of one group."""
 
     group_id: str
     is_again: bool = False
@@ -108,7 +108,7 @@ class _Lines:
 
 
 def parsed_line(line: bytes, where: str) -> OffsetLine | Problem:
-    """A line, or what is wrong with it; the group is None where not even that can be told."""
+    """A line, or its problem. The group of a problem is None if even that cannot be read."""
     try:
         text = line.decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -140,7 +140,7 @@ def parsed_line(line: bytes, where: str) -> OffsetLine | Problem:
 def lines_of(
     group_id: str, offsets: Iterable[tuple[str, int, int]], *, root: str = "/consumers"
 ) -> Iterator[str]:
-    """Lines for ImportZkOffsets, of topics, partitions and offsets.
+    """Yields lines for ImportZkOffsets, from topics, partitions and offsets.
 
     Raises ValueError for a name that no znode can have.
     """

@@ -1,7 +1,7 @@
-"""The way back to ZooKeeper: what is stored here is written there, and the mark goes.
+"""The rollback to ZooKeeper: it writes the stored offsets there, and removes the mark.
 
-Each znode only if nobody wrote it since the cutover; what stood there before is kept in the
-journal. A group is written in one transaction.
+A znode is written only if it did not change since the cutover. Its earlier content is kept in the
+journal. Each group is written in one transaction.
 """
 
 import base64
@@ -42,9 +42,10 @@ from offsetd_clients.migration.zookeeper.tree import Node
 
 @attrs.frozen(kw_only=True)
 class RollbackOptions:
-    """`to_plan`: to the plan's offsets, and not to what is stored here now. `force`: also while
-    consumers are alive, on either side. `recreate_deleted`: znodes that somebody has deleted are
-    made again.
+    """`to_plan`: write the plan's offsets instead of those stored in offsetd now.
+
+    `force`: also while consumers are alive, on either side.
+    `recreate_deleted`: create deleted znodes again.
     """
 
     execute: bool = False
@@ -55,7 +56,7 @@ class RollbackOptions:
 
 @attrs.frozen(kw_only=True)
 class Rollback:
-    """Of one plan."""
+    """The rollback of one plan."""
 
     plan: Plan
     journal: Journal
@@ -67,7 +68,10 @@ class Rollback:
     options: RollbackOptions
 
     def groups(self) -> Iterator[GroupOutcome]:
-        """What became of each group that was cut over. Raises MigrationStopped, SourceFailed."""
+        """Yields the outcome of each group that was cut over.
+
+        Raises MigrationStopped, SourceFailed.
+        """
         for group in self.plan.groups():
             entry = self.journal.latest(Step.CUTOVER, group.group_id)
             if entry is None or entry.result == NOT_MARKED:
@@ -119,12 +123,13 @@ class Rollback:
         return outcome_of(group, Outcome.ROLLED_BACK, count=len(writes), problem=note)
 
     def _unmarked(self, group: PlannedGroup, cut_over: Entry) -> GroupOutcome:
-        """Where there is no mark it was rolled back, or never set, or somebody took it away."""
+        """The outcome without a mark: it was rolled back or never set, or someone removed it."""
         back = self.journal.latest(Step.ROLLBACK, group.group_id)
         is_newer = self.journal.is_begun_behind(Step.ROLLBACK, Step.CUTOVER, group.group_id)
         if back is not None and is_newer:
             if not back.is_done and self.options.execute:
-                self.journal.finish(back, None)  # All was written, and then we were killed.
+                # All was written, but the rollback was killed before it noted that.
+                self.journal.finish(back, None)
             return outcome_of(group, Outcome.ALREADY)
         if cut_over.is_done:
             problem = "its mark is gone: cut it over again, and it is set"
@@ -154,7 +159,7 @@ class Rollback:
         wanted: Sequence[FoundOffset],
         versions: dict[str, int | None],
     ) -> tuple[list[Write], list[list[Any]]]:
-        """What is to be written, and what stands there, as the journal keeps it.
+        """The writes to make, and the present content of the znodes, as the journal keeps it.
 
         Raises WriteRefused, CannotWriteBack.
         """
@@ -188,7 +193,7 @@ class Rollback:
         stored: Stored,
         own: OwnWrites,
     ) -> list[TopicPartition]:
-        """What somebody has deleted there, and nobody has committed to here since it came."""
+        """Offsets deleted in ZooKeeper to which nobody has committed in offsetd since the move."""
         if self.options.recreate_deleted:
             return []
         there = {each.topic_partition for each in found.offsets}
@@ -221,7 +226,7 @@ class Rollback:
 
 
 def _absent(found: FoundGroup, stored: Stored, own: OwnWrites) -> list[FoundOffset]:
-    """What the migration has stored here, somebody has deleted, and ZooKeeper has still."""
+    """The migration's offsets that others deleted in offsetd, and that ZooKeeper still has."""
     return [
         each
         for each in found.offsets
@@ -236,7 +241,7 @@ def _value(node: Node | Problem) -> bytes:
 
 
 def _unchanged_version(path: str, node: Node | Problem, versions: dict[str, int | None]) -> int:
-    """That of the cutover, which has to be the znode's still."""
+    """The version that the znode had at the cutover. Raises WriteRefused if it has another one."""
     if isinstance(node, Problem):
         raise WriteRefused(str(node))
     version = versions.get(path)
@@ -246,7 +251,7 @@ def _unchanged_version(path: str, node: Node | Problem, versions: dict[str, int 
 
 
 def _image(node: Node | Problem) -> list[Any]:
-    """Version, mtime, and the bytes."""
+    """Version, mtime and bytes of a znode."""
     if isinstance(node, Problem):
         raise WriteRefused(str(node))
     return [node.version, node.mtime_ms, base64.b64encode(node.value).decode()]

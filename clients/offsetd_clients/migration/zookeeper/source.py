@@ -25,8 +25,9 @@ _SETTLING_READS = 3
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperSource:
-    """Groups in one layout. `takes` says which are read at all; `marks` None: those that have moved
-    are read like others.
+    """Groups in one layout. Only groups that `takes` accepts are read.
+
+    `marks` None: groups that have moved are read like others.
     """
 
     tree: Tree
@@ -68,7 +69,7 @@ class ZooKeeperSource:
         )
 
     def groups(self) -> Iterator[FoundGroup | Problem]:
-        """Read some groups at a time."""
+        """Yields the groups, reading some at a time."""
         chunk: list[str] = []
         for group_id in self.layout.group_ids(self.tree):
             if isinstance(group_id, Problem):
@@ -82,7 +83,7 @@ class ZooKeeperSource:
             yield from self._with_marks(chunk)
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Marks do not matter then."""
+        """Reads groups again, without regard to marks."""
         for start in range(0, len(group_ids), _CHUNK_GROUPS):
             chunk = group_ids[start : start + _CHUNK_GROUPS]
             for found in self.layout.read(self.tree, chunk):
@@ -116,7 +117,7 @@ class ZooKeeperSource:
 
 
 def read_settled(layout: Layout, tree: Tree, group_id: str) -> FoundGroup:
-    """A group as it is now, also if znodes of it are deleted: what has vanished is no problem.
+    """A group as it is now. Znodes that have vanished are not problems.
 
     Raises SourceFailed.
     """
@@ -126,12 +127,12 @@ def read_settled(layout: Layout, tree: Tree, group_id: str) -> FoundGroup:
             each.kind is not ProblemKind.VANISHED for each in found.problems
         ):
             return found
-        layout.forget()  # It was listed, and gone when it was read; or all of it is gone.
+        layout.forget()  # It was listed, and gone when it was read; or the whole group is gone.
     return attrs.evolve(found, problems=()) if not found.offsets else found
 
 
 def check_address(plan: Plan, hosts: str) -> None:
-    """Raises MigrationError if a ZooKeeper's chroot is not the plan's: paths would mean others."""
+    """Raises MigrationError for another chroot than the plan's: paths would differ in meaning."""
     if plan.source.kind != KIND:
         return
     planned, named = _chroot(plan.source.address), _chroot(hosts)
@@ -142,7 +143,7 @@ def check_address(plan: Plan, hosts: str) -> None:
 
 
 def check_root_there(layout: Layout, tree: Tree) -> None:
-    """Raises SourceFailed if the folder of a layout is not there at all."""
+    """Raises SourceFailed if the root of a layout does not exist."""
     try:
         next(iter(layout.group_ids(tree)), None)
     except SourceFailed as error:
@@ -150,7 +151,7 @@ def check_root_there(layout: Layout, tree: Tree) -> None:
 
 
 def check_groups_there(layout: Layout, tree: Tree, plan: Plan) -> None:
-    """Raises SourceFailed if no group of a plan is there: deletions of all are not followed."""
+    """Raises SourceFailed if no group of a plan exists: that many deletions are not followed."""
     planned = {group.source_group_id for group in plan.groups()}
     if planned and planned.isdisjoint(
         each for each in layout.group_ids(tree) if isinstance(each, str)
@@ -166,7 +167,7 @@ def _chroot(hosts: str) -> str:
 
 
 def options_of(description: SourceDescription) -> tuple[str, LayoutOptions]:
-    """The layout that a plan was made with. Raises MigrationError if its source is none of ours."""
+    """The layout of a plan. Raises MigrationError if its source is not a ZooKeeper."""
     if description.kind != KIND:
         raise MigrationError(f"the plan is of a source of kind {description.kind!r}, not {KIND!r}")
     options = dict(description.options)
@@ -174,6 +175,6 @@ def options_of(description: SourceDescription) -> tuple[str, LayoutOptions]:
 
 
 def marks_of(description: SourceDescription, state_root: str = STATE_ROOT_DEFAULT) -> Marks:
-    """Where the groups of a plan are marked."""
+    """The marks of a plan's groups."""
     layout, options = options_of(description)
     return Marks(layout=layout, layout_root=options.root, state_root=state_root)

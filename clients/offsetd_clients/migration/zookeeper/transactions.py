@@ -1,4 +1,4 @@
-"""Several znodes written in one transaction, each only if it is what it was."""
+"""Writes several znodes in one transaction, each only if it did not change."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,16 +16,16 @@ from kazoo.exceptions import (
 
 from offsetd_clients.migration.zookeeper.kazoo_tree import answered
 
-_OPERATIONS_MAX = 2000  # Of one transaction: ZooKeeper takes a megabyte at once.
+_OPERATIONS_MAX = 2000  # In one transaction: ZooKeeper takes a megabyte at once.
 
 
 class WriteRefused(Exception):
-    """A znode is not what it was: nothing of the transaction was done."""
+    """A znode has changed. The transaction did nothing."""
 
 
 @attrs.frozen
 class Write:
-    """`version` None: a new znode. `value` None: the znode goes."""
+    """`version` None: a new znode. `value` None: the znode is deleted."""
 
     path: str
     version: int | None
@@ -35,11 +35,12 @@ class Write:
 def transaction(
     client: KazooClient, writes: Sequence[Write], *, checks: Mapping[str, int | None] | None = None
 ) -> None:
-    """All or nothing; of more than some 2,000 operations those before the last are, part by part.
+    """Writes all or nothing.
 
-    `checks` are versions that other znodes must have; only those in the last part still have them
-    when all is done. Raises WriteRefused, SourceFailed,
-    KazooException.
+    More than some 2,000 operations are split; the parts before the last are then done on their own.
+
+    `checks` are versions that other znodes must have. At the end only those of the last part are
+    sure to hold. Raises WriteRefused, SourceFailed, KazooException.
     """
     checked = [(path, version) for path, version in (checks or {}).items() if version is not None]
     while len(checked) + len(writes) > _OPERATIONS_MAX:

@@ -1,4 +1,4 @@
-"""Znodes as layouts see them, and paths. Nothing here needs a ZooKeeper client."""
+"""Znodes and paths as layouts see them. No ZooKeeper client is needed here."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,7 +10,7 @@ from offsetd_clients.migration.values import Problem, ProblemKind, SourceFailed
 
 @attrs.frozen
 class Node:
-    """A znode as it was read: its bytes, and what its stat says."""
+    """A znode as it was read: its bytes and its stat."""
 
     value: bytes
     mtime_ms: int
@@ -19,27 +19,30 @@ class Node:
 
 
 class Tree(Protocol):
-    """What layouts read with. An answer is there for each path that was asked for."""
+    """The tree that layouts read. Each requested path has an answer."""
 
     def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
-        """Names, sorted; or why there are none: VANISHED, UNREADABLE. Raises SourceFailed."""
+        """The sorted names of the children, or a problem.
+
+        VANISHED, UNREADABLE. Raises SourceFailed.
+        """
 
     def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
-        """The znodes themselves, or the same."""
+        """The znodes, or problems, as `children` has them."""
 
 
 def joined(*parts: str) -> str:
-    """A path of parts; a root `/` is none."""
+    """Joins parts to a path. A root `/` adds nothing."""
     return "/" + "/".join(part.strip("/") for part in parts if part.strip("/"))
 
 
 def is_absent(answer: object) -> bool:
-    """Whether there is nothing at a path."""
+    """Whether nothing exists at a path."""
     return isinstance(answer, Problem) and answer.kind is ProblemKind.VANISHED
 
 
 def listed(tree: Tree, path: str) -> list[str]:
-    """The children of a path that has to be there. Raises SourceFailed."""
+    """The children of a path that must exist. Raises SourceFailed."""
     answer = tree.children([path])[path]
     if isinstance(answer, Problem):
         raise SourceFailed(str(answer))

@@ -1,4 +1,4 @@
-"""How programs lay their offsets out in ZooKeeper: one plug-in each."""
+"""The layouts of offsets in ZooKeeper, one plug-in for each."""
 
 from collections.abc import Callable, Mapping
 
@@ -21,7 +21,7 @@ LAYOUTS: Mapping[str, Callable[[LayoutOptions], Layout]] = {
     "packed": packed.Packed,
     "regex": regex.Regex,
 }
-"""By name. Each raises BadLayout for options that it cannot do with, or without."""
+"""By name. Each raises BadLayout for options that it needs or cannot use."""
 
 
 def layout_of(name: str, options: LayoutOptions) -> Layout:

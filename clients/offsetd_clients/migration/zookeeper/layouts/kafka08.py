@@ -1,7 +1,9 @@
-"""Kafka's consumers of 0.8 to 0.11, and who does as they did: Spark recipes, Secor, Flume, Flink.
+"""Kafka's consumers of 0.8 to 0.11, and programs that follow them.
 
-`<root>/<group>/offsets/<topic>/<partition>` holds the next offset as decimal text. Who is alive has
-a child in `<root>/<group>/ids`, and in `owners/<topic>/<partition>`. Kafka 0.7 named the znodes
+Spark recipes, Secor, Flume, Flink.
+
+`<root>/<group>/offsets/<topic>/<partition>` holds the next offset as decimal text. A live consumer
+has a child in `<root>/<group>/ids`, and in `owners/<topic>/<partition>`. Kafka 0.7 named the znodes
 `<broker>-<partition>`, and kept positions in bytes: those are refused.
 """
 
@@ -25,7 +27,7 @@ BYTES_DETAIL = "a position in bytes, of Kafka 0.7: no message offset can be made
 
 
 class Kafka08(HoldsNothing):
-    """`root` may be another than `/consumers`, as Spark recipes have it."""
+    """`root` may differ from `/consumers`, as in Spark recipes."""
 
     def __init__(self, options: LayoutOptions) -> None:
         self._root = joined(options.root or "/consumers")
@@ -61,11 +63,14 @@ class Kafka08(HoldsNothing):
         return joined(self._root, group_id, "offsets", topic, str(partition))
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
-        del value, found  # There is nothing else in it.
+        del value, found  # The value consists of the offset only.
         return str(value_of(offset, is_last=self._is_last)).encode()
 
     def _topics(self, tree: Tree, readings: Iterable[GroupReading]) -> list[list[str]]:
-        """The paths of each group's topics. A group without offsets is no error: it has none."""
+        """The paths of each group's topics.
+
+        A group without offsets has none; that is not an error.
+        """
         folders = [joined(self._root, each.group_id, "offsets") for each in readings]
         found = tree.children(folders)
         topics = []

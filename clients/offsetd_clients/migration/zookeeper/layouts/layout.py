@@ -1,4 +1,4 @@
-"""What every layout is, and what several have in common."""
+"""The interface of all layouts, and their common parts."""
 
 import json
 import re
@@ -20,19 +20,21 @@ from offsetd_clients.migration.zookeeper.tree import Node, Tree
 
 
 class BadLayout(MigrationError):
-    """An option that the layout needs, or cannot do with."""
+    """The layout needs an option, or cannot use one."""
 
 
 class CannotWriteBack(MigrationError):
-    """An offset that this layout has no place for, or cannot change."""
+    """The layout has no place for an offset, or cannot change it."""
 
 
 @attrs.frozen(kw_only=True)
 class LayoutOptions:
-    """`root` empty: where the layout usually is. `topic`, `group`: for layouts that do not say.
+    """The options of layouts.
 
-    `is_last`: values are what was processed last, and not what comes next. The patterns are of the
-    layout `regex`.
+    `root` empty: the usual root of the layout.
+    `topic`, `group`: for layouts that do not name them.
+    `is_last`: values are the last processed offsets, not the next ones. The patterns are those of
+    the layout `regex`.
     """
 
     root: str = ""
@@ -44,39 +46,42 @@ class LayoutOptions:
 
 
 class Layout(Protocol):
-    """Where the groups are, and what their znodes say."""
+    """Where the groups are, and what their znodes mean."""
 
     def group_ids(self, tree: Tree) -> Iterator[str | Problem]:
-        """Each group once. Raises SourceFailed."""
+        """Yields each group once. Raises SourceFailed."""
 
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:
-        """Those groups, in this order, in as few rounds as it takes. Raises SourceFailed."""
+        """Reads those groups, in this order, in as few rounds as possible. Raises SourceFailed."""
 
     def forget(self) -> None:
-        """What is read from now on is the tree as it is then, with znodes that are new."""
+        """Drops what was held of the tree.
+
+        Later reads see the tree as it is then, with new znodes.
+        """
 
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:
-        """Where an offset would be that is not there; None: the layout cannot tell."""
+        """The path of an offset that does not exist yet; None: the layout cannot tell."""
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
-        """The znode's value with another offset in the place of `found`'s; `value` b"": a new one.
+        """The znode's value with another offset in place of `found`'s. `value` b"": a new znode.
 
         Raises CannotWriteBack.
         """
 
 
 class HoldsNothing:
-    """For layouts that look for a group's znodes each time that it is read."""
+    """A base for layouts that look for a group's znodes at each read."""
 
     def forget(self) -> None:
-        """There is nothing to be forgotten."""
+        """Does nothing: nothing is held."""
 
 
 class OnlyWrittenPlaces(HoldsNothing):
-    """For layouts whose znodes have more than an offset, or where nothing tells their paths."""
+    """A base for layouts that cannot derive a znode's path, or its other content."""
 
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:
-        """None: an offset that has no znode gets none."""
+        """None: no new znode can be made."""
         del group_id, topic, partition
         return None
 
@@ -85,7 +90,7 @@ _DECIMAL = re.compile(rb"[0-9]{1,19}")
 
 
 def parse_offset(value: bytes, *, is_last: bool = False) -> int:
-    """The position to go on from, of decimal text. Raises ValueError, which says what is wrong."""
+    """The next offset, from decimal text. Raises ValueError, which says what is wrong."""
     text = value.strip()
     if not _DECIMAL.fullmatch(text):
         shown = value[:40].decode(errors="backslashreplace")
@@ -94,28 +99,28 @@ def parse_offset(value: bytes, *, is_last: bool = False) -> int:
 
 
 def value_of(offset: int, *, is_last: bool) -> int:
-    """What a znode has for the position `offset`. Raises CannotWriteBack."""
+    """The value of a znode for the next offset `offset`. Raises CannotWriteBack."""
     if is_last and offset == 0:
         raise CannotWriteBack("it begins at offset 0, and no last offset says that")
     return offset - is_last
 
 
 def checked_offset(offset: Any) -> int:
-    """`offset`, if it is one. Raises ValueError."""
+    """Returns `offset` if it is valid. Raises ValueError."""
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"{offset!r} is no offset")
     return offset
 
 
 def parse_partition(text: str) -> int:
-    """Of a znode's name. Raises ValueError."""
+    """The partition in a znode's name. Raises ValueError."""
     if not (text.isascii() and text.isdigit()) or int(text) > PARTITION_MAX:
         raise ValueError(f"{text!r} is no partition")
     return int(text)
 
 
 def json_of(value: bytes) -> dict[str, Any]:
-    """The object that a znode has. Raises ValueError."""
+    """The JSON object in a znode. Raises ValueError."""
     try:
         document = json.loads(value)
     except ValueError:
@@ -127,12 +132,12 @@ def json_of(value: bytes) -> dict[str, Any]:
 
 
 def rendered_json(document: dict[str, Any]) -> bytes:
-    """As Storm's JSON is: without spaces."""
+    """JSON without spaces, as Storm writes it."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def found_at(path: str, node: Node, topic: str, partition: int, offset: int) -> FoundOffset:
-    """An offset, with what its znode says of when it was written."""
+    """An offset, with the times and versions of its znode."""
     return FoundOffset(
         topic=topic,
         partition=partition,
@@ -154,17 +159,17 @@ class GroupReading:
     problems: list[Problem] = attrs.field(factory=list)
 
     def note(self, problem: Problem) -> None:
-        """Something that cannot be read."""
+        """Adds a problem."""
         self.problems.append(attrs.evolve(problem, group_id=self.group_id))
 
     def bad(self, kind: ProblemKind, where: str, detail: object) -> None:
-        """Something that makes no sense."""
+        """Adds a problem with invalid content."""
         self.problems.append(
             Problem(kind=kind, where=where, detail=str(detail), group_id=self.group_id)
         )
 
     def found(self) -> FoundGroup:
-        """All of it."""
+        """The finished group."""
         return FoundGroup(
             group_id=self.group_id,
             offsets=tuple(sorted(self.offsets, key=lambda each: (each.topic, each.partition))),

@@ -1,6 +1,7 @@
-"""All partitions in one znode: `0:123,1:456`, partition and next offset. No topic: it is told.
+"""All partitions in one znode: `0:123,1:456`, partition and next offset. The topic is an option.
 
-`root` is such a znode, or a folder of them; the znode's name is the group, unless one is told.
+`root` is such a znode, or a folder of them. The znode's name is the group, unless an option names
+it.
 """
 
 import re

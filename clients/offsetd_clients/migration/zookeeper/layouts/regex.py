@@ -1,7 +1,7 @@
-"""Any layout with an offset a znode: a pattern of paths says group, topic and partition.
+"""Any layout with one offset in a znode: a pattern of paths gives group, topic and partition.
 
-The whole tree below the root is walked; paths that do not match are none of ours. Those that do are
-held, until they are to be forgotten: a cutover walks the tree again for each group that it marks.
+The whole tree below the root is walked; paths that do not match are ignored. Matching paths are
+held until `forget`: a cutover walks the tree again for each group that it marks.
 """
 
 import re
@@ -35,16 +35,17 @@ class _Place:
 
 @attrs.define
 class _Walk:
-    """What matches, by group, and what could not be listed."""
+    """The matching paths by group, and the paths that could not be listed."""
 
     places: dict[str, list[_Place]] = attrs.field(factory=dict)
     problems: list[Problem] = attrs.field(factory=list)
 
 
 class Regex(OnlyWrittenPlaces):
-    """`path_pattern` has to match the whole path, from the chroot on, with groups of the names
-    `group`, `topic` and `partition`; the first two may be told instead. `value_pattern` has one
-    named `offset`; else the whole value is the offset.
+    """`path_pattern` must match the whole path, from the chroot on.
+
+    It has the named groups `group`, `topic` and `partition`; options may give the first two
+    instead. `value_pattern` has the named group `offset`; without it the whole value is the offset.
     """
 
     def __init__(self, options: LayoutOptions) -> None:
@@ -72,7 +73,7 @@ class Regex(OnlyWrittenPlaces):
         yield from walk.problems
 
     def forget(self) -> None:
-        """The next that is read begins with another walk."""
+        """The next read begins with another walk."""
         self._walk = None
 
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:
@@ -97,7 +98,7 @@ class Regex(OnlyWrittenPlaces):
         return groups
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
-        del found  # Each is the only one in its znode.
+        del found  # Each offset is the only one in its znode.
         text = value.decode()
         match = self._value.fullmatch(text)
         if not value or match is None:
@@ -119,7 +120,7 @@ class Regex(OnlyWrittenPlaces):
             level = []
             for path in below:
                 match = self._pattern.fullmatch(path)
-                if match is not None:  # What lies below an offset is no offset.
+                if match is not None:  # A child of an offset is not an offset.
                     named = {**self._told, **match.groupdict()}
                     place = _Place(path, named["topic"], named["partition"])
                     walk.places.setdefault(named["group"], []).append(place)

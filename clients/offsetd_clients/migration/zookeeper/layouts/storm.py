@@ -1,6 +1,6 @@
 """Storm's KafkaSpout: `<root>/<spout id>/[<topic>/]partition_<n>`, JSON with the next offset.
 
-The spout's id is the group. Nothing tells whether the topology runs.
+The spout's id is the group. ZooKeeper does not show whether the topology runs.
 """
 
 import re
@@ -21,13 +21,13 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined, listed
 
 Place = tuple[str, str, int]
-"""A znode's path, the topic that its folder names (or none), and the partition."""
+"""The path of a znode, the topic that its folder names (or none), and the partition."""
 
 _PARTITION = re.compile(r"partition_([0-9]{1,10})")
 
 
 class Storm(OnlyWrittenPlaces):
-    """`root` is the spouts' `zkRoot`; `is_last` is not for it: its values are the next offsets."""
+    """`root` is the spouts' `zkRoot`. `is_last` is not allowed: values are the next offsets."""
 
     def __init__(self, options: LayoutOptions) -> None:
         if not options.root:
@@ -57,7 +57,7 @@ class Storm(OnlyWrittenPlaces):
         return [reading.found() for reading in readings]
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
-        del found  # Each is the only one in its znode.
+        del found  # Each offset is the only one in its znode.
         if not value:
             raise CannotWriteBack("a new znode would have to name the topology and the broker")
         return rendered_json({**json_of(value), "offset": offset})
@@ -71,7 +71,7 @@ class Storm(OnlyWrittenPlaces):
 
 
 def topic_in(document: dict[str, object], topic: str) -> str:
-    """The topic that the value names; it must be that of the path. Raises ValueError."""
+    """The topic in the value; it must be that of the path. Raises ValueError."""
     named = document.get("topic", topic)
     if not isinstance(named, str) or not named:
         raise ValueError("it names no topic: say --topic")
@@ -83,7 +83,7 @@ def topic_in(document: dict[str, object], topic: str) -> str:
 def partition_places(
     tree: Tree, readings: Sequence[GroupReading], root: str, pattern: re.Pattern[str]
 ) -> list[list[Place]]:
-    """The partitions of each group, in its own folder and in folders of topics below."""
+    """The partitions of each group, in its own folder and in the folders of topics below it."""
     folders = [joined(root, each.group_id) for each in readings]
     names = tree.children(folders)
     places: list[list[Place]] = []

@@ -1,8 +1,9 @@
 """Storm's Trident spouts: `<root>/<tx id>/user/[<topic>/]<partition>/<transaction>`, JSON.
 
-Of transactions that are finished the highest counts, with its `nextOffset`. Those from the one that
-`coordinator/currtx` names on will be emitted again: the first of them counts, with its `offset`.
-Replay, never skip.
+Of the finished transactions, the highest counts, with its `nextOffset`. Transactions from the one
+in
+`coordinator/currtx` on will be emitted again: the first of them counts, with its `offset`. So
+records may be replayed, but are never skipped.
 """
 
 import re
@@ -29,7 +30,7 @@ _UNFINISHED = "the transaction is not finished: it would be emitted again as it 
 
 
 class Trident(OnlyWrittenPlaces):
-    """`root` is `transactional.zookeeper.root`; the transaction id is the group."""
+    """`root` is `transactional.zookeeper.root`. The transaction id is the group."""
 
     def __init__(self, options: LayoutOptions) -> None:
         if options.is_last:
@@ -92,7 +93,7 @@ def counting_transactions(
     folders: Sequence[Sequence[str]],
     current: Mapping[str, int | None],
 ) -> list[dict[str, str]]:
-    """The path of the transaction that counts in each of the folders of each group."""
+    """The path of the transaction that counts, in each folder of each group."""
     found = tree.children(folder for named in folders for folder in named)
     newest: list[dict[str, str]] = []
     for reading, named in zip(readings, folders, strict=True):
@@ -118,9 +119,9 @@ def counting_transactions(
 def current_transactions(
     tree: Tree, root: str, readings: Sequence[GroupReading]
 ) -> Mapping[str, int | None]:
-    """The transaction that is under way in each group; None: there is none.
+    """The current transaction of each group; None: there is none.
 
-    Where that cannot be read nothing of the group can be trusted: it is a problem.
+    If it cannot be read, nothing of the group can be trusted: that is a problem.
     """
     paths = {each.group_id: joined(root, each.group_id, "coordinator/currtx") for each in readings}
     nodes = tree.nodes(paths.values())

@@ -1,7 +1,7 @@
 """Trident spouts of storm-kafka-client: `<root>/<tx id>/user/<topic>@<partition>/<transaction>`.
 
-JSON with `firstOffset` and `lastOffset`, both of them records that were emitted: what comes next is
-behind the last; or the first again, of the first transaction that is not finished.
+The value is JSON with `firstOffset` and `lastOffset`, both of emitted records. The next offset is
+the one after the last; or the first again, for the first transaction that is not finished.
 """
 
 import re
@@ -31,7 +31,7 @@ _NAME = re.compile(r"(.+)@([0-9]{1,10})")
 
 
 class TridentClient(OnlyWrittenPlaces):
-    """`root` is `transactional.zookeeper.root`; the transaction id is the group."""
+    """`root` is `transactional.zookeeper.root`. The transaction id is the group."""
 
     def __init__(self, options: LayoutOptions) -> None:
         if options.is_last:
