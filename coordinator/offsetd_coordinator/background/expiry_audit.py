@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.kernels.columns import NEVER, NO_TIME
+from offsetd_coordinator.kernels.wire.request_limits import TOPIC_UNITS_MAX
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ EXPIRE_METHOD: Final = "ExpireOffsets"
 SUSPEND_METHOD: Final = "SuspendExpiry"
 TOPICS_MAX: Final = 20
 NAME_UNITS_MAX: Final = 1024
-_TOPIC_UNITS_MAX: Final = 249
 
 
 def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
@@ -27,7 +27,7 @@ def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
         "group": _shortened(expired.group_id, NAME_UNITS_MAX),
         "offset_count": expired.offset_count,
         "topics": {
-            _shortened(topic, _TOPIC_UNITS_MAX): count for topic, count in topics[:TOPICS_MAX]
+            _shortened(topic, TOPIC_UNITS_MAX): count for topic, count in topics[:TOPICS_MAX]
         },
         "group_deleted": expired.is_gone,
     }

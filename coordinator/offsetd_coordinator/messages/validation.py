@@ -23,6 +23,12 @@ from offsetd_coordinator.errors import (
     InvalidRequestId,
     InvalidTopic,
 )
+from offsetd_coordinator.kernels.wire.request_limits import (
+    GROUP_ID_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX,
+    TOPIC_UNITS_MAX,
+)
 from offsetd_coordinator.messages import field_counts
 from offsetd_coordinator.requests import (
     CommitOffsets,
@@ -40,10 +46,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cooperative_scheduling import Turns
     from offsetd_coordinator.membership.member_requests import MemberIdentity
 
-GROUP_ID_BYTES_MAX: Final = 32_767
-TOPIC_UNITS_MAX: Final = 249
-METADATA_BYTES_MAX: Final = 32_767
-REQUEST_ID_BYTES_MAX: Final = 64
 REASON_UNITS_MAX: Final = 1024
 BYTES_PARSED_AT_ONCE: Final = 64 * 1024
 # A record batch's header, and the smallest record of an offset: names of one byte, no metadata.

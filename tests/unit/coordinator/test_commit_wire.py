@@ -346,9 +346,3 @@ def test_a_commit_stays_as_it_is_when_the_next_one_is_read() -> None:
     assert first.columns[0, TOPIC_START] > 0
     shared.read_commit(PLAIN["fifty partitions"])
     assert comparable(first) == before
-
-
-def test_the_kernels_limits_are_those_of_the_validation() -> None:
-    names = ["GROUP_ID_BYTES_MAX", "REQUEST_ID_BYTES_MAX", "TOPIC_UNITS_MAX", "METADATA_BYTES_MAX"]
-    for name in names:
-        assert getattr(kernels, name) == getattr(validation, name)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.kernels.wire import fetch_request
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import FetchParser, checked_selections
 from offsetd_coordinator.wire.group_selections import GROUPS_MAX, PARTITIONS_MAX, SelectionReader
@@ -202,8 +201,3 @@ def test_what_was_read_stays_as_it_is_when_the_next_request_is_read() -> None:
     before = comparable(first)
     reader.read(PLAIN["many partitions"])
     assert comparable(first) == before
-
-
-def test_the_kernels_limits_are_those_of_the_validation() -> None:
-    for name in ("GROUP_ID_BYTES_MAX", "TOPIC_UNITS_MAX"):
-        assert getattr(fetch_request, name) == getattr(validation, name)

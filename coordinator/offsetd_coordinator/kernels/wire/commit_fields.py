@@ -31,15 +31,15 @@ from offsetd_coordinator.kernels.columns import (
 )
 from offsetd_coordinator.kernels.wire.named_partitions import has_duplicates
 from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
+from offsetd_coordinator.kernels.wire.request_limits import (
+    GROUP_ID_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX,
+    TOPIC_UNITS_MAX,
+)
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-
-# Limits of `messages.validation`, which a test compares.
-GROUP_ID_BYTES_MAX: Final = 32_767
-REQUEST_ID_BYTES_MAX: Final = 64
-TOPIC_UNITS_MAX: Final = 249
-METADATA_BYTES_MAX: Final = 32_767
 
 # The columns of a commit that was read; starts are in the message.
 SEQUENCE: Final = 0  # the bits of the uint64

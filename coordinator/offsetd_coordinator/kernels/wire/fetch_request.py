@@ -15,13 +15,10 @@ from offsetd_storage.kernels.utf8 import utf16_length
 from offsetd_coordinator.kernels.columns import PARTITION, TOPIC_SIZE, TOPIC_START
 from offsetd_coordinator.kernels.wire.named_partitions import has_duplicates
 from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
+from offsetd_coordinator.kernels.wire.request_limits import GROUP_ID_BYTES_MAX, TOPIC_UNITS_MAX
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-
-# Limits of `messages.validation`, which a test compares.
-GROUP_ID_BYTES_MAX: Final = 32_767
-TOPIC_UNITS_MAX: Final = 249
 
 # What was read of the request, a single row.
 READ_GROUPS: Final = 0  # how many
