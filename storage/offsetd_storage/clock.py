@@ -7,7 +7,7 @@ import time
 from typing import Final, Protocol
 
 _LOOK_MS: Final = 1000
-"""A `SteadyClock` looks so often at the clock that it follows."""
+"""How often a `SteadyClock` looks at the clock that it follows."""
 _PERCENT: Final = 100
 _SLOW_PERCENT: Final = 50
 _NEVER: Final = (0, 0, 0)

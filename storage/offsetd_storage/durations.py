@@ -9,7 +9,7 @@ BOUNDS_SECONDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-"""Upper bounds, each included. What took longer than the last is in a bucket of its own."""
+"""Upper bounds, inclusive. Durations above the last one are in a bucket of their own."""
 
 
 class Durations:

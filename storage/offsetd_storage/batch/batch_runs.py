@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FLAWS: Final = {
     END: "a run without a batch",
     INCOMPLETE: "a batch of a run is cut short",
-    BAD_OFFSET: "offsets leave no hole, but in a run",
+    BAD_OFFSET: "the offsets in a run leave a gap",
 }
 
 
@@ -68,7 +68,7 @@ def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
     flawed = look_at_runs(content, spans, found)
     if flawed >= 0:
         flaw, position = found[flawed, FLAW : FLAW_AT + 1].tolist()
-        reason = _FLAWS.get(flaw, "a run has something else than batches")
+        reason = _FLAWS.get(flaw, "a run holds bytes that are no batch")
         raise CorruptBatch(reason, position=position)
     view = content.data
     contents = (bytes(view[start:end]) for start, end in spans.tolist())

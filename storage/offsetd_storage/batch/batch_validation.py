@@ -46,11 +46,11 @@ def produced_batch(
 def _check_header(batch: RecordBatch) -> None:
     """Refuses what only brokers write (markers, stamps, gaps), and producers with ids."""
     if batch.is_control or batch.is_transactional or batch.producer_id != NO_PRODUCER_ID:
-        raise InvalidRecord("batches of transactions and of idempotent producers are not taken")
+        raise InvalidRecord("batches of transactions and of idempotent producers are not accepted")
     if batch.has_delete_horizon:
-        raise InvalidRecord("a delete horizon is the cleaner's to set")
+        raise InvalidRecord("only the cleaner sets a delete horizon")
     if batch.timestamp_type is not TimestampType.CREATE_TIME:
-        raise InvalidRecord("only the log says that a timestamp is the time of the append")
+        raise InvalidRecord("only the log sets the time of the append as a timestamp")
     offsets = [each.offset for each in batch.records]
     if not offsets or offsets != list(range(batch.base_offset, batch.last_offset + 1)):
         raise InvalidRecord(

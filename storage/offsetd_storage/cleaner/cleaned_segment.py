@@ -163,7 +163,7 @@ class CleanedSegmentWriter:
             )
             if scan.stop is not None:
                 raise CorruptBatch(
-                    f"{segment.path.name} got a batch that is none ({scan.stop.reason.name})",
+                    f"{segment.path.name} was written with a bad batch ({scan.stop.reason.name})",
                     position=scan.stop.position,
                 )
             segment.take_scan(scan)

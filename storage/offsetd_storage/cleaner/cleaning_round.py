@@ -208,7 +208,9 @@ def _forget_failed_round(log: PartitionLog, files: Files) -> None:
     try:
         unlink_cleaned(files, log.folder)
     except OSError as error:
-        raise storage_failed(error, f"{log.folder}: what a round left could not go") from error
+        raise storage_failed(
+            error, f"{log.folder}: files of an earlier round could not be removed"
+        ) from error
 
 
 def _map_dirty(

@@ -61,7 +61,7 @@ class MappedRange:
 
 
 class GoneStretch(NamedTuple):
-    """Whole neighbouring batches of a segment of which nothing is kept."""
+    """Whole neighbouring batches of a segment that are all dropped."""
 
     segment_base_offset: int
     start: int  # Both are positions in the segment's file.

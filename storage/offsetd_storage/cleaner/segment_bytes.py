@@ -129,7 +129,7 @@ class SegmentChunk:
         if at + MAGIC_AT < self.end and self.buffer[at + MAGIC_AT] < MAGIC:
             raise OldMessageFormat(
                 f"messages of format v{self.buffer[at + MAGIC_AT]} at byte {position} cannot be"
-                " cleaned: the topic has to be written anew"
+                " cleaned: the topic must be rewritten"
             )
         try:
             words = StopReason(reason).name.lower().replace("_", " ")

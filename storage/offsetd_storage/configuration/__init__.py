@@ -1,1 +1,1 @@
-"""Settings of topics' logs and of what runs beside them, under Kafka's names."""
+"""Settings of topics' logs and of background work, under Kafka's names."""

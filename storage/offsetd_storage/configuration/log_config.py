@@ -47,7 +47,7 @@ class LogConfig:
         operator_least=1_048_576,
         most=INT32_MAX,
         server_name="log.segment.bytes",
-        reason="A segment is closed at this size; only closed ones are cleaned.",
+        reason="A segment is closed at this size; only closed segments are cleaned.",
     )
     segment_ms: int = milliseconds(
         604_800_000,
@@ -104,9 +104,9 @@ class LogConfig:
         operator_least=4096,
         most=2**30,
         is_ours=True,
-        reason="Blocks are reserved this far ahead of the log's end, of a large segment up to 16"
-        " times as far, so that a full disk shows when a batch is taken, not when it is written;"
-        " small, since 50 partitions each hold that much.",
+        reason="Blocks are reserved this far ahead of the log's end, for a large segment up to 16"
+        " times as far. So a full disk shows when a batch is accepted, not when it is written."
+        " Small, because each of 50 partitions holds that much.",
     )
 
     # Deletion.
@@ -115,34 +115,35 @@ class LogConfig:
         "cleanup.policy",
         _POLICIES,
         server_name="log.cleanup.policy",
-        reason="delete: old segments go. compact: the last record of each key stays.",
+        reason="delete: old segments are removed. compact: the last record of each key is kept.",
     )
     retention_ms: int = milliseconds(
         604_800_000,
         "retention.ms",
         least=-1,
-        reason="A segment goes when its newest record is older (policy delete). -1: never.",
+        reason="A segment is deleted when its newest record is older (policy delete). -1: never.",
     )
     retention_bytes: int = whole(
         -1,
         "retention.bytes",
         unit="bytes",
         least=None,
-        reason="The oldest segments go while what stays is no less (policy delete). -1: never.",
+        reason="The oldest segments are deleted while at least this much is left"
+        " (policy delete). -1: never.",
     )
     retention_age_from_roll: bool = flag(
         True,
         "retention.age.from.roll",
         is_ours=True,
-        reason="A segment's age counts from when it was last written at the latest, so that"
-        " a timestamp in the future holds nothing back. false: by timestamps alone, as Kafka.",
+        reason="A segment's age counts from its last write at the latest, so that a timestamp"
+        " in the future does not delay deletion. false: by timestamps alone, as in Kafka.",
     )
     file_delete_delay_ms: int = milliseconds(
         0,  # Kafka: 60,000.
         "file.delete.delay.ms",
         server_name="log.segment.delete.delay.ms",
-        reason="Files that are no longer needed wait so long. 0, since our readers hold"
-        " descriptors, and since a cleaner that is quick would else fill the disk.",
+        reason="How long files that are no longer needed wait for removal. 0, because our"
+        " readers hold descriptors, and a fast cleaner could otherwise fill the disk.",
     )
 
     # Compaction.
@@ -153,7 +154,7 @@ class LogConfig:
         least=0,
         most=1,
         server_name="log.cleaner.min.cleanable.ratio",
-        reason="A log is cleaned when more than this share of it is new since the last time.",
+        reason="A log is cleaned when more than this share of it is new since the last cleaning.",
     )
     compaction_lag_ms_min: int = milliseconds(
         0,
@@ -172,7 +173,7 @@ class LogConfig:
         86_400_000,
         "delete.retention.ms",
         server_name="log.cleaner.delete.retention.ms",
-        reason="Tombstones stay so long after their first cleaning, for readers from the start.",
+        reason="How long tombstones stay after their first cleaning, for readers from the start.",
     )
 
     # Timestamps.
@@ -181,7 +182,7 @@ class LogConfig:
         "message.timestamp.type",
         _TIMESTAMP_TYPES,
         server_name="log.message.timestamp.type",
-        reason="CreateTime: as the writer says. LogAppendTime: the clock's at the append.",
+        reason="CreateTime: the writer's time. LogAppendTime: the server's time at the append.",
     )
     timestamp_before_ms_max: int = milliseconds(
         INT64_MAX,

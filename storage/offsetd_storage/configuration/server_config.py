@@ -36,7 +36,7 @@ class CleanerConfig:
     backoff_ms: int = milliseconds(
         15_000,
         "log.cleaner.backoff.ms",
-        reason="How long a thread rests when it found nothing to clean.",
+        reason="How long a thread rests when it has found nothing to clean.",
     )
     dedupe_buffer_bytes: int = whole(
         134_217_728,
@@ -60,7 +60,7 @@ class CleanerConfig:
         unit="bytes",
         least=0,
         most=INT32_MAX,
-        reason="Memory for reading and writing. A larger batch gets what it needs.",
+        reason="Memory for reading and writing. A larger batch gets more.",
     )
     io_bytes_per_second_max: float = real(
         sys.float_info.max,
@@ -69,7 +69,7 @@ class CleanerConfig:
         least=0,
         excludes_least=True,  # Kafka allows 0, and then stands still.
         most=sys.float_info.max,
-        reason="What all threads together read and write.",
+        reason="The rate at which all threads together read and write.",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -105,13 +105,14 @@ class RetentionConfig:
         unit="minutes",
         least=None,
         most=INT32_MAX,
-        reason="Goes before log.retention.hours.",
+        reason="Takes precedence over log.retention.hours.",
     )
     retention_ms: int | None = milliseconds(
         None,
         "log.retention.ms",
         least=None,
-        reason="Goes before log.retention.minutes and log.retention.hours. Below 0: never.",
+        reason="Takes precedence over log.retention.minutes and log.retention.hours."
+        " Below 0: never.",
     )
     retention_bytes: int = whole(
         -1,
@@ -162,7 +163,7 @@ class RollConfig:
         reason="The default of segment.ms, unless milliseconds are set.",
     )
     roll_ms: int | None = milliseconds(
-        None, "log.roll.ms", least=1, reason="Goes before log.roll.hours."
+        None, "log.roll.ms", least=1, reason="Takes precedence over log.roll.hours."
     )
     jitter_hours: int = whole(
         0,
@@ -173,7 +174,7 @@ class RollConfig:
         reason="The default of segment.jitter.ms, unless milliseconds are set.",
     )
     jitter_ms: int | None = milliseconds(
-        None, "log.roll.jitter.ms", reason="Goes before log.roll.jitter.hours."
+        None, "log.roll.jitter.ms", reason="Takes precedence over log.roll.jitter.hours."
     )
 
     def topic_defaults(self) -> dict[str, tuple[str, int]]:
@@ -241,10 +242,10 @@ class DiskConfig:
         unit="bytes",
         least=0,
         is_ours=True,
-        reason="Room held back for cleaning and deletions when the disk is full; at most a"
-        " sixteenth of the file system. 0: none. Unless it is set: the offsets topic's"
-        " segment.bytes, or the largest segment if that is more, and the largest of 28 % of it,"
-        " 20 KiB for each log, and 1 MiB.",
+        reason="Space held back for cleaning and deletions when the disk is full; at most a"
+        " sixteenth of the file system. 0: none. If it is not set: the offsets topic's"
+        " segment.bytes, or the largest segment if that is more, plus the largest of 28 % of"
+        " that, 20 KiB for each log, and 1 MiB.",
     )
     free_bytes_min: int = whole(
         # More than commits write between two checks.
@@ -253,8 +254,8 @@ class DiskConfig:
         unit="bytes",
         least=0,
         is_ours=True,
-        reason="With less free, commits are refused, the reserve is used and all is cleaned; at"
-        " most a thirty-second of the file system. 0: only when there is no room at all.",
+        reason="If less is free, commits are refused, the reserve is used and all logs are"
+        " cleaned; at most a thirty-second of the file system. 0: only if no space is left at all.",
     )
     check_interval_ms: int = milliseconds(
         1000,
@@ -262,5 +263,5 @@ class DiskConfig:
         least=1,
         most=INT32_MAX,
         is_ours=True,
-        reason="How often offsetd-disk-space looks at what is free.",
+        reason="How often offsetd-disk-space checks the free space.",
     )

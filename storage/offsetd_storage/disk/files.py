@@ -292,7 +292,7 @@ class OsFile:
 class OsFiles:
     """The operating system's files (Linux).
 
-    Those of a lock name files in errors by where they are in the locked folder.
+    The files of a lock appear in errors by their path inside of the locked folder.
     """
 
     _locked: OsFileLock | None = None  # Of `OsFileLock.files`: what leads into its folder.
@@ -414,9 +414,9 @@ class OsFiles:
         return within
 
     def _place(self, path: Path, *, changes_names: bool = False) -> tuple[Path | str, int | None]:
-        """A path for the system's calls, and the folder that it starts from, if not the usual.
+        """A path for system calls, and the folder that it starts from, unless the usual one.
 
-        Raises ESTALE where a name is to be changed in a folder that is not in its place any more.
+        Raises ESTALE if a name is to be changed in a folder that is not at its path any more.
         """
         if self._locked is None or (name := self._locked.name_within(path)) is None:
             return path, None
@@ -430,7 +430,7 @@ class OsFiles:
 
     def _file_system(self, path: Path) -> os.statvfs_result:
         name, folder = self._place(path)
-        if folder is None or name == ".":  # This is asked for where no descriptor may be left.
+        if folder is None or name == ".":  # May be asked without a free descriptor.
             return os.statvfs(name if folder is None else folder)
         descriptor = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=folder)
         try:

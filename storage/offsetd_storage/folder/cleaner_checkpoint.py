@@ -45,7 +45,7 @@ def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
     offsets = read_offset_checkpoint(files, path)
     found = offsets.pop(CHECKSUM_ENTRY, None)
     if found is not None and found != _checksum(offsets):
-        raise CorruptCheckpoint(f"{path}: its entries are not those that were written")
+        raise CorruptCheckpoint(f"{path}: its entries do not match its checksum")
     return offsets
 
 
@@ -130,5 +130,5 @@ class CleanerCheckpoint:
             if not is_unreadable(error):
                 raise
             why = f"{self._path} cannot be read: {words_of(error)}"
-        self.warnings = (f"{why}; all logs are taken to be dirty from their starts",)
+        self.warnings = (f"{why}; all logs count as dirty from their starts",)
         return {}

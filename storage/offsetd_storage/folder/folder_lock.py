@@ -57,7 +57,7 @@ class FolderLock:
     def check(self) -> None:
         """Raises FolderGone if the path now leads to another folder or lock, or to none."""
         if not self._lock.is_in_place():
-            raise FolderGone(f"{self._folder} is not the folder any more that was opened")
+            raise FolderGone(f"{self._folder} is no longer the folder that was opened")
 
     def leads_to(self, path: Path, file: File) -> bool:
         """Whether a path within the folder leads to a file that is open."""

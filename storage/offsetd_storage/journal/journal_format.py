@@ -259,7 +259,7 @@ def encode_batches(runs: Sequence[tuple[TopicPartition, bytes]]) -> bytes:
 
 
 def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
-    """The runs of a BATCHES frame; those of a partition in the order in which they were appended.
+    """The runs of a BATCHES frame, those of one partition in the order of their appends.
 
     Raises ValueError on other bytes.
     """
@@ -327,9 +327,10 @@ def read_frame(
     mark: bytes,
     buffer_position: int = 0,
 ) -> Frame | None:
-    """The frame at `position` of a padded buffer; None if none ends by `limit` and is whole.
+    """The frame at `position` of a padded buffer; None if no valid frame there ends by `limit`.
 
-    What it says of positions counts from where the buffer begins at `buffer_position`.
+    Positions in the frame count from the start of the file; `buffer_position` is the buffer's place
+    there.
     """
     if position + FRAME.size > limit:
         return None
@@ -352,8 +353,9 @@ def read_frame(
 def frame_places(
     buffer: npt.NDArray[np.uint8], start: int, limit: int, *, mark: bytes, sequence_min: int
 ) -> list[int]:
-    """Where, at multiples of the alignment from `start` on, a frame may begin whose sequence is
-    `sequence_min` or more: the fields that say so end by `limit`.
+    """Where a frame of sequence `sequence_min` or more may begin.
+
+    The places are multiples of the alignment from `start` on. The fields that tell end by `limit`.
     """
     words = (limit - start) // ALIGNMENT
     if words < FRAME.size // ALIGNMENT:
@@ -403,8 +405,8 @@ def encode_header(header: JournalHeader) -> bytes:
 def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | None:
     """The header of a journal file whose first `limit` bytes are in a padded buffer.
 
-    None if it is not whole. Raises NewerFormat, and ValueError where it is whole and says what
-    cannot be.
+    None if it is incomplete or its checksum is wrong. Raises NewerFormat, and ValueError if a valid
+    header has impossible values.
     """
     if limit < PREFIX.size + HEADER.size:
         return None

@@ -239,7 +239,7 @@ def read_header(reader: JournalReader, identity: FolderIdentity, name: str) -> J
     try:
         header = reader.header()
     except ValueError as error:
-        raise JournalDamaged(f"{name} has a header that cannot be: {error}") from error
+        raise JournalDamaged(f"{name} has an impossible header: {error}") from error
     if header is None or header.folder_id != identity.folder_id:
         header = None
         if reader.size > FILE_BYTES_MAX:
@@ -316,8 +316,8 @@ def _turn_before(current: _Turn, journal_files: Sequence[_JournalFile]) -> _Turn
         or current.header.first_sequence - before.next_sequence not in (0, 1)
     ):
         raise JournalDamaged(
-            f"{JOURNAL_NAMES[1 - current.place]} does not lead up to frame"
-            f" {current.header.first_sequence}, and is still needed"
+            f"{JOURNAL_NAMES[1 - current.place]} does not hold the frames before frame"
+            f" {current.header.first_sequence}, which are still needed"
         )
     return before
 
@@ -359,6 +359,6 @@ def _collect(
 
 def _damaged_frame(turn: _Turn, frame: Frame, error: Exception) -> JournalDamaged:
     return JournalDamaged(
-        f"{JOURNAL_NAMES[turn.place]} holds a frame at byte {frame.position} that has its checksum,"
-        f" and says what cannot be: {error}"
+        f"{JOURNAL_NAMES[turn.place]} holds a frame at byte {frame.position} with a valid checksum,"
+        f" but impossible contents: {error}"
     )

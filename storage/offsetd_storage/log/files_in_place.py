@@ -43,7 +43,7 @@ class FilesInPlace:
         The caller makes sure that no file of the journal is exchanged meanwhile.
         """
         for path in self._journal.lost_files(self._lock):
-            raise FilesGone(f"{path} is not the file any more that was opened")
+            raise FilesGone(f"{path} is no longer the file that was opened")
 
     def check_some_logs(self) -> None:
         """Checks the last segments of the next logs, at most 200. Raises FilesGone."""

@@ -53,7 +53,7 @@ class FolderCheckpoints:
             return log_start
         self.warnings.append(
             f"{self.folder / LOG_START_CHECKPOINT}: {topic_partition} cannot start at {log_start},"
-            f" as it ends at {offset_next}; the entry is written anew"
+            f" as it ends at {offset_next}; the entry is written again"
         )
         return 0
 
@@ -67,7 +67,7 @@ class FolderCheckpoints:
                 raise
             problem = f"{self.folder / name} cannot be read: {words_of(error)}"
         self._damaged.add(name)
-        self.warnings.append(f"{problem}; it is written anew")
+        self.warnings.append(f"{problem}; it is written again")
         return {}
 
     def write(

@@ -136,6 +136,6 @@ def _refuse_misplaced(log: PartitionLog, base_offset: int, leader_epoch: int) ->
     Recovery relies on both, so this check stays when Python runs without assertions.
     """
     if base_offset != log.offset_next:
-        raise ValueError(f"{log.topic_partition}: offsets leave no hole")
+        raise ValueError(f"{log.topic_partition}: a batch has to continue the offsets of its log")
     if leader_epoch > log.leader_epoch:
         raise ValueError(f"{log.topic_partition}: only brokers raise leader epochs")

@@ -216,7 +216,7 @@ def read_segment_list(files: Files, log_folder: Path) -> SegmentList | None:
             snapshots=tuple(map(int, values.get(_SNAPSHOT, []))),
         )
     except (KeyError, ValueError) as error:
-        raise SegmentListDamaged(f"it says what cannot be: {error}") from error
+        raise SegmentListDamaged(f"it has impossible values: {error}") from error
 
 
 def write_segment_list(files: Files, log_folder: Path, listed: SegmentList) -> None:

@@ -38,7 +38,7 @@ class SegmentReader:
     def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yields (position, header) of each batch from `start` to `end`, which are boundaries.
 
-        Raises CorruptBatch where no batch begins, or one reaches beyond `end`.
+        Raises CorruptBatch if no batch begins there, or one reaches beyond `end`.
         """
         position = start
         block_start, block = position, b""

@@ -130,13 +130,15 @@ def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
             files.sync_folder(folder)
     except Exception as error:
         if not isinstance(error, OSError) or not is_no_room(error) or len(cleaned) > 1:
-            raise storage_failed(error, f"{folder}: cleaned segments got no names") from error
+            raise storage_failed(
+                error, f"{folder}: cleaned segments could not be renamed"
+            ) from error
         _give_up(files, folder, cleaned)
         raise StorageFull(f"{folder}: no room for the names of cleaned segments") from error
 
 
 def _give_up(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
-    with _failing(f"{folder}: cleaned segments could not be given up"):
+    with _failing(f"{folder}: cleaned segments could not be removed"):
         for state in (SWAP_STATE, CLEANED_STATE):
             for segment in cleaned:
                 segment.remove_files(state)
@@ -152,7 +154,9 @@ def _listed(
             stack.enter_context(log.listing.replacing(replaced, cleaned))
         except Exception as error:
             if not isinstance(error, OSError) or not may_pass(error):
-                raise storage_failed(error, f"{log.folder}: no list of segments") from error
+                raise storage_failed(
+                    error, f"{log.folder}: the list of segments could not be written"
+                ) from error
             _give_up(files, log.folder, cleaned)
             raise StorageFull(f"{log.folder}: no room for the list of segments") from error
         yield

@@ -1,1 +1,1 @@
-"""What runs beside the appends of an open store."""
+"""The background work of an open store."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LINE_BYTES_MAX: Final = 1 << 20
 DOCUMENT_BYTES_MAX: Final = 4 << 20
-"""Of a JSON document, which is read as a whole."""
+"""The limit for a JSON document, which is read as a whole."""
 
 _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
@@ -36,7 +36,7 @@ class OffsetFormat(enum.IntEnum):
 
 
 NAMELESS: Final = frozenset((OffsetFormat.RPK,))
-"""Formats that do not say whose offsets they are."""
+"""Formats that do not name the group."""
 OF_ONE_GROUP: Final = frozenset((OffsetFormat.RPK, OffsetFormat.KAFKA_UTILS_JSON))
 
 
@@ -292,11 +292,11 @@ def _loads(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise Unreadable(f"no JSON, from column {error.colno} on") from error
     except RecursionError as error:
-        raise Unreadable("no JSON that can be read: it is too deep") from error
+        raise Unreadable("JSON that cannot be read: it is nested too deep") from error
     except Unreadable:
         raise
     except ValueError as error:  # A number with more digits than Python converts.
-        raise Unreadable("no JSON that can be read: a number has too many digits") from error
+        raise Unreadable("JSON that cannot be read: a number has too many digits") from error
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

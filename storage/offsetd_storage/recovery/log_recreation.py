@@ -59,13 +59,15 @@ def find_begun_anew(
     for each in sorted(folder.begin_anew):
         known = checkpoints.recovery_points.get(each, 0)
         offsets[each] = max(known, _end(claims.get(each)), _last_base(folder, each))
-        warnings.append(f"{each} begins anew at offset {offsets[each]}, as it was asked to")
+        warnings.append(
+            f"{each} is recreated, empty, at offset {offsets[each]}, as it was asked to"
+        )
     for each, claim in claims.items():
         if each not in offsets and _was_removed(folder, each, claim):
             offsets[each] = _end(claim)
             warnings.append(
-                f"{each} was removed while nobody had the folder open: it begins anew, empty, at"
-                f" offset {offsets[each]}, where it ended"
+                f"{each} was removed while no process had the folder open: it is recreated,"
+                f" empty, at offset {offsets[each]}, where it ended"
             )
     return BegunAnew(offsets=offsets, warnings=tuple(warnings))
 

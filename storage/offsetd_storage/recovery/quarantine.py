@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 QUARANTINE_FORMAT_VERSION: Final = 2
 QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
 # For any damage of a partition in one of our folders.
-REPAIR_REMEDY: Final = (
-    "put back what was there, or have what is whole of it served with `offsetd log repair`"
-)
+REPAIR_REMEDY: Final = "restore its files, or keep its valid batches with `offsetd log repair`"
 # Starts the new name of a quarantine file that a repair could not read.
 UNREADABLE_PREFIX: Final = "damaged-"
 _MAGIC: Final = b"offsetdQ"
@@ -165,7 +163,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
         raise QuarantineDamaged(f"{path.name} is too short")
     magic, version, prefix_crc = PREFIX.unpack_from(content)
     if magic != _MAGIC or checksum(content[: PREFIX.size - COUNT.size]) != prefix_crc:
-        raise QuarantineDamaged(f"{path.name} does not begin as it should")
+        raise QuarantineDamaged(f"{path.name} has a wrong header")
     if version > QUARANTINE_FORMAT_VERSION:
         raise NewerFormat(
             f"{path} has format {version}, this program knows {QUARANTINE_FORMAT_VERSION}"
@@ -182,7 +180,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
         for batch in batches:
             batch_header(batch)
     except (ValueError, CorruptBatch) as error:
-        raise QuarantineDamaged(f"{path.name} says what cannot be: {error}") from error
+        raise QuarantineDamaged(f"{path.name} has impossible contents: {error}") from error
     if point.topic_partition != topic_partition:
         raise QuarantineDamaged(f"{path.name} is about {point.topic_partition}")
     return Claim(point=point, batches=batches, closed_clean=bool(flags & _FLAG_CLOSED_CLEAN))

@@ -195,9 +195,9 @@ def _misfit(
 ) -> str | None:
     """Why a batch with a valid checksum cannot be where it is."""
     if header.base_offset < offset_next:
-        return f"its offset {header.base_offset} is below {offset_next}, where it lies"
+        return f"its offset {header.base_offset} is below {offset_next}, the least here"
     if header.last_offset >= bounds.offset_end:
-        return f"its offset {header.last_offset} is not below {bounds.offset_end}, where it lies"
+        return f"its offset {header.last_offset} is not below {bounds.offset_end}, the limit here"
     if following is not None and offset_next <= following.base_offset <= header.last_offset:
         return f"its offset {header.last_offset} is above that of the batch behind it"
     return None

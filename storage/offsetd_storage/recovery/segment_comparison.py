@@ -169,7 +169,7 @@ def known_of_longer(
     _require_none(_list_differences(listed, scans, point, below))
     return KnownSegments(
         listed=None,
-        problem=f"the log goes on behind offset {point.offset}, where it was closed, and nothing"
+        problem=f"the log continues behind offset {point.offset}, where it was closed, and nothing"
         " shows that a broker wrote that",
     )
 

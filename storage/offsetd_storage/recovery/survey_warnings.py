@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
     """A warning for each log for which it is not known whether all segments are there."""
     return tuple(
-        f"{each}: {SEGMENT_LIST_NAME}: {plan.known.problem}; whether segments of it are missing is"
-        " not known, and those that are there are listed anew"
+        f"{each}: {SEGMENT_LIST_NAME}: {plan.known.problem}; it is not known whether segments of it"
+        " are missing, and those that are there are listed again"
         for each, plan in plans.items()
         if plan.known.problem is not None
     )

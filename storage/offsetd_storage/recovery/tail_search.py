@@ -53,7 +53,9 @@ def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) 
         while found >= 0:
             bytes_left -= max(_batch_size(window[found:]), _CHECKED_BYTES_LEAST)
             if bytes_left < 0:
-                raise CorruptBatch("too much looks like a batch to be checked", position=at + found)
+                raise CorruptBatch(
+                    "too many bytes look like a batch to check them all", position=at + found
+                )
             if _has_valid_checksum(file, at + found, window[found:], piece):
                 return at + found
             found = scan.find_batch_header(window, found + 1, end, size - at, offset_min)

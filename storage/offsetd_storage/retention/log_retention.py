@@ -150,10 +150,10 @@ def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) 
 
 
 class LogRetention:
-    """Retention beside a cleaner: only one of both works on a log. Remembers what blocks a log.
+    """Retention of a store that has a cleaner: only one of the two works on a log at a time.
 
-    Any thread may use it. `on_blocked` is called when the cause that blocks a log changes, with
-    None when nothing blocks it any more.
+    It remembers what blocks a log. Any thread may use it. `on_blocked` is called when the cause
+    that blocks a log changes, with None when nothing blocks it any more.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""A data folder as a reader sees it that takes no lock."""
+"""A data folder as seen by a reader that takes no lock."""

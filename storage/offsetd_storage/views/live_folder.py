@@ -114,8 +114,8 @@ def seen_with_figures(
                     return found, before
         sleep(_PAUSE_SECONDS)
     raise FolderChanged(
-        f"{log.folder} does not stay as it is for as long as it takes to look at it: a server"
-        " cleans it, or was stopped while it did"
+        f"{log.folder} keeps changing while it is read: a server is cleaning it,"
+        " or was stopped while it did"
     )
 
 
@@ -155,7 +155,7 @@ class SegmentWalk:
                 return base_offset, self._opened(base_offset)
             except FileNotFoundError:
                 self._sleep(_PAUSE_SECONDS)
-        raise FileNotFoundError(f"{self._log.folder} never stays as it is")
+        raise FileNotFoundError(f"{self._log.folder} keeps changing")
 
     def _next(self, offset_next: int) -> int | None:
         """The base offset of that segment.

@@ -104,7 +104,7 @@ def test_a_topic_whose_folder_was_removed_after_a_clean_stop_begins_anew_where_i
     check_begun_anew(store, AUDIT, 12)
     (warning,) = store.report.warnings
     assert "audit-0" in warning
-    assert "begins anew" in warning
+    assert "is recreated" in warning
     assert CleanerCheckpoint(files, FOLDER).first_dirty(AUDIT) is None
     assert CleanerCheckpoint(files, FOLDER).first_dirty(P0) == 7
     batch = commit(store, AUDIT)
@@ -134,7 +134,7 @@ def test_else_a_folder_that_is_missing_is_no_silent_loss(
     remove_folder(files, removed)
     store = reopened(files)
     reason = str(store.quarantined[removed])
-    assert "put back what was there" in reason
+    assert "restore its files" in reason
     assert "offsetd log repair" in reason
     with pytest.raises(PartitionQuarantined):
         append(store, removed) if removed in store.logs else store.log(removed)

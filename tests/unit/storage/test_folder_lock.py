@@ -145,7 +145,7 @@ def test_no_name_changes_in_a_folder_that_is_not_at_its_path(
         assert refused.value.errno == errno.ESTALE
     assert files.list_folder(tmp_path / "moved") == [".lock", "journal", "log"]
     assert files.list_folder(folder) == ["journal"]
-    with pytest.raises(FolderGone, match="not the folder any more"):
+    with pytest.raises(FolderGone, match="no longer the folder"):
         replaced.check()
 
 

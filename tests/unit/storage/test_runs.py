@@ -101,13 +101,13 @@ def test_runs_are_read_as_their_batches() -> None:
         (b"", "without a batch"),
         (RUN[:-1], "cut short"),
         (RUN + b"x", "cut short"),
-        (RUN + bytes(61), "something else"),
-        (RUN[:8] + struct.pack(">i", 48) + RUN[12:], "something else"),
-        (RUN[:8] + struct.pack(">i", -1) + RUN[12:], "something else"),
-        (RUN[:16] + b"\1" + RUN[17:], "something else"),
-        (RUN[:23] + struct.pack(">i", -1) + RUN[27:], "something else"),
-        (BATCHES[0] + BATCHES[2], "leave no hole"),
-        (BATCHES[1] + BATCHES[0], "leave no hole"),
+        (RUN + bytes(61), "no batch"),
+        (RUN[:8] + struct.pack(">i", 48) + RUN[12:], "no batch"),
+        (RUN[:8] + struct.pack(">i", -1) + RUN[12:], "no batch"),
+        (RUN[:16] + b"\1" + RUN[17:], "no batch"),
+        (RUN[:23] + struct.pack(">i", -1) + RUN[27:], "no batch"),
+        (BATCHES[0] + BATCHES[2], "leave a gap"),
+        (BATCHES[1] + BATCHES[0], "leave a gap"),
     ],
 )
 def test_what_is_not_whole_batches_is_no_run(content: bytes, reason: str) -> None:
@@ -256,8 +256,8 @@ def test_a_segment_knows_the_first_batch_of_a_run_that_has_the_largest_timestamp
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (batch_of(6), "leave no hole"),
-        (batch_of(8), "leave no hole"),
+        (batch_of(6), "continue the offsets"),
+        (batch_of(8), "continue the offsets"),
         (batch_of(7, leader_epoch=1), "leader epochs"),
         (batch_of(7) + batch_of(8, leader_epoch=1), "leader epochs"),
     ],

@@ -124,7 +124,7 @@ def full_of_headers(size: int) -> bytes:
 def test_bytes_full_of_headers_are_given_up_before_long():
     content = b"x" + full_of_headers(4 * BUFFER_BYTES)
     file = MemoryFile(content)
-    with pytest.raises(CorruptBatch, match="too much"):
+    with pytest.raises(CorruptBatch, match="too many bytes"):
         valid_batch_after(file, 0, size=len(content), offset_min=0)
     assert file.bytes_read < 1200 << 20
 

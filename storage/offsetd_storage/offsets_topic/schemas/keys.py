@@ -9,7 +9,7 @@ from offsetd_storage.offsets_topic.schemas.primitives import Reader, Undecodable
 from offsetd_storage.offsets_topic.schemas.record_layouts import KEY_LAYOUTS, RecordType
 
 GROUP_SETTINGS: Final = 20_292
-"""A record type of ours: Kafka has none near it, and passes over it with a warning."""
+"""A record type of ours. Kafka has no type near it, and skips it with a warning."""
 
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 

@@ -14,7 +14,7 @@ from offsetd_storage.offsets_topic.schemas.record_layouts import OFFSET_COMMIT_V
 
 WRITE_VERSIONS: Final = (1, 3, 4)
 EXPIRE_TAG: Final = 20_292
-"""Our tagged field of version 4: when the offset expires, int64 ms. Kafka passes over it."""
+"""Our tagged field of version 4: when the offset expires, int64 ms. Kafka ignores it."""
 
 _LAYOUT: Final = attrs.evolve(
     OFFSET_COMMIT_VALUE,
