@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.shard.shard import Shard
 
 
 # Most loads take less.
@@ -115,6 +116,19 @@ class Node:
             raise CoordinatorLoadInProgress("the server is loading its log")
         assert self.runtime is not None, "a node that serves has a runtime"
         return self.runtime
+
+    def take(self, partition: int, shard: Shard) -> None:
+        """Serves a log partition from now on; its shard has replayed its log, which is SERVING."""
+        self.serving().take(partition, shard)
+        self.members.begin_shard(shard)
+
+    def release(self, partition: int) -> None:
+        """Serves a log partition no longer; its log is not SERVING any more."""
+        runtime = self.serving()
+        shard = runtime.shards.get(partition)
+        runtime.release(partition)
+        if shard is not None:
+            self.members.end_shard(shard, lambda: runtime.refusal(partition))
 
     @property
     def commit_runs(self) -> CommitRuns:

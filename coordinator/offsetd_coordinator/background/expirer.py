@@ -283,11 +283,13 @@ class Expirer:
             await shard.holds.until_ended()
             if not self._observe() or self.held() is not None or self._config != config:
                 return False
+            if not self._serves(partition, shard):
+                return True  # The other partitions go on.
             begun_seconds = time.perf_counter()
             try:
                 ticket = self._take_slice(partition, sweep, warnings)
             except LogPartitionQuarantined:
-                if self._runtime.damage(partition) is None:
+                if self._runtime.serves(partition):
                     raise  # The audit log failed: without a record nothing expires.
                 return True
             if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
@@ -295,6 +297,10 @@ class Expirer:
             took_seconds = time.perf_counter() - begun_seconds
             await asyncio.sleep(took_seconds * _REST_SHARE)
         return True
+
+    def _serves(self, partition: int, shard: Shard) -> bool:
+        runtime = self._runtime
+        return runtime.shards.get(partition) is shard and runtime.serves(partition)
 
     def _take_slice(self, partition: int, sweep: ShardSweep, warnings: _Warnings) -> int | None:
         """Finds, records and writes a slice. Returns the ticket if there was anything to write.

@@ -26,7 +26,7 @@ from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from google.rpc.status_pb2 import Status
 
@@ -77,6 +77,7 @@ class _Unanswered(NamedTuple):
     """Commits whose results may not leave yet, and their message."""
 
     ticket: int
+    tickets: Sequence[int]
     results: StreamResults
     message: _Taken
 
@@ -222,12 +223,14 @@ class CommitStream:
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
             submitted = self._node.commit_runs.submit(read)
-            ticket, results = submitted.ticket, self._encoder.encode(submitted)
+            ticket, tickets = submitted.ticket, submitted.tickets
+            results = self._encoder.encode(submitted)
         else:
             ticket, results = submitted_alone(runtime, self._encoder, *read)
+            tickets = [ticket]
         taken.hold()
         self._unanswered_commits += results.commits
-        self._unanswered.append(_Unanswered(ticket, results, taken))
+        self._unanswered.append(_Unanswered(ticket, tickets, results, taken))
         _wake(self._taken)
         return results.commits
 
@@ -246,6 +249,9 @@ class CommitStream:
             waiting = runtime.durable(unanswered[0].ticket)
             if waiting is not None:
                 await waiting
+            lost = runtime.log.lost(unanswered[0].tickets)
+            if lost is not None:  # The client cannot know of each commit, so it asks again.
+                raise lost
             answered = self._pop_durable(runtime)
             response = b"".join([each.results.response for each in answered])
             end_hold = answer_budget.hold_small(self.connection, len(response))
@@ -266,6 +272,8 @@ class CommitStream:
             and size < _RESULT_BYTES_PER_MESSAGE_MAX
         ):
             if not runtime.is_durable(unanswered[0].ticket):
+                break
+            if runtime.log.lost(unanswered[0].tickets) is not None:
                 break
             durable.append(unanswered.popleft())
             results = durable[-1].results

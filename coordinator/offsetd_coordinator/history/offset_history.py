@@ -14,7 +14,6 @@ from offsetd_storage.errors import CorruptBatch, StorageFailed
 
 from offsetd_coordinator.errors import (
     CoordinatorNotAvailable,
-    LogPartitionQuarantined,
     RecordUndecodable,
 )
 from offsetd_coordinator.history.history_errors import HistoryCompacted
@@ -80,15 +79,12 @@ def with_time(error: HistoryCompacted, log: PartitionReader, end: int) -> Histor
 def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionReader, int]:
     """The log of a partition, and its durable end.
 
-    Raises LogPartitionQuarantined, StorageUnavailable.
+    Raises LogPartitionQuarantined, NotCoordinator, CoordinatorLoadInProgress, StorageUnavailable.
     """
     if runtime.failed is not None:
         raise runtime.log.unavailable()
-    if partition not in runtime.shards or runtime.damage(partition) is not None:
-        raise LogPartitionQuarantined(
-            "log partition {log_partition} is damaged: it needs an operator",
-            log_partition=partition,
-        )
+    if not runtime.serves(partition):
+        raise runtime.refusal(partition)
     return runtime.log.reader(partition), runtime.log.durable_end(partition)
 
 

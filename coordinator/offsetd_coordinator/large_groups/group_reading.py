@@ -215,7 +215,7 @@ async def _read(
     runtime: Runtime, group_id: bytes, source: Callable[[OffsetTable], _Walk]
 ) -> OffsetRows:
     for _ in range(_TRIES_MAX):
-        _, shard = runtime.shard_of(group_id)
+        partition, shard = runtime.shard_of(group_id)
         await shard.holds.until_whole(group_id)
         walk, start = source(shard.offsets), shard.offset_next
         if walk.is_small:
@@ -225,6 +225,7 @@ async def _read(
         while not walk.take_slice():
             await walk.rest()
         await shard.holds.until_whole(group_id)
+        runtime.check_shard(partition, shard)
         ticket, end = runtime.ticket_of(group_id), shard.offset_next
         await _until_durable(runtime, ticket)
         with contextlib.suppress(HistoryCompacted):

@@ -180,7 +180,7 @@ class _Change:
         last_offset = -1
         tickets: list[int] = []
         for place in range(change.slice_count):
-            runtime.shard_of(self._request.group_id)  # Raises once it does not serve any more.
+            runtime.check_shard(partition, shard)
             try:
                 for batch, last_offset in change.batches(place, shard.changes.encoder(now_ms)):
                     step = Decision(self._request, None, None, batch, last_offset, now_ms)

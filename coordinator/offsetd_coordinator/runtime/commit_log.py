@@ -1,8 +1,9 @@
 """What the coordinator needs of a log: appends, tickets, durability, failure.
 
-A ticket is the number of an append, over all partitions. Every answer of the runtime has one: the
-newest append that its partition had when the answer was made. The answer may leave once that append
-is durable.
+A ticket is the number of an append, so it belongs to one partition. Every answer of the runtime has
+one: the newest append that its partition had when the answer was made. The answer may leave once
+that append is durable. If the partition is lost before that, its tickets end with a refusal, and
+those of other partitions go on.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offsetd_storage.durations import Durations
     from offsetd_storage.errors import StorageFailed, StorageFull
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition
 
-    from offsetd_coordinator.errors import StorageUnavailable
+    from offsetd_coordinator.errors import CoordinatorError, StorageUnavailable
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 
 class PartitionState(enum.Enum):
     """What one node may do with one partition of the offsets topic."""
 
+    LOADING = "loading"
+    """This node owns it, and does not know all of its log yet."""
     SERVING = "serving"
+    RELEASED = "released"
+    """This node does not own it, or owns it no longer."""
     FAILED = "failed"
     """Its log is damaged: an operator has to repair it."""
 
@@ -171,7 +176,15 @@ class CommitLog(Protocol):
     def durable(self, ticket: int) -> asyncio.Future[None] | None:
         """None if the ticket is durable, else a future that ends when it is.
 
-        The future raises StorageUnavailable if it cannot be.
+        The future raises StorageUnavailable if the log fails, and what `lost` says if the append's
+        partition is lost before.
+        """
+
+    def lost(self, tickets: Iterable[int], /) -> CoordinatorError | None:
+        """The refusal of answers that rest on these appends, if one was lost with its partition.
+
+        NotCoordinator: nothing of it happened, or another node knows. LogPartitionQuarantined: its
+        log is damaged.
         """
 
     def is_durable(self, ticket: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -38,11 +37,13 @@ _LOOKED_AT_MAX: Final = 32
 class SubmittedCommits(NamedTuple):
     """What became of commits; it may be told once the ticket is durable.
 
-    `answers` has a row each, as `kernels.records.commit_batches` lists them. What is in
-    `refusals`, by row, was not committed.
+    `tickets` has one for each log partition of the commits, `ticket` is the newest. `answers` has a
+    row each, as `kernels.records.commit_batches` lists them. What is in `refusals`, by row, was not
+    committed.
     """
 
     ticket: int
+    tickets: list[int]
     answers: Int64s
     refusals: Mapping[int, CoordinatorError]
 
@@ -53,6 +54,8 @@ class CommitRuns:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._append_runs = runtime.log.append_runs
+        self._tickets = runtime.log.tickets
+        self._made: tuple[int, RunDecisions] | None = None
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
@@ -69,6 +72,7 @@ class CommitRuns:
             read.names, read.commits, self._runtime.partitions, answers, self._order, self._runs
         )
         runs, ticket, alone = self._runs[:found], 0, 1
+        partitions = runs[:, RUN_LOG_PARTITION].tolist()
         while runs.size:
             run_ticket, written = self._submit_together(runs, read, answers)
             ticket = max(ticket, run_ticket)
@@ -79,7 +83,8 @@ class CommitRuns:
             alone_ticket, runs = self._submit_next(runs, alone, read, answers, refusals)
             ticket = max(ticket, alone_ticket)
             count = int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum())
-        return SubmittedCommits(ticket, answers, refusals)
+        tickets = [self._tickets[partition] for partition in partitions]
+        return SubmittedCommits(ticket, tickets, answers, refusals)
 
     def _submit_together(self, runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
         """Writes the first commits of each run, as many as are simply written.
@@ -129,11 +134,15 @@ class CommitRuns:
         ]
         return read.group_ids(np.concatenate(places))
 
-    @functools.cached_property
+    @property
     def _decisions(self) -> RunDecisions:
-        shards = self._runtime.shards
-        config = next(iter(shards.values())).config  # All have the same.
-        return RunDecisions(shards, config, self._runtime.partitions)
+        """It knows the tables of the shards, so it is made again once these are others."""
+        version = self._runtime.shards_version
+        if self._made is None or self._made[0] != version:
+            shards = self._runtime.shards
+            config = next(iter(shards.values())).config  # All have the same.
+            self._made = version, RunDecisions(shards, config, self._runtime.partitions)
+        return self._made[1]
 
     def _submit_next(
         self,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from offsetd_coordinator.requests import MembersChange
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.shard.shard import Shard
 
     Ask = Callable[[Membership, int, Moment], Step]
 
@@ -62,11 +63,19 @@ class MemberCalls:
 
     def begin(self) -> None:
         """Has the groups live that have members by their records; their sessions begin anew."""
-        now = self._runtime.moment()
         for shard in self._runtime.shards.values():
-            for step in shard.restore_members(now):
-                self._follow(shard.membership, step)
+            self.begin_shard(shard)
+
+    def begin_shard(self, shard: Shard) -> None:
+        """The same for the groups of one shard."""
+        for step in shard.restore_members(self._runtime.moment()):
+            self._follow(shard.membership, step)
         self._set_timer()
+
+    def end_shard(self, shard: Shard, refusal: Callable[[], CoordinatorError]) -> None:
+        """Refuses all who wait for a group of a shard, and all who ask it from now on."""
+        for step in shard.membership.close(refusal, self._runtime.moment()):
+            self._follow(shard.membership, step)
 
     async def join(self, request: JoinGroup) -> Joined:
         """Returns when the member's generation has begun. Raises the group's refusals.
@@ -122,10 +131,8 @@ class MemberCalls:
 
     def close(self, refusal: Callable[[], CoordinatorError]) -> None:
         """Refuses all who wait, and all who ask from now on. What is recorded stays."""
-        now = self._runtime.moment()
         for shard in self._runtime.shards.values():
-            for step in shard.membership.close(refusal, now):
-                self._follow(shard.membership, step)
+            self.end_shard(shard, refusal)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, TypeVar
 
-from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.errors import (
     CoordinatorError,
+    CoordinatorLoadInProgress,
     DiskFull,
     InvalidRequest,
     LogPartitionQuarantined,
+    NotCoordinator,
     StorageUnavailable,
 )
 from offsetd_coordinator.membership.member_requests import Moment
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.maintenance.upkeep import Upkeep
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
-    from offsetd_storage.recovery.quarantine import Damage
 
     from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
@@ -72,7 +71,7 @@ class Runtime:
     def __init__(
         self,
         log: CommitLog,
-        shards: Mapping[int, Shard],
+        shards: dict[int, Shard],
         *,
         clock: Clock,
         store: LogStore | None = None,
@@ -87,6 +86,8 @@ class Runtime:
         self.upkeep: Upkeep | None = None
         self.partitions = log.partitions
         self._shards = shards
+        self.shards_version = 0
+        """Differs after a shard has come or gone."""
         self._clock = clock
         # Each commit needs these: one look-up less.
         self._append = log.append
@@ -146,8 +147,8 @@ class Runtime:
         raised, and nothing is written.
 
         Returns the ticket, and the reply or the refusal, which may leave once the ticket is
-        durable. Raises LogPartitionQuarantined, CommitRateExceeded, DiskFull, InvalidCommitSize
-        (nothing changed) and StorageUnavailable.
+        durable. Raises LogPartitionQuarantined, NotCoordinator, CoordinatorLoadInProgress,
+        CommitRateExceeded, DiskFull, InvalidCommitSize (nothing changed) and StorageUnavailable.
         """
         partition, shard = self.shard_of(request.group_id)
         monotonic_ms = self._clock.monotonic_ms()
@@ -257,12 +258,8 @@ class Runtime:
 
     @property
     def shards(self) -> Mapping[int, Shard]:
-        """The shards that serve, by log partition; those of quarantined partitions are missing."""
+        """The shards by log partition, of those that this node has loaded."""
         return self._shards
-
-    def damage(self, partition: int) -> Damage | None:
-        """What is wrong with a log partition, if anything is."""
-        return self.log.damage(TopicPartition(OFFSETS_TOPIC, partition))
 
     def partition_of(self, group_id: bytes) -> int:
         """The log partition that a group lives in."""
@@ -283,11 +280,47 @@ class Runtime:
             raise self.log.unavailable()
         shard = self._shards.get(partition)
         if shard is None or self.log.state(partition) is not PartitionState.SERVING:
-            raise LogPartitionQuarantined(
-                "log partition {log_partition} is damaged: it needs an operator",
-                log_partition=partition,
-            )
+            raise self.refusal(partition)
         return shard
+
+    def check_shard(self, partition: int, shard: Shard) -> None:
+        """Raises as `submit` does if this shard no longer serves its log partition.
+
+        For work that has waited: another node may have written to the partition meanwhile.
+        """
+        if self._shard_of(partition) is not shard:
+            raise _not_coordinator(partition)
+
+    def serves(self, partition: int) -> bool:
+        """Whether a log partition has a shard here that may answer."""
+        return partition in self._shards and self.log.state(partition) is PartitionState.SERVING
+
+    def refusal(self, partition: int) -> CoordinatorError:
+        """The answer to calls for a log partition that this node does not serve."""
+        match self.log.state(partition):
+            case PartitionState.FAILED:
+                return LogPartitionQuarantined(
+                    "log partition {log_partition} is damaged: it needs an operator",
+                    log_partition=partition,
+                )
+            case PartitionState.LOADING:
+                return CoordinatorLoadInProgress(
+                    "the server is loading log partition {log_partition}", log_partition=partition
+                )
+            case _:
+                return _not_coordinator(partition)
+
+    def take(self, partition: int, shard: Shard) -> None:
+        """Serves a log partition from now on, with a shard that has replayed its log."""
+        assert partition not in self._shards, "one shard serves a partition at a time"
+        shard.unchanged_ms = self.expiry_config.unchanged_commit_ms
+        self._shards[partition] = shard
+        self.shards_version += 1
+
+    def release(self, partition: int) -> None:
+        """Forgets the shard of a log partition, if it has one: another node may write to it."""
+        self._shards.pop(partition, None)
+        self.shards_version += 1
 
     def _write_steps(
         self, partition: int, shard: Shard, decision: Decision
@@ -330,6 +363,12 @@ class Runtime:
             # Appended, perhaps, but not replayed: memory no longer equals the log.
             self.log.fail(error)
             raise StorageUnavailable("what was appended may not be replayed") from error
+
+
+def _not_coordinator(partition: int) -> NotCoordinator:
+    return NotCoordinator(
+        "this server does not serve log partition {log_partition}", log_partition=partition
+    )
 
 
 def _outcome(decision: Decision) -> Reply | CoordinatorError:

@@ -19,12 +19,13 @@ from offsetd_coordinator.runtime.server_endings import unavailable
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from offsetd_storage.durations import Durations
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.recovery.quarantine import Damage
 
+    from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.runtime.commit_log import PartitionReader
 
@@ -213,6 +214,10 @@ class StoreCommitLog:
     def is_durable(self, ticket: int) -> bool:
         """Whether an answer with this ticket may leave."""
         return ticket <= self._durable
+
+    def lost(self, _: Iterable[int], /) -> CoordinatorError | None:
+        """None: with one journal, all partitions fail together."""
+        return None
 
     def _note_durable(self, ticket: int) -> None:
         # The flush thread may report behind the loop, which has flushed more since.

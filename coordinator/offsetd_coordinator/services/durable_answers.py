@@ -9,7 +9,7 @@ from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.messages.change_events import group_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from offsetd_coordinator.administration.audit import AuditEvent
     from offsetd_coordinator.node import Node
@@ -32,10 +32,18 @@ class Received(Protocol):
 
 
 async def until_durable(runtime: Runtime, ticket: int) -> None:
-    """Returns once the ticket is durable. Raises StorageUnavailable if it cannot become durable."""
+    """Returns once the ticket is durable. Raises as `CommitLog.durable` if it cannot become so."""
     waiting = runtime.durable(ticket)
     if waiting is not None:
         await waiting
+
+
+async def until_all_durable(runtime: Runtime, tickets: Collection[int]) -> None:
+    """Returns once all tickets are durable. Raises as `CommitLog.durable` if one cannot be."""
+    await until_durable(runtime, max(tickets, default=0))
+    lost = runtime.log.lost(tickets)
+    if lost is not None:
+        raise lost
 
 
 async def once_durable(

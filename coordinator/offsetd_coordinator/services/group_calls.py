@@ -13,6 +13,7 @@ from offsetd_coordinator.cooperative_scheduling import Turns, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
+    NotCoordinator,
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.messages import validation
@@ -25,7 +26,12 @@ from offsetd_coordinator.messages.pages import (
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.requests import DeleteGroupReply
-from offsetd_coordinator.services.durable_answers import changed_group, once_durable, until_durable
+from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.services.durable_answers import (
+    changed_group,
+    once_durable,
+    until_all_durable,
+)
 from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
@@ -57,24 +63,24 @@ class GroupService:
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         first_partition, after = _last_of_page_before(request, runtime.partitions)
         found: list[tuple[int, GroupListing]] = []
-        ticket, turns = 0, Turns()
+        tickets, turns = set[int](), Turns()
         for partition in range(first_partition, runtime.partitions):
-            with contextlib.suppress(LogPartitionQuarantined):
+            with contextlib.suppress(LogPartitionQuarantined, NotCoordinator):
                 listings = runtime.list_groups(partition, prefix=prefix, after=after)
                 # One group more than the page shows whether another page follows.
                 least = await _least(listings, request, page_size + 1 - len(found), turns)
-                ticket = max(ticket, runtime.ticket_in(partition))
+                tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
             after = None
-        await until_durable(runtime, ticket)
+        await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             groups=[_listing(listing) for _, listing in found[:page_size]],
             unreachable_log_partitions=[
                 partition
                 for partition in range(runtime.partitions)
-                if runtime.damage(partition) is not None
+                if runtime.log.state(partition) is PartitionState.FAILED
             ],
         )
         if len(found) > page_size:

@@ -18,7 +18,7 @@ from offsetd_coordinator.messages.change_events import listed_partitions
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
-from offsetd_coordinator.services.durable_answers import changed_group, until_durable
+from offsetd_coordinator.services.durable_answers import changed_group, until_all_durable
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class OffsetService:
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
         answer = FetchAnswer(self._encoder, self._node.expiry_rule)
-        ticket = reserved = 0
+        tickets: set[int] = set()
+        reserved = 0
         try:
             for selection in selections:
                 size = answer.size
@@ -87,15 +88,15 @@ class OffsetService:
                 if size - reserved > _BYTES_RESERVED_AT_ONCE:
                     await answer_budget.reserve(COPIES * (size - reserved))
                     reserved = size
-                group_ticket, refusal = runtime.fetch_into(answer, selection)
-                ticket = max(ticket, group_ticket)
+                ticket, refusal = runtime.fetch_into(answer, selection)
+                tickets.add(ticket)
                 if refusal is not None:
                     raise refusal
                 await turns.spend(ITEMS_PER_GROUP + (answer.size - size) // _BYTES_PER_ITEM)
         except CoordinatorError:
-            await until_durable(runtime, ticket)
+            await until_all_durable(runtime, tickets)
             raise
-        await until_durable(runtime, ticket)
+        await until_all_durable(runtime, tickets)
         if answer.size > _BYTES_AT_ONCE:
             return await asyncio.to_thread(answer.encoded)
         return answer.encoded()

@@ -32,7 +32,7 @@ from offsetd_coordinator.offset_changes import (
     PutOffset,
     PutOffsets,
 )
-from offsetd_coordinator.services.durable_answers import submitted_change, until_durable
+from offsetd_coordinator.services.durable_answers import submitted_change, until_all_durable
 from offsetd_coordinator.services.offset_exports import read_format
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ImportService:
     ) -> bytes:
         runtime = self._node.serving()
         response = admin_service_pb2.ImportOffsetsResponse()
-        ticket, changes_left = 0, CHANGES_LISTED_MAX
+        tickets, changes_left = set[int](), CHANGES_LISTED_MAX
         turns = Turns()
         for group_id, group in groups.items():
             count = len(group.offsets)
@@ -155,8 +155,8 @@ class ImportService:
                 validate_only=options.validate_only,
             )
             await turns.spend(count + ITEMS_PER_GROUP)  # A large write gets a turn of its own.
-            group_ticket, outcome = await self._write_group(options, request)
-            ticket = max(ticket, group_ticket)
+            ticket, outcome = await self._write_group(options, request)
+            tickets.add(ticket)
             if isinstance(outcome, CoordinatorError):
                 imported.error.CopyFrom(statuses.status_of(outcome))
             else:
@@ -167,7 +167,7 @@ class ImportService:
                     for change in islice(outcome.changes, changes_left):
                         set_change(imported.changes.add(), partition, change)
                     changes_left -= len(imported.changes)
-        await until_durable(runtime, ticket)
+        await until_all_durable(runtime, tickets)
         return response.SerializeToString()
 
     async def _write_group(

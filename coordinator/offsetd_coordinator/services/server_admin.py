@@ -12,6 +12,7 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import set_time
+from offsetd_coordinator.runtime.commit_log import PartitionState
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
@@ -66,7 +67,7 @@ class AdminService:
             response.quarantined_partitions.extend(
                 partition
                 for partition in range(node.runtime.partitions)
-                if node.runtime.damage(partition) is not None
+                if node.runtime.log.state(partition) is PartitionState.FAILED
             )
         return response.SerializeToString()
 

@@ -16,6 +16,7 @@ from offsetd_coordinator.errors import (
     GroupIdNotFound,
     InvalidCommitSize,
     LogPartitionQuarantined,
+    NotCoordinator,
     StorageUnavailable,
 )
 from offsetd_coordinator.requests import (
@@ -452,16 +453,16 @@ async def test_after_a_failure_nothing_is_acknowledged(where: str, run: Run) -> 
         await late
 
 
-async def test_a_damaged_partition_refuses_and_the_others_serve(run: Run) -> None:
+async def test_a_damaged_and_an_absent_partition_refuse_and_the_others_serve(run: Run) -> None:
     run.store.quarantined[TopicPartition(OFFSETS_TOPIC, 2)] = "rot"
     del run.shards[3]
-    for partition in (2, 3):
-        with pytest.raises(LogPartitionQuarantined):
+    for partition, refusal in ((2, LogPartitionQuarantined), (3, NotCoordinator)):
+        with pytest.raises(refusal):
             run.commit(group_in(partition))
-        with pytest.raises(LogPartitionQuarantined):
+        with pytest.raises(refusal):
             run.runtime.fetch(group_in(partition))
     assert run.commit(group_in(1))[1] == CommitReply(0)
-    assert run.runtime.damage(2) is not None
+    assert run.log.damage(TopicPartition(OFFSETS_TOPIC, 2)) is not None
 
 
 async def test_close_makes_everything_durable_and_closes_the_store(run: Run) -> None:

@@ -1,0 +1,133 @@
+"""Nodes whose log is in memory, with all their services, called with and without gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+from memory_commit_log import MemoryCommitLog, MemoryTopic
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.administration.administration import Administration
+from offsetd_coordinator.administration.audit import AuditLog
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.settings_sources import load_settings
+from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.grpc import handlers
+from offsetd_coordinator.large_groups.large_changes import LargeChanges
+from offsetd_coordinator.messages.commit_parser import CommitParser
+from offsetd_coordinator.node import Node
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.shard_loader import load_shard
+from offsetd_coordinator.services.offset_calls import OffsetService
+from offsetd_coordinator.shard.shard import Shard, ShardConfig
+from offsetd_storage.clock import ManualClock, SteadyClock
+from offsetd_storage.offsets_topic.placement import partition_of
+from server_process import Stubs
+from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+PARTITIONS = 4
+IN_FLIGHT_BYTES_MAX = 64 << 20
+
+
+class MemoryNode:
+    """A node that serves some partitions of a topic in memory."""
+
+    def __init__(self, topic: MemoryTopic, owned: Collection[int], *, name: str = "n1") -> None:
+        self.clock = ManualClock()
+        self.time = SteadyClock(self.clock)
+        self.topic = topic
+        self.log = MemoryCommitLog(topic, owned)
+        self.config = ShardConfig(partitions=len(topic.logs))
+        shards = {partition: self._load(partition) for partition in owned}
+        self.runtime = Runtime(self.log, shards, clock=self.time)
+        large_changes = LargeChanges(self.runtime)
+        self.settings = load_settings(assignments=["data.dir=/nowhere"])
+        window_ms = self.config.request_id_window_ms
+        self.node = Node(node_id=name, address=f"{name}:7171", start_ms=self.clock.now_ms())
+        self.node.partitions = len(topic.logs)
+        self.node.serve(
+            self.runtime,
+            large_changes,
+            Administration(
+                self.runtime,
+                large_changes,
+                ConfigShard(self.settings.configs, request_id_window_ms=window_ms),
+                AuditLog(request_id_window_ms=window_ms),
+                clock=self.time,
+                apply=lambda *_: None,
+                preview=lambda *_: None,
+            ),
+        )
+        parser = CommitParser(
+            metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=self.config.message_bytes_max
+        )
+        self.offsets = OffsetService(self.node, parser)
+
+    def _load(self, partition: int) -> Shard:
+        shard = Shard(partition, self.config)
+        load_shard(shard, self.log.reader(partition))
+        return shard
+
+    def take(self, partition: int) -> None:
+        """Becomes the partition's owner, loads it, and serves it."""
+        self.log.begin_load(partition)
+        shard = self._load(partition)
+        self.log.serve(partition)
+        self.node.take(partition, shard)
+
+    def release(self, partition: int) -> None:
+        """Gives up a partition; what waits is durable first."""
+        self.log.release(partition)
+        self.node.release(partition)
+
+    def lose(self, partition: int) -> None:
+        """Learns that another node has the partition."""
+        self.log.lose(partition)
+        self.node.release(partition)
+
+    async def commit(self, group_id: str, value: int) -> Any:
+        """Commits one offset, through the service."""
+        message = commit_request(group_id, value).SerializeToString()
+        answer = await self.offsets.commit_offsets(message)
+        return offset_service_pb2.CommitOffsetsResponse.FromString(answer)
+
+    async def fetch(self, *group_ids: str) -> list[int | None]:
+        """The offset of each group; None: it has none."""
+        request = offset_service_pb2.FetchOffsetsRequest(
+            groups=[offset_service_pb2.GroupSelection(group_id=each) for each in group_ids]
+        )
+        answer = await asyncio.wait_for(
+            self.offsets.fetch_offsets(request.SerializeToString()), WAIT_SECONDS
+        )
+        groups = offset_service_pb2.FetchOffsetsResponse.FromString(answer).groups
+        return [each.offsets[0].offset if each.offsets else None for each in groups]
+
+    @asynccontextmanager
+    async def stubs(self) -> AsyncIterator[Stubs]:
+        """All services over gRPC."""
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers(
+            handlers.generic_handlers(
+                self.node, Admission(IN_FLIGHT_BYTES_MAX), self.settings, CallFigures()
+            )
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                untyped_channel: Any = channel
+                yield Stubs(untyped_channel)
+        finally:
+            await server.stop(0)
+
+
+def group_in(partition: int, number: int = 0, partitions: int = PARTITIONS) -> str:
+    """Some group of a partition."""
+    names = (f"g{n}" for n in range(10_000))
+    return [n for n in names if partition_of(n, partitions) == partition][number]
