@@ -35,7 +35,7 @@ class CoordinatorError(Exception):
         self.variables: Mapping[str, str] = texts
 
     def without_traces(self) -> Self:
-        """This error without its tracebacks, which would keep the frames' objects alive."""
+        """Removes the tracebacks, which would keep the frames' objects alive; returns the error."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
@@ -136,7 +136,7 @@ class InvalidRetention(InvalidField):
 
 
 class Listing:
-    """A list that an error carries with its message: JSON objects, the first ones that fit.
+    """A list of JSON objects that an error carries with its message, cut to those that fit.
 
     Its name is `list_name`.
     """
@@ -304,7 +304,7 @@ class NotCoordinator(CoordinatorError):
 
 
 class StorageUnavailable(CoordinatorError):
-    """The disk failed. Whether the write happened is not known, and the process is going down."""
+    """The disk failed. It is not known whether the write happened, and the process ends."""
 
     reason = "STORAGE_FAILED"
     retriable = True
@@ -354,13 +354,13 @@ class LogPartitionQuarantined(CoordinatorError):
 
 
 class RecordUndecodable(CoordinatorError):
-    """The stored record cannot be read, until it is written again."""
+    """The stored record cannot be read. A new write of the same key replaces it."""
 
     reason = "RECORD_UNDECODABLE"
 
 
 class KafkaUnavailable(CoordinatorError):
-    """The Kafka cluster that was asked for bounds did not answer."""
+    """The Kafka cluster did not answer a question about bounds."""
 
     reason = "KAFKA_UNAVAILABLE"
     retriable = True

@@ -30,7 +30,7 @@ class MethodFigures:
         self.durations = Durations()
 
     def note(self, code: int, seconds: float) -> None:
-        """A call ended with `code`."""
+        """Counts a call that ended with `code` after `seconds`."""
         self.codes[code] += 1
         self.durations.note(seconds)
 
@@ -64,9 +64,9 @@ class CallFigures:
         self.streams = StreamFigures()
         self.watches = WatchFigures()
         self.loop_delays = Durations()
-        """How late the event loop was, each time it was looked at."""
+        """How late the event loop was, at each measurement."""
         self.loop_holds = Durations()
-        """What its thread computed at least while it was late."""
+        """Lower bound of the processor time that its thread used while it was late."""
 
     def method(self, name: str) -> MethodFigures:
         """The figures of a method, such as `CommitOffsets`; made when first asked for."""
@@ -94,13 +94,13 @@ class ExpiryFigures:
         self.expired_groups = 0
         self.clock_jumps = 0
         self.clock_offset_ms = 0
-        """How far the wall clock is ahead of the server's time."""
+        """How far the wall clock is ahead of the server's time, in milliseconds."""
         self.failures = 0
-        """Checks that ended before their end."""
+        """Checks that ended early."""
         self.last_check_ms: int | None = None
-        """When the last whole check ended."""
+        """When the last complete check ended."""
         self.check_seconds: float | None = None
         self.warned_groups: int | None = None
-        """Groups that lose offsets before long, as of the last whole check."""
+        """Groups that will lose offsets soon, at the last complete check."""
         self.held: Held | None = None
         self.held_until_ms: int | None = None

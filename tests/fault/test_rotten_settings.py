@@ -93,7 +93,7 @@ def test_nothing_expires_while_settings_cannot_be_read_and_everybody_is_told(rot
     with ServerProcess(rotten, settings=SETTINGS) as server, client_of(server) as client:
         poll(lambda: checks(server), 60, server)
         told = server.wait_for_event(
-            "not all settings can be read: nothing expires, is cleaned or taken away"
+            "not all settings can be read: nothing expires, is cleaned or is deleted"
         )
         assert "--accept-default-settings" in told["remedy"]
         info = client.get_server_info()

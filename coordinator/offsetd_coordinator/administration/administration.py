@@ -46,9 +46,10 @@ class ApplyFailed(Exception):
 class Administration:
     """The settings and the audit log of a node. Every method is for the event loop's thread.
 
-    `apply` makes settings count, with the doubt of them; it is called off the loop, one call at a
-    time, in the order of the changes. `preview` says what a round over a partition would leave,
-    with its active segment or without; it takes long, and much memory: one at a time, off the loop.
+    `apply` puts settings in force, and gets the doubt about them. It is called on a thread, one
+    call at a time, in the order of the changes. `preview` returns what a cleaning round over a
+    partition would leave, with or without its active segment. It takes long and needs much memory,
+    so call it on a thread, one call at a time.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class Administration:
         return applied
 
     async def update_config(self, request: UpdateConfig, event: AuditEvent) -> ConfigDecision:
-        """Decides on a change of settings; returns once its reply is durable and in force.
+        """Decides on a change of settings; returns once the change is durable and in force.
 
-        A caller that no longer waits changes nothing about that. Raises the refusal, and what
+        The change goes on even if the caller is cancelled. Raises the refusal, and as
         `CommitLog.append_internal` does.
         """
         damage = self._log.damage(CONFIG_PARTITION)
@@ -140,9 +141,9 @@ class Administration:
     async def change_group(
         self, request: Request, event_of: Callable[[Reply], AuditEvent], room: Room
     ) -> tuple[int, Reply | CoordinatorError]:
-        """`LargeChanges.submit`, behind the record of what is changed, if anything is.
+        """As `LargeChanges.submit`, but first writes the audit event, if anything changes.
 
-        Raises as that does; then the record may be there all the same.
+        Raises as `LargeChanges.submit` does. The audit event may have been written even then.
         """
 
         def record(decision: Decision) -> None:
@@ -184,7 +185,7 @@ class Administration:
         try:
             await asyncio.to_thread(self._apply, configs, self.settings_doubt)
         except Exception as error:
-            raise ApplyFailed("the settings are stored, and could not be put in force") from error
+            raise ApplyFailed("the settings are stored, but could not be put in force") from error
 
     async def _until_durable(self, ticket: int) -> None:
         waiting = self._log.durable(ticket)

@@ -27,7 +27,7 @@ AUDIT_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class AuditEvent:
-    """One change: `method` as the contract calls it, `what` it was asked for as JSON values."""
+    """One change: `method` is its name in the contract, `what` the request as JSON values."""
 
     time_ms: int
     method: str
@@ -38,7 +38,7 @@ class AuditEvent:
     peer: str = ""
 
     def encode(self) -> bytes:
-        """JSON, on one line."""
+        """The event as JSON on one line."""
         document = {
             "version": AUDIT_VERSION,
             "time": rfc3339(self.time_ms),
@@ -53,7 +53,10 @@ class AuditEvent:
 
     @classmethod
     def decode(cls, value: bytes, *, time_ms: int) -> AuditEvent:
-        """From a record's value and timestamp. Raises UndecodableRecord, also for newer ones."""
+        """An event from a record's value and timestamp.
+
+        Raises UndecodableRecord, also for records of newer versions.
+        """
         try:
             document = json.loads(value)
             if document["version"] != AUDIT_VERSION:
@@ -81,7 +84,7 @@ class RecordedEvent(NamedTuple):
 
 
 class AuditLog(RecordLog):
-    """Where the audit log ends, and the events that a request id may ask for again."""
+    """The end of the audit log, and its recent events, by which retries are recognised."""
 
     def __init__(self, *, request_id_window_ms: int) -> None:
         super().__init__()
@@ -94,11 +97,11 @@ class AuditLog(RecordLog):
         return self._known.find((method, request_id), now_ms) if request_id else None
 
     def batch(self, event: AuditEvent) -> bytes:
-        """The batch to be appended; its one record is at `offset_next`."""
+        """The batch to append for an event. Its only record is at `offset_next`."""
         return self.batch_of([event])
 
     def batch_of(self, events: Sequence[AuditEvent]) -> bytes:
-        """The same with several events, of which there is at least one."""
+        """The batch to append for several events. There must be at least one."""
         records = [
             Record(
                 key=None,

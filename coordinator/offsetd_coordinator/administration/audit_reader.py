@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from offsetd_storage.log.readable_log import ReadableLog
 
 RECORDS_MAX: Final = 5000
-"""How many are read for one page, whatever is found: it takes a fraction of a second."""
+"""The most records that are read for one page. Reading them takes a fraction of a second."""
 _STRETCH: Final = 500  # Offsets.
 _CHUNK_BYTES: Final = 1 << 16
 
 
 class AuditFilter(NamedTuple):
-    """A filter of events; empty or None matches any. Times are the records', in milliseconds."""
+    """A filter of events. Empty or None matches any. Times are record times in milliseconds."""
 
     methods: frozenset[str] = frozenset()
     group_id: str = ""

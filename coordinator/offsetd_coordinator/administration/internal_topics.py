@@ -78,11 +78,11 @@ class OwnTopics:
         now_ms: int,
         accepts_defaults: bool = False,
     ) -> Self:
-        """Replays the settings, and has the store's logs obey them; then the audit log.
+        """Replays the settings and applies them to the store's logs, then replays the audit log.
 
-        A damaged log counts as empty, and changes are refused; but nothing goes by the settings
-        that count then (`doubt`), unless the operator `accepts_defaults`. Raises CorruptBatch or
-        OSError for files that are no longer as recovery left them.
+        A damaged log counts as empty, and changes are refused. Then `doubt` keeps the background
+        tasks from relying on the defaults, unless the operator `accepts_defaults`. Raises
+        CorruptBatch or OSError if files have changed since recovery.
         """
         shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
         audit = AuditLog(request_id_window_ms=request_id_window_ms)
@@ -93,7 +93,7 @@ class OwnTopics:
             shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
         log = store.logs.get(AUDIT_PARTITION)
         if log is not None:
-            # Older events are not read: no retry asks for them any more.
+            # Older events are not read: no retry can refer to them.
             since = log.offset_for_timestamp(now_ms - request_id_window_ms)
             if since is not None:
                 for buffer, end in log.read_chunks(_CHUNK_BYTES, offset=since):
@@ -119,15 +119,15 @@ class OwnTopics:
         return self.shard.doubt if self.damage is None else f"their log is damaged: {self.damage}"
 
     def log_doubt(self) -> None:
-        """Logs, at a start, what holds back expiry, cleaning and retention."""
+        """Logs at a start why expiry, cleaning and retention are held back."""
         lost = self._what_is_lost()
         if lost is None:
             return
         if self.accepts_defaults:
-            _log.warning("not all settings can be read; defaults count, as accepted", reason=lost)
+            _log.warning("not all settings can be read; defaults apply, as accepted", reason=lost)
         else:
             _log.error(
-                "not all settings can be read: nothing expires, is cleaned or taken away",
+                "not all settings can be read: nothing expires, is cleaned or is deleted",
                 reason=lost,
                 remedy=REMEDY,
             )
@@ -154,7 +154,7 @@ class OwnTopics:
 
         def apply(configs: TopicConfigs, doubt: str | None) -> None:
             for topic_partition in apply_log_configs(store, configs):
-                # Work under the old settings ends first: after the answer it does nothing.
+                # Cleaning by the old settings ends first, so that none follows the answer.
                 upkeep.cleaner.abort(topic_partition)
             upkeep.configure(upkeep_config(configs, doubt))
             configure_runtime(configs)

@@ -49,22 +49,24 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _LOOK_MS_MAX: Final = 10_000
-"""A clock that is set is noticed so soon."""
+"""The longest time until a jump of the wall clock is noticed."""
 _LAST_UP_INTERVAL_MS: Final = 60_000
 _REST_SHARE: Final = 6.0
-"""Rest after each slice, as a multiple of what it and its flush took: both keep commits waiting."""
+"""The rest after each slice, as a multiple of the time that the slice and its flush took.
+
+Commits wait while a slice and its flush are running."""
 _WARNED_MAX: Final = 65_536
-"""Groups that are remembered as warned of; of more, warnings may be repeated."""
+"""The number of warned groups that are remembered. Above it, warnings may be repeated."""
 _WARNING_LINES_MAX: Final = 20
-"""Of one check; the others are only counted."""
+"""Warnings that one check logs; further ones are only counted."""
 
 
 def grace_of_folder_ms(
     store: LogStore, files: Files, folder: Path, *, now_ms: int, grace_ms: int
 ) -> int:
-    """For how long nothing may expire now; read before anything is written to the folder.
+    """The time in milliseconds during which nothing may expire after this start.
 
-    Blocks. Raises OSError.
+    Call it before anything is written to the folder. Blocks. Raises OSError.
     """
     return grace_at_start_ms(
         now_ms=now_ms,
@@ -112,11 +114,11 @@ class Expirer:
         )
         self._checked_ms = started_ms
         self._noted_up_ms: int | None = None
-        self._warned: dict[bytes, None] = {}  # Found by the previous check.
+        self._warned: dict[bytes, None] = {}  # The groups that the previous check warned of.
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Checks from now on, the first time after one interval."""
+        """Starts the task. The first check runs after one interval."""
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -134,7 +136,7 @@ class Expirer:
                 look_ms = await self.look()
             except Exception:  # noqa: BLE001  Commits go on.
                 self._figures.failures += 1
-                _log.exception("a defect in expiry: it goes on with the next check")
+                _log.exception("a defect in expiry: it continues with the next check")
                 look_ms = _LOOK_MS_MAX
             await asyncio.sleep(look_ms / 1000)
 
@@ -158,7 +160,7 @@ class Expirer:
     # What holds back -------------------------------------------------------------------------
 
     def held(self) -> Held | None:
-        """What keeps offsets from expiring now, if anything."""
+        """The reason that holds expiry back now, if there is one."""
         config = self._config
         if self._administration.settings_doubt is not None:
             return Held(hold=Hold.SETTINGS_UNREADABLE)
@@ -175,7 +177,7 @@ class Expirer:
 
     @property
     def _low_since_ms(self) -> int | None:
-        """Since when commits are refused because the disk is low, by the wall clock."""
+        """The wall-clock time since which commits are refused because the disk is low, or None."""
         upkeep = self._runtime.upkeep
         return None if upkeep is None else upkeep.disk.status.low_since_ms
 

@@ -20,7 +20,10 @@ NAME_UNITS_MAX: Final = 1024
 
 
 def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
-    """What expired of a group, and by which rule. Of many topics it names the largest."""
+    """The event with a group's expired offsets and the rule that they expired by.
+
+    If they have many topics, the event names those with the most offsets.
+    """
     topics = sorted(expired.topics, key=lambda each: (-each[1], each[0]))
     rule = expired.rule
     what: dict[str, Any] = {
@@ -47,7 +50,7 @@ def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
 
 
 def suspended_event(jump_ms: int, held: Held | None, now_ms: int) -> AuditEvent:
-    """The clock jumped, so nothing expires for a while."""
+    """The event that the wall clock jumped, so that nothing expires for a while."""
     what: dict[str, Any] = {"clock_jump_ms": jump_ms}
     if held is not None and held.remaining_ms is not None:
         what["suspended_ms"] = held.remaining_ms

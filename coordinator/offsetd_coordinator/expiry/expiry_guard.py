@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from offsetd_coordinator.expiry.uptime_marker import LastUp
 
 CLOCK_JUMP_MS: Final = 60_000
-"""A wall clock that moves so much more, or less, than the monotonic one was set."""
+"""If the wall clock moves this much more or less than the monotonic clock, it was set."""
 
 
 class Hold(enum.Enum):
-    """Why nothing expires."""
+    """A reason for which nothing expires."""
 
     SETTINGS_UNREADABLE = "settings_unreadable"  # So it is not known which offsets should stay.
     AUDIT_DAMAGED = "audit_damaged"  # Expiry has to be recorded.
@@ -31,12 +31,12 @@ class Hold(enum.Enum):
 
 
 TIME_IN_DOUBT: Final = frozenset({Hold.LONG_STOP, Hold.CLOCK_JUMP})
-"""Nothing is deleted because of its age then, whatever it is."""
+"""The holds in which the time is in doubt: nothing at all is deleted because of its age."""
 
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """A reason, and for how long it holds; None: until a setting is changed."""
+    """A reason, and for how long it holds. None means until a setting is changed."""
 
     hold: Hold
     remaining_ms: int | None = None

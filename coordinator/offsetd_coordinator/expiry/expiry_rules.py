@@ -44,7 +44,7 @@ class ExpiryTerms:
 
 @attrs.frozen(kw_only=True)
 class ExpiringGroup:
-    """What expiry needs to know of a group. `became_empty_ms` None: not known.
+    """The properties of a group that expiry depends on. `became_empty_ms` is None if unknown.
 
     `is_subscribed` says whether a member reads a topic, as far as subscriptions can be read.
     """
@@ -56,7 +56,7 @@ class ExpiringGroup:
     is_subscribed: Callable[[str], bool] | None = None
     retention_ms: int | None = None  # The group's own; None: the server's.
     never_expires: bool = False  # Set for the group.
-    has_lease: bool = False  # Somebody holds it now.
+    has_lease: bool = False  # A writer holds a lease now.
 
 
 class GroupRule(NamedTuple):
@@ -72,7 +72,7 @@ class GroupRule(NamedTuple):
     base: int
     is_subscribed: Callable[[str], bool] | None
     may_go: bool
-    """The group itself goes, once nothing is left of it."""
+    """Whether the group itself expires once it has no offsets left."""
 
 
 NO_RULE: Final = GroupRule(
@@ -116,7 +116,7 @@ def _expires_in_state(group: ExpiringGroup) -> bool:
 
 
 def plain_rule(terms: ExpiryTerms) -> GroupRule:
-    """The rule for a group that is nothing but its offsets."""
+    """The rule for a group that has only offsets, and no records of its own."""
     return rule_of(_PLAIN, terms)
 
 

@@ -46,11 +46,11 @@ class SliceLimits:
     """Limits of one slice, so that a commit waits for it no longer than for the disk."""
 
     rows: int = 8192
-    """Stored offsets of the table that are walked."""
+    """Rows of the table that are walked."""
     groups: int = 16
-    """Groups that are judged."""
+    """Groups that are checked."""
     records: int = 64
-    """Groups with records that are asked for their retention, in place of a quarter of those."""
+    """Groups with records whose own retention is read at once. They count as `groups` / 4."""
     expired_groups: int = 8
     offsets: int = 128
     """Offsets that get tombstones."""
@@ -297,7 +297,7 @@ class _Judged(NamedTuple):
 
 
 class _SliceMaking:
-    """A slice that is being gathered."""
+    """A slice while it is being collected."""
 
     def __init__(self, state: ReplayedState, limits: SliceLimits) -> None:
         self._state = state
@@ -348,7 +348,7 @@ class _SliceMaking:
         warning_ms: int,
         now_ms: int,
     ) -> _Judged:
-        """Adds the expired ones of these entries of a group that has `count` offsets in all."""
+        """Adds those of `entries` that have expired. The group has `count` offsets in total."""
         due = np.empty(entries.size, np.int64)
         numbers = np.array((rule.retention_ms, rule.empty_ms, rule.base, warning_ms), np.int64)
         judge_entries(self._state.offsets.arrays, entries, numbers, now_ms, due, self._judged)
@@ -359,7 +359,7 @@ class _SliceMaking:
         due = self._without_used(group_id, due[:due_count], rule)
         if not due.size:
             return _Judged(has_more=False, warned=warned)
-        # A group that fits one slice is not divided.
+        # A group that fits in one slice is not divided.
         taken = due[: self._limits.offsets]
         is_gone = (
             taken.size == count and rule.may_go and not self._state.pending.partitions(group_id)
@@ -368,7 +368,7 @@ class _SliceMaking:
         return _Judged(has_more=taken.size < due.size, warned=warned)
 
     def _without_used(self, group_id: bytes, due: Int64s, rule: GroupRule) -> Int64s:
-        """The entries whose topic no member reads, and for which no transaction is open."""
+        """The entries without those of subscribed topics and those with open transactions."""
         offsets = self._state.offsets
         pending = self._state.pending.partitions(group_id)
         if not due.size or (rule.is_subscribed is None and not pending):

@@ -40,9 +40,10 @@ UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
 
 
 def read_last_up(files: Files, folder: Path) -> LastUp | None:
-    """The file's contents; None if there is no file: then only records tell. Raises OSError.
+    """The file's contents, or None if there is no file. Raises OSError.
 
-    If the file cannot be read, the grace period lasts as long as it may.
+    Without the file, the newest record says when the server was last up. If the contents are
+    invalid, the result gives the longest possible grace period.
     """
     path = folder / LAST_UP_NAME
     if not files.exists(path):

@@ -6,7 +6,7 @@ from offsetd_coordinator.errors import CoordinatorError
 
 
 class WatchRefused(CoordinatorError):
-    """An error with tokens from which a watcher may continue; `tokens` has them whole, by name."""
+    """An error with tokens from which a watcher may continue. `tokens` has them by name, uncut."""
 
     def __init__(
         self, message: str, *, tokens: dict[str, str] | None = None, **variables: object
@@ -29,7 +29,7 @@ class HistoryCompacted(WatchRefused):
         tokens: dict[str, str] | None = None,
         **variables: object,
     ) -> None:
-        message += ": all is there from log offset {oldest_revision} on"
+        message += ": the history is complete from log offset {oldest_revision} on"
         if oldest_time is not None:
             message += ", written {oldest_time}"
             variables["oldest_time"] = oldest_time

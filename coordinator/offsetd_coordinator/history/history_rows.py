@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 1 << 18
 _KEPT_ROWS_MIN: Final = 64 * SLICE_ROWS
-_IS_DELETED: Final = columns.ROW_END_OFFSET  # 1 or 0, as `copy_changes` tells it.
+_IS_DELETED: Final = columns.ROW_END_OFFSET  # `copy_changes` writes 1 or 0 to this column.
 
 
 def rows_before(log: PartitionReader, limit: int, end: int, group_id: bytes) -> OffsetRows:
-    """What a group had committed before log offset `limit` was written, sorted. Unreadable
-    offsets are included.
+    """The offsets that a group had just before log offset `limit`, sorted.
 
-    Raises HistoryCompacted if that is not certain, CorruptBatch, OSError.
+    Unreadable offsets are included. Raises HistoryCompacted if cleaning may have removed some of
+    them, CorruptBatch, OSError.
     """
     for _ in range(TRIES_MAX):
         segments = log.segments
@@ -57,7 +57,7 @@ def rows_before(log: PartitionReader, limit: int, end: int, group_id: bytes) -> 
             # The first batch after the limit counts.
             later.rows[:, columns.ROW_REVISION] *= -1
             after.take(later)
-        # A read during an exchange of segments may mix their states.
+        # A read while the cleaner swaps segments may mix old and new segments.
         if log.segments[: len(segments)] == segments:
             break
     else:
@@ -70,7 +70,7 @@ def rows_before(log: PartitionReader, limit: int, end: int, group_id: bytes) -> 
 
 
 def _check_whole(log: PartitionReader, limit: int, last: OffsetRows, after: OffsetRows) -> None:
-    """Raises HistoryCompacted where what was before `limit` may have been cleaned away."""
+    """Raises HistoryCompacted if records below `limit` may have been cleaned away."""
     gapless_from, superseders_end = log.gapless_from, log.superseders_end
     oldest = max(gapless_from, superseders_end)
     if limit < gapless_from:

@@ -174,7 +174,7 @@ def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:
 
 
 def _change(buffer: Bytes, row: list[int]) -> Change:
-    """See the columns: a row lists them in their order."""
+    """The change in a row. The row has the columns of `kernels.columns`, in their order."""
     at, time, kind, group_at, group_size, topic_at, topic_size, partition = row[:8]
     group_id = buffer[group_at : group_at + group_size].tobytes()
     topic = buffer[topic_at : topic_at + topic_size].tobytes()
@@ -260,9 +260,10 @@ def whole_changes(
     group_id: bytes,
     take: Callable[[Iterator[Change]], list[Change]] = list,
 ) -> tuple[int, list[Change]]:
-    """The offset from which all changes are there, and the group's changes that `take` selects.
+    """The offset from which the history is complete, and the group's changes that `take` selects.
 
-    None: as old as there are, with all that follow. They come one by one, up to `end`.
+    `take` gets an iterator over the changes from `start` to `end`, in order. With a `start` of None
+    it begins at the oldest offset from which the history is complete.
 
     Raises HistoryCompacted, CorruptBatch, OSError.
     """
@@ -317,5 +318,5 @@ def time_at(log: PartitionReader, offset: int, end: int) -> int | None:
 def compacted(oldest: int, oldest_time: str | None = None) -> HistoryCompacted:
     """The error for requests below offset `oldest` or before `oldest_time`."""
     return HistoryCompacted(
-        "what is asked for may be cleaned away", oldest_revision=oldest, oldest_time=oldest_time
+        "the requested part may be cleaned away", oldest_revision=oldest, oldest_time=oldest_time
     )

@@ -40,10 +40,10 @@ _readers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]]
 async def state_at(
     runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
 ) -> tuple[int, OffsetRows]:
-    """A group's offsets at a time, or after the batch of a log offset, sorted, with the log offset
-    up to which they were read.
+    """A group's offsets at `time_ms`, or after the batch with the log offset `revision`.
 
-    Raises HistoryCompacted if the log no longer has them, RecordUndecodable.
+    Returns the log offset up to which the log was read, and the offsets, sorted. Raises
+    HistoryCompacted if the log no longer has them, RecordUndecodable.
     """
     log, end = durable_log(runtime, runtime.partition_of(group_id))
 

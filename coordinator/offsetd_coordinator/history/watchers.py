@@ -41,7 +41,7 @@ _DIGEST_BYTES: Final = 8
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """A filter of changes; empty fields match all. Groups match by name or by prefix."""
+    """A filter of changes. Empty fields match everything. Groups match by id or by prefix."""
 
     group_ids: frozenset[bytes] = frozenset()
     prefix: bytes = b""
@@ -65,7 +65,7 @@ class Filter:
         return None
 
     def digest(self, folder_id: str) -> bytes:
-        """Differs between filters, and between folders."""
+        """A digest that differs between filters and between folders."""
         parts = [
             folder_id.encode(),
             self.prefix,
@@ -110,13 +110,15 @@ class Watchers:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of watchers."""
         return len(self._watchers)
 
     def add(self, watcher: Watcher, watchers_max: int) -> None:
         """Registers a watcher, to be woken from now on. Raises TooManyWatchers."""
         if len(self._watchers) >= watchers_max:
-            raise TooManyWatchers("{watchers_max} calls watch already", watchers_max=watchers_max)
+            raise TooManyWatchers(
+                "there are {watchers_max} watchers already", watchers_max=watchers_max
+            )
         self._watchers.add(watcher)
         self.runtime.log.on_durable = self._wake_soon
 

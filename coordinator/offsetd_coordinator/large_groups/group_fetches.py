@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def is_large(runtime: Runtime, selection: GroupSelection) -> bool:
-    """Whether a group has to be read slice by slice. Raises LogPartitionQuarantined,
-    StorageUnavailable.
+    """Whether a group has to be read slice by slice.
+
+    Raises LogPartitionQuarantined, StorageUnavailable.
     """
     return offsets_at_most(runtime, selection) > SLICE_ROWS
 

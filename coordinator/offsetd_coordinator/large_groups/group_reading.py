@@ -37,14 +37,14 @@ _EDGE_COLUMNS: Final = 3
 
 
 class GroupPage(NamedTuple):
-    """A page of a group's offsets, sorted; after the partition `last` there may be more."""
+    """A page of a group's offsets, sorted. More may follow after the partition `last`."""
 
     rows: OffsetRows
     last: Partition | None
 
 
 async def read_group(runtime: Runtime, group_id: bytes) -> OffsetRows:
-    """All offsets of a group, sorted, as durable as they are; what cannot be read as well.
+    """All offsets of a group, sorted, once they are durable. Unreadable offsets are included.
 
     Raises CoordinatorNotAvailable, LogPartitionQuarantined, StorageUnavailable.
     """
@@ -80,7 +80,7 @@ async def read_partitions(
 
     Raises as `read_group` does.
     """
-    # Kernels want the group first.
+    # The kernels expect the group id first.
     names = np.concatenate((np.frombuffer(group_id, np.uint8), names))
     keys = keys + np.array((len(group_id), 0, 0), np.int64)
     rows = await _read(runtime, group_id, lambda offsets: _Named(offsets, group_id, names, keys))
@@ -165,8 +165,9 @@ class _Walk:
 
 
 class _Least(_Walk):
-    """The entries that come first after a partition; `before` is the last of them, where others
-    were left out.
+    """A walk that keeps the first entries after a partition.
+
+    `before` is the last one kept if others were left out, else None.
     """
 
     def __init__(

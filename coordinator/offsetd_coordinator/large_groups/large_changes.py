@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     Outcome = tuple[int, Reply | CoordinatorError]
     BeforeWrite = Callable[[Decision], None]
     Room = Callable[[int], AbstractAsyncContextManager[None]]
-    """Keeps room for so many offsets while they are dealt with."""
+    """Reserves memory for a number of offsets while a change is being made."""
 
 _LARGE_REQUESTS: Final = (PutOffsets, ResetOffsets, RestoreOffsets, DeleteOffsets, DeleteGroup)
 _SLICES_AHEAD_MAX: Final = 8
-"""Slices that are written and wait for their flush: others' commits wait behind them."""
+"""Written slices that may wait for their flush. Commits of other groups wait behind them."""
 
 
 class LargeChanges:
@@ -188,7 +188,7 @@ class _Change:
             except DiskFull:
                 if not tickets:
                     raise
-                refusal = DiskFull("the disk is full: only the first part of it is done")
+                refusal = DiskFull("the disk is full: only the first part of the change is done")
                 return runtime.ticket_of(self._request.group_id), refusal
             tickets.append(runtime.ticket_of(self._request.group_id))
             await self._rest(tickets)

@@ -49,7 +49,7 @@ LEGAL_BEFORE: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     STABLE: frozenset({COMPLETING}),
     DEAD: frozenset({EMPTY, PREPARING, COMPLETING, STABLE, DEAD}),
 }
-"""From which states each may be entered."""
+"""The states that may precede each state."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -65,7 +65,7 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it has not been in a generation yet."""
+    """Whether the member has not been in a generation yet."""
     join_token: Token | None = None
     sync_token: Token | None = None
 
@@ -106,7 +106,7 @@ class Member:
         return next((said for name, said in self.protocols if name == protocol), b"")
 
     def record(self, protocol: str, assignment: bytes) -> MemberRecord:
-        """The member's part of the group's record."""
+        """The member's entry in the group's record."""
         return MemberRecord(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -143,9 +143,9 @@ class ClassicGroup:
         self.unsynced_ids: set[str] = set()
         # Whether a member joined since the initial delay began or was extended.
         self.has_newcomers = False
-        # What is left of the time that the initial delay may be extended; None: there is no delay.
+        # How far the initial delay may still be extended; None: there is no delay.
         self.initial_left_ms: int | None = None
-        # Whether the log has all that a restart needs.
+        # Whether the log has everything that a restart needs.
         self.is_recorded = True
         self._instances: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class ClassicGroup:
         return group
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """The group to be written: as it is, or with these assignments."""
+        """The value of the group's record, with its present assignments or with `assignments`."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -243,7 +243,7 @@ class ClassicGroup:
         return earlier
 
     def take_join(self, member: Member) -> Token | None:
-        """The token of the member's waiting join, which waits no more."""
+        """Returns and clears the token of the member's waiting join."""
         token, member.join_token = member.join_token, None
         self._waiting_joins -= token is not None
         return token
@@ -273,7 +273,7 @@ class ClassicGroup:
         return member
 
     def find_in_generation(self, identity: MemberIdentity) -> Member:
-        """As `find`; raises IllegalGeneration, too."""
+        """As `find`. Also raises IllegalGeneration."""
         member = self.find(identity)
         if identity.generation != self.generation:
             raise IllegalGeneration(
@@ -305,7 +305,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)  # On a tie, the first one that got a vote.
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begins the next generation, whose members have all joined."""
+        """Begins the next generation. All of the group's members have joined."""
         self.generation += 1
         self.unsynced_ids.clear()
         self.is_recorded = False
@@ -334,7 +334,7 @@ class ClassicGroup:
 
     @property
     def has_members(self) -> bool:
-        """Whether the group is not empty, as Kafka has it: one that rebalances is not."""
+        """Whether the group is not Empty. As in Kafka, a group that rebalances is not Empty."""
         return self.state is not EMPTY
 
     @property
@@ -344,7 +344,7 @@ class ClassicGroup:
 
     @property
     def waiting_joins(self) -> int:
-        """How many members wait in a join."""
+        """The number of members that wait in a join."""
         return self._waiting_joins
 
     @property
@@ -354,7 +354,7 @@ class ClassicGroup:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether its record holds everything, so that the group may be dropped from memory."""
+        """Whether the record holds everything, so that the group may be dropped from memory."""
         return (
             self.state is EMPTY and self.is_recorded and not self.members and not self.promised_ids
         )
@@ -383,9 +383,10 @@ class ClassicGroup:
         )
 
     def check_commit(self, identity: MemberIdentity | None) -> None:
-        """Whether an offset may be committed. Checks and order are Kafka's, with one more.
+        """Checks that a member, or a commit without a member, may commit offsets.
 
-        A member commits once it has asked for its assignment of the generation.
+        The checks and their order are Kafka's, with one addition: a member may commit only after it
+        has asked for its assignment of the generation.
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress.
         """
@@ -401,7 +402,7 @@ class ClassicGroup:
                 "group {group!r} waits for its leader's assignment", group=self.group_id
             )
         if identity.member_id in self.unsynced_ids:
-            # Its generation may be one that a crash has undone.
+            # Its generation may have been lost in a crash.
             raise RebalanceInProgress(
                 "member {member_id!r} of group {group!r} has not asked for its assignment yet",
                 group=self.group_id,
@@ -409,7 +410,7 @@ class ClassicGroup:
             )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic, as far as that is known."""
+        """Whether a member is subscribed to the topic, as far as that is known."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or not self.members:
             return False
         if not self.protocol:
@@ -421,7 +422,7 @@ class ClassicGroup:
         return self._topics_read.has(topic)
 
     def listing(self) -> GroupListing:
-        """The group in one line."""
+        """The group as an entry of a list."""
         return GroupListing(self.group_id, GroupType.CLASSIC, self.state, self.protocol_type)
 
     def describe(self, offset_count: int) -> Group:

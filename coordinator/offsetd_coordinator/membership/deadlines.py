@@ -48,7 +48,7 @@ class Deadlines(Generic[Key]):
 
     @property
     def next_ms(self) -> int | None:
-        """When to look again: at or before the nearest deadline. None: there is none."""
+        """The time of the next check: at or before the nearest deadline. None: no deadlines."""
         return self._heap[0][0] if self._heap else None
 
     def expired(self, now_ms: int) -> Iterator[Key]:

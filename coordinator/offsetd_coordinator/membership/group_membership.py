@@ -55,11 +55,12 @@ if TYPE_CHECKING:
 
 
 class Membership:
-    """Groups by id: those with members, or with ids promised to some that are to join.
+    """The groups that have members, or ids promised to members that have not joined yet.
 
     An empty group is not kept here: it is made from its records when a member joins. `records`
-    gives a group's records as replayed, None if it has none; `random_id` text that nobody can
-    guess; `check_lease` raises LeaseHeld while a writer that is no member holds a group's lease.
+    returns a group's records as replayed, or None if it has none. `random_id` returns text that
+    cannot be guessed. `check_lease` raises LeaseHeld while a writer that is no member holds a
+    group's lease.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Membership:
         self._check_lease = check_lease
         self._rebalances = Rebalances(config)
         self._joining = Joining(self._rebalances, random_id)
-        # Assignments of a leader's sync, until their record is settled.
+        # The assignments that a leader has sent, until their record is settled.
         self._assignments: dict[bytes, Mapping[str, bytes]] = {}
         self._refusal_of_all: Callable[[], CoordinatorError] | None = None
 
@@ -85,10 +86,10 @@ class Membership:
         return self._rebalances.deadlines.next_ms
 
     def restore(self, groups: Iterable[GroupRecords], now: Moment) -> list[Step]:
-        """Takes on groups that have members by their records; each member's session begins.
+        """Restores groups that have members in their records. Each member's session begins.
 
         A group larger than the present limit rebalances. Members of a KIP-848 group cannot send
-        heartbeats here: all are removed when their sessions end.
+        heartbeats here, so all of them are removed when their sessions end.
         """
         steps = []
         for records in groups:
@@ -131,7 +132,7 @@ class Membership:
         return step
 
     def heartbeat(self, group_id: bytes, identity: MemberIdentity, now: Moment) -> None:
-        """A sign of life.
+        """Restarts a member's session.
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress,
         CoordinatorNotAvailable, RecordUndecodable.
@@ -143,7 +144,7 @@ class Membership:
             raise rebalances(group)
 
     def leave(self, request: LeaveGroup, token: Token, now: Moment) -> Step:
-        """Members leave, or are removed. Each gets its own result."""
+        """Members leave, or are removed. Each has its own result."""
         step = Step(group_id=request.group_id)
         try:
             group = self._group_or_nobody(request.group_id)
@@ -182,11 +183,11 @@ class Membership:
         return _named(self._group_or_nobody(group_id), member_id, instance_id)
 
     def live_groups(self) -> Iterator[ClassicGroup]:
-        """All groups that `live` finds."""
+        """All groups for which `live` returns a group."""
         return (group for group in self.groups.values() if group.is_ahead_of_record)
 
     def note_commit(self, group_id: bytes, identity: MemberIdentity, now: Moment) -> None:
-        """A member has committed, which is a sign of life."""
+        """A member has committed, which restarts its session."""
         group = self.groups.get(group_id)
         if group is not None and group.state in (STABLE, PREPARING):
             member = group.members.get(identity.member_id)
@@ -221,7 +222,7 @@ class Membership:
     def settle(
         self, step: Step, refusal: Callable[[], CoordinatorError] | None, now: Moment
     ) -> Step:
-        """The next step, once a step's record is written or (with a refusal) could not be."""
+        """The next step, once a step's record is written, or (with `refusal`) was refused."""
         assert step.record is not None, "there was something to write"
         then = Step(group_id=step.group_id)
         group = self.groups[step.group_id]
@@ -335,7 +336,7 @@ class Membership:
             )
         if request.member_id:
             raise unknown_member(request.group_id, request.member_id)
-        # An empty group of KIP-848 becomes a classic one, with the first record that is written.
+        # An empty KIP-848 group becomes a classic group with the first record that is written.
         value = None if records is None or is_consumer else records.classic
         group = (
             ClassicGroup(request.group_id)
@@ -346,7 +347,7 @@ class Membership:
         return group
 
     def _await_consumer_sessions(self, records: GroupRecords, now: Moment) -> None:
-        # Records that cannot be read may be those of members: no session of theirs is known.
+        # Unreadable records may be those of members, whose sessions are unknown then.
         if records.has_members and records.is_readable_but_for_settings:
             timeout_ms = self._rebalances.config.consumer_session_timeout_ms
             self._rebalances.end_consumer_sessions_in(records.group_id, timeout_ms, now)

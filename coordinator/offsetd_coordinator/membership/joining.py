@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Joining:
-    """Handles joins."""
+    """Handles the joins of members, by Kafka's rules."""
 
     def __init__(self, rebalances: Rebalances, random_id: Callable[[], str]) -> None:
         self._rebalances = rebalances
         self._random_id = random_id
-        # Static members that were replaced, until the record that says so is settled.
+        # Replaced static members (old, new), until the record of the replacement is settled.
         self._replaced: dict[bytes, tuple[Member, Member]] = {}
 
     def join(
@@ -102,7 +102,7 @@ class Joining:
             )
 
     def _check_size(self, group: ClassicGroup, request: JoinGroup, step: Step, now: Moment) -> None:
-        """Raises GroupMaxSizeReached; a member that has not joined in time is then removed."""
+        """Raises GroupMaxSizeReached. A member that had not joined yet is then removed."""
         member = group.members.get(request.member_id)
         size_max = self._rebalances.config.size_max
         if group.state is PREPARING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.errors import CoordinatorError
 
     Token = Hashable
-    """A call that waits, as whoever took it names it; never None."""
+    """Identifies a waiting call; chosen by the caller of this room, never None."""
 
     Outcome: TypeAlias = "Joined | Synced | Left | CoordinatorError"
 
@@ -100,7 +100,7 @@ class Joined(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The generation is settled; this is the member's assignment."""
+    """The generation is settled, and this is the member's assignment."""
 
     protocol_type: str
     protocol: str
@@ -108,7 +108,7 @@ class Synced(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """A member as the LeaveGroup named it; `refusal` is None if it has left."""
+    """A member as the LeaveGroup named it. `refusal` is None if the member has left."""
 
     member_id: str
     instance_id: str | None
@@ -132,18 +132,18 @@ class Answer(NamedTuple):
 class Step:
     """The consequences of one call or one deadline.
 
-    Where there is a `record`, it has to be written next, before anything else is asked of the
-    group: `Membership.settle` then says what follows from that. The answers may leave when what
-    was written so far is durable.
+    If there is a `record`, it has to be written before the group's next request. Then
+    `Membership.settle` returns the step that follows. The answers may be sent once all records
+    written so far are durable.
     """
 
     group_id: bytes
     answers: list[Answer] = attrs.field(factory=list)
     record: GroupMetadataValue | None = None
     ended_consumer_ids: tuple[str, ...] = ()
-    """Members of a KIP-848 group who are to be taken out of its records. No `record` then."""
+    """Members of a KIP-848 group to remove from its records. If there are any, `record` is None."""
 
     def answer(self, token: Token | None, outcome: Outcome) -> None:
-        """Adds the answer to a call; a token of None means that no call waits."""
+        """Adds the answer to a call. Does nothing if `token` is None, as then no call waits."""
         if token is not None:
             self.answers.append(Answer(token, outcome))

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from offsetd_coordinator.membership.member_requests import Moment, Step
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a new member may wait in its first join, whatever its session timeout."""
+"""The longest time that a new member may wait in its first join, whatever its session timeout."""
 RECORD_RETRY_MS: Final = 5000
-"""After which a refused record of an empty group is tried again."""
+"""The time after which a refused record of an empty group is tried again."""
 
 
 @attrs.frozen(kw_only=True)
 class MembershipConfig:
-    """The settings of the same names."""
+    """The settings with the same names."""
 
     session_timeout_ms_min: int = 6000
     session_timeout_ms_max: int = 1_800_000
@@ -60,7 +60,7 @@ TimerKey = tuple[bytes, Timer, str]
 
 
 class Rebalances:
-    """Drives groups through their phases, and knows all of their deadlines."""
+    """Moves groups through the phases of a rebalance, and holds all of their deadlines."""
 
     def __init__(self, config: MembershipConfig) -> None:
         self.config = config
@@ -78,7 +78,7 @@ class Rebalances:
         self.deadlines.set(key, now.monotonic_ms + timeout_ms)
 
     def expect_no_sign(self, group: ClassicGroup, member_id: str) -> None:
-        """The member is gone."""
+        """The member is gone: its session ends."""
         self.deadlines.cancel((group.group_id, Timer.SESSION, member_id))
 
     def remove(self, group: ClassicGroup, member: Member, step: Step) -> None:
@@ -98,7 +98,7 @@ class Rebalances:
             )
 
     def prepare_or_complete(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """After a change, begins a rebalance, or completes the waiting one if possible."""
+        """Called after a change: begins a rebalance, or completes a waiting one if possible."""
         if group.state in (STABLE, COMPLETING, EMPTY):
             self.prepare(group, step, now)
         else:
@@ -122,12 +122,12 @@ class Rebalances:
             self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
 
     def complete_if_all_joined(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """Ends the wait if no member is waited for any more. An initial delay goes on."""
+        """Ends the wait for joins once all members have joined. An initial delay continues."""
         if group.state is PREPARING and group.state_before is not EMPTY and group.have_all_joined:
             self.complete_join(group, step, now)
 
     def end_join_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The time to join is over, or the initial delay is."""
+        """The time to join, or the initial delay, is over."""
         if group.state is not PREPARING:
             return
         left_ms = group.initial_left_ms
@@ -140,11 +140,11 @@ class Rebalances:
         self.complete_join(group, step, now)
 
     def complete_join(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The next generation begins, of those who have joined and of static members."""
+        """Begins the next generation, with the members that have joined and the static members."""
         group.initial_left_ms = None
         self._cancel(group, Timer.JOIN)
         if group.members and not group.elect_leader():
-            # Static members alone, and none is back: until one is, or their sessions end.
+            # Only static members, and none has joined: wait until one joins or their sessions end.
             self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
             return
         for member in list(group.members.values()):
@@ -176,7 +176,7 @@ class Rebalances:
         self.prepare(group, step, now)
 
     def settle(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The assignments are written: the generation is stable."""
+        """The assignments are written, so the generation is stable."""
         group.enter(STABLE, now.wall_ms)
         for member in group.members.values():
             if member.sync_token is not None:
@@ -201,7 +201,7 @@ class Rebalances:
                 self.expect_sign(group, member, now)
 
     def end_consumer_sessions_in(self, group_id: bytes, delay_ms: int, now: Moment) -> None:
-        """The members of a KIP-848 group have this time left."""
+        """Ends the sessions of all members of a KIP-848 group after `delay_ms`."""
         key = (group_id, Timer.CONSUMER_SESSIONS, "")
         self.deadlines.set(key, now.monotonic_ms + delay_ms)
 
@@ -216,7 +216,7 @@ class Rebalances:
         now: Moment,
         refusal: Callable[[], CoordinatorError],
     ) -> None:
-        """Ends the group here; waiting calls get the reason."""
+        """Removes the group from memory. Its waiting calls get the refusal."""
         group.enter(DEAD, now.wall_ms)
         self.forget(group)
         for member in group.members.values():
@@ -225,7 +225,7 @@ class Rebalances:
             member.sync_token = None
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group has no deadlines any more."""
+        """Cancels all deadlines of the group."""
         for timer in (Timer.JOIN, Timer.SYNC, Timer.RECORD):
             self._cancel(group, timer)
         for member_id in (*group.members, *group.promised_ids):

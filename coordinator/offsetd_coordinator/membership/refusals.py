@@ -72,19 +72,19 @@ class GroupRecordTooLarge(CoordinatorError):
 
 
 def unknown_member(group_id: bytes, member_id: str) -> UnknownMemberId:
-    """Nobody in the group has this id."""
+    """The error for a member id that no member of the group has."""
     return UnknownMemberId(
         "group {group!r} has no member {member_id!r}", group=group_id, member_id=member_id
     )
 
 
 def commits_from_outside(group_id: bytes) -> UnknownMemberId:
-    """A commit that names no member, to a group that has some."""
+    """The error for a commit that names no member, to a group that has members."""
     return UnknownMemberId("group {group!r} has members: only they may commit", group=group_id)
 
 
 def fenced_instance(group_id: bytes, instance_id: str | None, member_id: str) -> FencedInstanceId:
-    """The member with this id is not the one that has the instance id."""
+    """The error for a member id that no longer owns the instance id."""
     return FencedInstanceId(
         "instance id {instance_id!r} of group {group!r} belongs to a newer member",
         group=group_id,

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _BYTES_AT_ONCE: Final = 1 << 20
-"""Of an answer that is put together on the event loop."""
+"""A larger answer is joined on a thread instead of on the event loop."""
 
 
 class Message(Protocol):
-    """An answer."""
+    """A protobuf message that is an answer."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802  # protobuf's name
-        """Its bytes."""
+        """The message's bytes."""
 
 
 SomeMessage = TypeVar("SomeMessage", bound=Message)
@@ -36,10 +36,10 @@ async def encoded_with(
     items: Iterable[Item],
     add: Callable[[SomeMessage, Item], None],
 ) -> bytes:
-    """Encodes the answer and the items, so many items in a turn.
+    """Encodes the answer and the items, some items in each turn of the event loop.
 
-    `add` adds one item to a message of the answer's type. The bytes of such messages may follow
-    each other: protobuf reads them as one message.
+    `add` adds one item to a message of the answer's type. The bytes of such messages are
+    concatenated; protobuf reads them as one message.
     """
     pieces = [response.SerializeToString()]
     for part in parts(items):
@@ -56,7 +56,7 @@ async def encoded_with(
 def set_change(
     message: offset_service_pb2.OffsetChange, log_partition: int, change: OffsetChange
 ) -> None:
-    """Fills in what becomes of one offset; it is not deleted."""
+    """Fills in the change of one offset. The change is no deletion."""
     assert change.after is not None, "neither a reset, a clone nor an import deletes"
     message.topic = change.topic.decode()
     message.partition = change.partition

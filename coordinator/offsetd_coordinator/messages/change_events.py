@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
 CHANGES_MAX: Final = 1000
-"""How many offsets a record lists at most."""
+"""The largest number of offsets that an audit event lists."""
 _NAMES_BYTES_MAX: Final = 64 * 1024  # Escaped text may be six times as long.
 
 
@@ -33,7 +33,7 @@ def group_event(
     reason: str,
     request_id: str,
 ) -> AuditEvent:
-    """The record of a change of one group."""
+    """The audit event of a change of one group."""
     return AuditEvent(
         time_ms=time_ms,
         method=method,
@@ -46,7 +46,7 @@ def group_event(
 
 
 def listed_changes(changes: Iterable[OffsetChange]) -> dict[str, dict[str, list[int | None]]]:
-    """The first changes, by topic and partition: the offset before and after."""
+    """The first changes by topic and partition, each as the offset before and after."""
     listed: dict[str, dict[str, list[int | None]]] = {}
     for topic, partition, change in _first(changes):
         listed.setdefault(topic, {})[str(partition)] = [change.before, change.after]
@@ -68,7 +68,7 @@ def told_changes(
     reply: OffsetsChangedReply | RestoredReply,
     request_id: str,
 ) -> Collection[OffsetChange]:
-    """The changes of a reply; for a repeated one, those that the first try's audit event listed."""
+    """The changes of a reply. For a repeated request, those in the first try's audit event."""
     if not reply.is_repeated:
         return reply.changes
     known = administration.find(request.call, request_id)
@@ -76,10 +76,10 @@ def told_changes(
         return ()
     what = known.event.what
     listed = _recorded_changes(what)
-    is_large = what["offset_count"] > SLICE_ROWS  # Others' records may lie between its own.
+    is_large = what["offset_count"] > SLICE_ROWS  # Other records may lie between its records.
     if isinstance(request, RestoreOffsets) or reply.last_offset is None or is_large:
         return listed
-    # Offsets are written in their order, and nothing after them.
+    # The records of a small change follow each other, in the order of the offsets.
     first_revision = reply.last_offset - what["offset_count"] + 1
     return [
         change._replace(revision=revision) for revision, change in enumerate(listed, first_revision)

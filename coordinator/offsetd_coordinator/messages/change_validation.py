@@ -23,8 +23,10 @@ _FLAGS = {
 
 
 class Reset(NamedTuple):
-    """A reset as it was asked for; `time_ms`: to what was committed then, and the kind is
-    EXPLICIT, without any targets yet.
+    """A reset as it was requested.
+
+    If `time_ms` is set, the targets are the offsets at that time. Then the kind is EXPLICIT, and
+    the targets are still empty.
     """
 
     request: ResetOffsets
@@ -32,12 +34,15 @@ class Reset(NamedTuple):
 
 
 async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) -> Reset:
-    """In turns. Raises the Invalid… error of the first field that breaks a rule."""
+    """The checked reset, read in turns of the event loop.
+
+    Raises the Invalid… error of the first field that breaks a rule.
+    """
     turns = Turns()
     validation.check_reason(received.reason)
     named = received.WhichOneof("target")
     if named is None:
-        raise InvalidRequest("target", "say where the offsets are reset to")
+        raise InvalidRequest("target", "a target is required")
     fields: dict[str, Any] = {}
     time_ms = None
     match named:
@@ -75,7 +80,7 @@ async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: i
 
 
 def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, bytes]:
-    """The source and the target. Raises as `read_reset` does."""
+    """The ids of the source and the target group. Raises as `read_reset` does."""
     validation.check_reason(received.reason)
     source = validation.read_group_id(received.source_group_id, "source_group_id")
     if not received.target_group_id:
@@ -90,7 +95,7 @@ async def _explicit(
     received: offset_service_pb2.ResetOffsetsRequest, turns: Turns
 ) -> dict[Partition, int]:
     if received.partitions or received.topics:
-        raise InvalidRequest("explicit", "its partitions are those that are reset: name no others")
+        raise InvalidRequest("explicit", "it names the partitions to reset: name no others")
     offsets = received.explicit.offsets
     if not offsets:
         raise InvalidRequest("explicit.offsets", "name at least one partition")
@@ -108,7 +113,7 @@ def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_m
     else:
         time_ms = now_ms - read_duration_ms(received.duration, named)
     if not 0 <= time_ms <= now_ms:
-        raise InvalidRequest(named, "{value} ms lies not in the past", value=time_ms)
+        raise InvalidRequest(named, "{value} ms is not in the past", value=time_ms)
     return time_ms
 
 

@@ -64,7 +64,7 @@ def uncleanable_partition(
 
 
 def cleaning_round(report: CleanReport) -> admin_service_pb2.CleaningRound:
-    """The figures of one round."""
+    """The figures of one cleaning round."""
     message = admin_service_pb2.CleaningRound(
         first_dirty_offset=report.first_dirty,
         end_offset=report.offset_next,
@@ -83,7 +83,7 @@ def cleaning_round(report: CleanReport) -> admin_service_pb2.CleaningRound:
 
 
 def blocked_retention(blocked: FutureTimestamp) -> admin_service_pb2.BlockedRetention:
-    """What holds retention back."""
+    """The timestamp in the future that holds retention back, and what it holds back."""
     message = admin_service_pb2.BlockedRetention(
         base_offset=blocked.base_offset,
         held_segments=blocked.held_segments,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     SequencedOutcome = tuple[int, CommitOffsets | InvalidField]
 
 COMMITS_PER_MESSAGE_MAX: Final = 10_000
-"""Of a stream's message. Each costs the server far more than its two bytes at the least."""
+"""Per message of a stream. A commit can be as short as two bytes, but costs the server far more."""
 
 
 def check_commit_count(count: int) -> None:
@@ -36,7 +36,7 @@ def check_commit_count(count: int) -> None:
 
 
 class CommitParser:
-    """For the event loop's thread. The validation refuses commits that break a rule."""
+    """Reads commits, and refuses those that break a rule. For the event loop's thread."""
 
     def __init__(self, *, metadata_units_max: int, message_bytes_max: int) -> None:
         self._metadata_units_max = metadata_units_max
@@ -47,7 +47,10 @@ class CommitParser:
         )
 
     def parse(self, message: bytes) -> CommitOffsets:
-        """The commit in a CommitOffsetsRequest. Raises the Invalid… error that fits."""
+        """The commit in a CommitOffsetsRequest.
+
+        Raises the Invalid… error of the first field that breaks a rule.
+        """
         commit = self._reader.read_commit(message)
         if commit is not None:
             return commit

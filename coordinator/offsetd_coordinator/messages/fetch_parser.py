@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 _BYTES_AT_ONCE: Final = 64 * 1024
 ITEMS_PER_GROUP: Final = 10
-"""What a group costs beside its partitions, in their terms."""
+"""The cost of a group without its partitions, as a number of partitions."""
 
 
 class FetchParser:
-    """For the event loop's thread. The validation refuses fetches that break a rule."""
+    """Reads fetches, and refuses those that break a rule. For the event loop's thread."""
 
     def __init__(self) -> None:
         self._reader = SelectionReader()
 
     async def parse(self, message: bytes, turns: Turns) -> list[GroupSelection]:
-        """The groups that a FetchOffsetsRequest asks for, none twice.
+        """The selections of a FetchOffsetsRequest, at most one for each group.
 
-        Raises the Invalid… error that fits.
+        Raises the Invalid… error of the first field that breaks a rule.
         """
         selections = self._reader.read(message)
         if selections is None and len(message) > _BYTES_AT_ONCE:

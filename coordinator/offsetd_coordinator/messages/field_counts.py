@@ -19,11 +19,11 @@ NAMES_MAX: Final = 10_000
 """Groups, topics, members, or partitions whose history is read, in one request."""
 PROTOCOLS_MAX: Final = 100
 KINDS_MAX: Final = 100
-"""States, types or methods to choose by; more than there are."""
+"""States, types or methods to filter by; more than exist."""
 SETTINGS_MAX: Final = 1000
-"""Settings in one request; more than there are."""
+"""Settings in one request; more than exist."""
 PARTITIONS_MAX: Final = 10_000
-"""Log partitions in one request; as many as a folder has at most."""
+"""Log partitions in one request; the most that a folder can have."""
 
 COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
     "CloneGroupRequest": {"topics": NAMES_MAX},
@@ -44,9 +44,9 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
     "UpdateConfigRequest": {"set": SETTINGS_MAX, "remove": SETTINGS_MAX},
     "WatchOffsetsRequest": {"group_ids": NAMES_MAX, "topics": NAMES_MAX},
 }
-"""By message and field."""
+"""The largest count of a repeated field, by message and field."""
 
-# Fields that do not repeat, and those of later versions.
+# For fields that do not repeat, and for fields of later versions of the contract.
 _OTHER_FIELDS_MAX: Final = 1000
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
@@ -54,13 +54,14 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 class Unreadable(Exception):
-    """A message that does not follow protobuf's encoding, or has what no message of offsetd has:
-    groups, or thousands of unknown fields.
+    """A message that is no valid protobuf, or that no client of offsetd can have made.
+
+    The latter has protobuf groups, or thousands of unknown fields.
     """
 
 
 class EncodedCounts:
-    """Counts the fields of one message, as they come."""
+    """Counts the fields of one message, one by one."""
 
     def __init__(self, message_class: type[Message]) -> None:
         descriptor = message_class.DESCRIPTOR
@@ -99,10 +100,7 @@ def check_parsed(request: Message) -> None:
 
 
 def encoded_fields(message: bytes) -> Iterator[tuple[int, int]]:
-    """The number of each field of a message, in their order, and where it ends.
-
-    Raises Unreadable.
-    """
+    """Yields the number and the end of each field of a message, in order. Raises Unreadable."""
     position, size = 0, len(message)
     while position < size:
         key, position = _varint(message, position)
@@ -122,7 +120,7 @@ def encoded_fields(message: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """The number at `position`, and the position after it."""
     if position < len(message) and message[position] < 0x80:
         return message[position], position + 1
     number = 0
@@ -136,5 +134,5 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 def _check(name: str, count: int, count_max: int) -> None:
     if count > count_max:
         raise InvalidRequest(
-            name, "named more often than {count_max} times: ask in parts", count_max=count_max
+            name, "more than {count_max} entries: split the request", count_max=count_max
         )

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 HOLDER_UNITS_MAX: Final = 249
 TTL_MS_DEFAULT: Final = 30_000
-DURATION_SECONDS_MAX: Final = 315_576_000_000  # 10,000 years: what a Duration may be.
+DURATION_SECONDS_MAX: Final = 315_576_000_000  # 10,000 years: the limit of a Duration.
 
 
 @attrs.frozen(kw_only=True)
 class TtlBounds:
-    """How short and how long a lease may be."""
+    """The shortest and the longest ttl of a lease, in milliseconds."""
 
     ttl_ms_min: int = 1000
     ttl_ms_max: int = 86_400_000
@@ -35,7 +35,7 @@ class TtlBounds:
 def acquire_group(
     request: group_service_pb2.AcquireGroupRequest, bounds: TtlBounds
 ) -> AcquireGroup:
-    """Raises the Invalid… error of the first field that breaks a rule."""
+    """The checked request. Raises the Invalid… error of the first field that breaks a rule."""
     validation.check_reason(request.reason)
     units = validation.utf16_units(request.holder)
     if not 0 < units <= HOLDER_UNITS_MAX:
@@ -56,7 +56,7 @@ def acquire_group(
 
 
 def renew_group(request: group_service_pb2.RenewGroupRequest, bounds: TtlBounds) -> RenewGroup:
-    """Raises as `acquire_group` does."""
+    """The checked request. Raises as `acquire_group` does."""
     return RenewGroup(
         group_id=validation.written_group_id(request.group_id),
         epoch=validation.lease_epoch(request.epoch),
@@ -65,7 +65,7 @@ def renew_group(request: group_service_pb2.RenewGroupRequest, bounds: TtlBounds)
 
 
 def release_group(request: group_service_pb2.ReleaseGroupRequest) -> ReleaseGroup:
-    """Raises as `acquire_group` does."""
+    """The checked request. Raises as `acquire_group` does."""
     return ReleaseGroup(
         group_id=validation.written_group_id(request.group_id),
         epoch=validation.lease_epoch(request.epoch),
@@ -74,7 +74,7 @@ def release_group(request: group_service_pb2.ReleaseGroupRequest) -> ReleaseGrou
 
 
 def update_group(request: group_service_pb2.UpdateGroupRequest) -> UpdateGroup:
-    """Raises as `acquire_group` does."""
+    """The checked request. Raises as `acquire_group` does."""
     validation.check_reason(request.reason)
     retention_ms, never_expires = _retention(request.retention)
     return UpdateGroup(
@@ -88,7 +88,7 @@ def update_group(request: group_service_pb2.UpdateGroupRequest) -> UpdateGroup:
 
 
 def _retention(retention: types_pb2.Retention) -> tuple[int | None, bool]:
-    """(milliseconds or None, whether nothing expires)."""
+    """The retention in milliseconds, or None, and whether the offsets never expire."""
     kind = retention.WhichOneof("kind")
     if kind == "never":
         if not retention.never:
@@ -100,7 +100,7 @@ def _retention(retention: types_pb2.Retention) -> tuple[int | None, bool]:
 
 
 def retention_of(commit: offset_service_pb2.CommitOffsetsRequest) -> int:
-    """The retention of a commit's offsets; -1: the group's."""
+    """The retention of a commit's offsets in milliseconds; -1 means the group's retention."""
     if not commit.HasField("retention"):
         return -1
     return retention_ms(commit.retention, "retention")

@@ -43,7 +43,7 @@ _TOO_MANY_BYTES: Final = "{size_bytes} bytes of UTF-8, more than {bytes_max}"
 
 
 def join_group(request: group_service_pb2.JoinGroupRequest, client_host: str) -> JoinGroup:
-    """A member that joins. Raises the Invalid… error of the first field that breaks a rule."""
+    """The checked request. Raises the Invalid… error of the first field that breaks a rule."""
     validation.check_reason(request.reason)
     if (size := len(request.client_id.encode())) > CLIENT_ID_BYTES_MAX:
         raise InvalidRequest(
@@ -69,7 +69,7 @@ def join_group(request: group_service_pb2.JoinGroupRequest, client_host: str) ->
 
 
 def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
-    """A member that syncs. Raises as `join_group` does."""
+    """The checked request. Raises as `join_group` does."""
     assignments: dict[str, bytes] = {}
     for index, each in enumerate(request.assignments):
         field = f"assignments[{index}].member_id"
@@ -87,7 +87,7 @@ def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
 
 
 async def leave_group(request: group_service_pb2.LeaveGroupRequest, turns: Turns) -> LeaveGroup:
-    """Members that leave. Raises as `join_group` does."""
+    """The checked request, read in turns of the event loop. Raises as `join_group` does."""
     async for member in turns.each(request.members):
         validation.check_reason(member.reason)
     return LeaveGroup(
@@ -99,13 +99,16 @@ async def leave_group(request: group_service_pb2.LeaveGroupRequest, turns: Turns
 async def members_to_remove(
     request: group_service_pb2.RemoveMembersRequest, turns: Turns
 ) -> tuple[tuple[str, str | None], ...] | None:
-    """The members that an operator names, as in `LeaveGroup`; None: all. Raises as `join_group`."""
+    """The members to remove, in the form of `LeaveGroup`; None means all members.
+
+    Raises as `join_group` does.
+    """
     validation.check_reason(request.reason)
     validation.read_request_id(request.request_id)
     if not request.all:
         return tuple([each async for each in turns.each(_named_members(request.members))])
     if request.members:
-        raise InvalidRequest("members", "all are to go: name none")
+        raise InvalidRequest("members", "all members are removed: name none")
     return None
 
 
@@ -113,13 +116,13 @@ def _named_members(
     members: Sequence[group_service_pb2.LeavingMember | group_service_pb2.MemberToRemove],
 ) -> Iterator[tuple[str, str | None]]:
     if not members:
-        raise InvalidRequest("members", "name at least one")
+        raise InvalidRequest("members", "name at least one member")
     for index, member in enumerate(members):
         field = f"members[{index}]"
         member_id = _member_id(member.member_id, f"{field}.member_id")
         instance_id = _instance_id(member, f"{field}.instance_id")
         if not member_id and instance_id is None:
-            raise InvalidMemberId(f"{field}.member_id", "empty, and there is no instance id")
+            raise InvalidMemberId(f"{field}.member_id", "it is empty, and there is no instance id")
         yield member_id, instance_id
 
 
@@ -195,7 +198,7 @@ def _protocols(protocols: Iterable[group_service_pb2.GroupProtocol]) -> list[tup
             raise InvalidProtocol(field, "{name!r} is named twice", name=protocol.name)
         checked[_name(protocol.name, field)] = protocol.metadata
     if not checked:
-        raise InvalidProtocol("protocols", "name at least one")
+        raise InvalidProtocol("protocols", "name at least one protocol")
     return list(checked.items())
 
 

@@ -17,7 +17,7 @@ _NOT_OURS: Final = "not one that this server made"
 
 
 def read_page_size(size: int, *, default: int, most: int) -> int:
-    """The requested size of a page. Raises InvalidRequest."""
+    """The requested page size, at most `most`; `default` if it is 0. Raises InvalidRequest."""
     if size < 0:
         raise InvalidRequest("page_size", "{value} is below 0", value=size)
     return min(size or default, most)
@@ -26,7 +26,7 @@ def read_page_size(size: int, *, default: int, most: int) -> int:
 def page_token(question: Message, position: bytes) -> str:
     """A token for the page after `position`, valid only for the same question.
 
-    `question` is the request without its page.
+    `question` is the request without its page size and token.
     """
     return base64.urlsafe_b64encode(_digest(question) + position).decode()
 
@@ -45,7 +45,7 @@ def read_page_token(question: Message, token: str) -> bytes | None:
 
 
 def not_ours() -> InvalidPageToken:
-    """The error for a position that is impossible."""
+    """The error for a token that this server did not make, such as one of the wrong length."""
     return InvalidPageToken("page_token", _NOT_OURS)
 
 

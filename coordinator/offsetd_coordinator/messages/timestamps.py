@@ -28,7 +28,7 @@ def set_time(message: Timestamp, timestamp_ms: int) -> None:
 
 
 def set_duration(message: Duration, duration_ms: int) -> None:
-    """Sets `message`; a time longer than a Duration can hold becomes the longest."""
+    """Sets `message`. A time longer than a Duration can hold becomes the longest possible one."""
     message.FromMilliseconds(min(duration_ms, _DURATION_MS_MAX))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def named_topic(store: LogStore, topic: str) -> str:
-    """A topic of this server. Raises InvalidTopic."""
+    """Returns `topic` if this server has it. Raises InvalidTopic."""
     known = sorted({each.topic for each in (*store.logs, *store.quarantined)})
     if topic not in known:
         raise InvalidTopic(
@@ -36,9 +36,9 @@ def named_topic(store: LogStore, topic: str) -> str:
 async def named_partitions(
     store: LogStore, topic: str, partitions: Sequence[int]
 ) -> list[TopicPartition]:
-    """Partitions of a topic, in the order named; all of them if none is named.
+    """Partitions of a topic in the order of `partitions`; all partitions if that is empty.
 
-    Raises InvalidPartition for one that is not there, or named twice.
+    Raises InvalidPartition for a partition that does not exist or is named twice.
     """
     known = partitions_of(store, topic)
     asked: dict[int, TopicPartition] = {}
@@ -64,7 +64,7 @@ def named_log(store: LogStore, topic: str, partition: int) -> PartitionLog:
 
 
 def partitions_of(store: LogStore, topic: str) -> range:
-    """The partitions that a topic has, damaged ones too."""
+    """The numbers of a topic's partitions, including damaged ones."""
     logs = (*store.logs, *store.quarantined)
     return range(1 + max((each.partition for each in logs if each.topic == topic), default=-1))
 
@@ -73,7 +73,7 @@ def _checked(topic: str, partition: int, known: range, field: str) -> TopicParti
     if partition not in known:
         raise InvalidPartition(
             field,
-            "{partition} is not 0 to {last_partition}",
+            "{partition} is not between 0 and {last_partition}",
             partition=partition,
             last_partition=known[-1],
         )

@@ -65,18 +65,18 @@ class NamesPartition(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The topic's name."""
 
     @property
     def partition(self) -> int:
-        """Its number."""
+        """The partition's number."""
 
 
 def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
-    """A message from its bytes.
+    """Parses a message.
 
-    Raises InvalidRequest for bytes that are no message, text that is not UTF-8, or a field that
-    repeats too often.
+    Raises InvalidRequest if the bytes are no such message, a text is not UTF-8, or a field repeats
+    too often.
     """
     try:
         if len(message) > BYTES_PARSED_AT_ONCE:
@@ -91,7 +91,7 @@ def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
 async def parse_in_turns(
     message_class: type[AnyRequest], message: bytes, turns: Turns
 ) -> AnyRequest:
-    """As `parse`, for a message that may name very many partitions."""
+    """As `parse`, in turns of the event loop, for a message that may name very many partitions."""
     if len(message) <= BYTES_PARSED_AT_ONCE:
         return parse(message_class, message)
     parsed, parsed_end = message_class(), 0
@@ -126,7 +126,7 @@ def commit_offsets(
     member: MemberIdentity | None = None,
     retention_ms: int = -1,
 ) -> CommitOffsets:
-    """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
+    """The checked commit. Raises the Invalid… error of the first field that breaks a rule."""
     group_id = written_group_id(request.group_id)
     request_id = read_request_id(request.request_id)
     if not request.offsets:
@@ -161,7 +161,7 @@ def offsets_fitting(message_bytes_max: int) -> int:
 async def delete_offsets(
     request: offset_service_pb2.DeleteOffsetsRequest, turns: Turns
 ) -> DeleteOffsets:
-    """A deletion of offsets to decide on. Raises as `commit_offsets` does."""
+    """The checked deletion of offsets. Raises as `commit_offsets` does."""
     check_reason(request.reason)
     if not request.partitions and not request.topics:
         raise InvalidRequest("partitions", "name at least one partition or topic")
@@ -178,7 +178,7 @@ async def delete_offsets(
 
 
 def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
-    """A deletion of a group to decide on. Raises as `commit_offsets` does."""
+    """The checked deletion of a group. Raises as `commit_offsets` does."""
     check_reason(request.reason)
     return DeleteGroup(
         group_id=read_group_id(request.group_id, "group_id"),
@@ -190,7 +190,10 @@ def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
 def topic_partitions(
     partitions: Iterable[NamesPartition], field: str
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields the named partitions one by one, once each is checked, also for repetition."""
+    """Yields the named partitions one by one, each checked.
+
+    Raises InvalidTopic, and InvalidPartition also for a partition that is named twice.
+    """
     seen: set[tuple[bytes, int]] = set()
     for index, named in enumerate(partitions):
         checked = (
@@ -202,7 +205,10 @@ def topic_partitions(
 
 
 def read_group_id(group_id: str, field: str) -> bytes:
-    """A group id to read or delete. As in Kafka it may be empty: a broker's log may hold such."""
+    """A group id to read or delete. It may be empty, as in Kafka: a broker's log may have one.
+
+    Raises InvalidGroupId.
+    """
     encoded = group_id.encode()
     if len(encoded) > GROUP_ID_BYTES_MAX:
         raise InvalidGroupId(
@@ -229,7 +235,7 @@ def read_request_id(request_id: str) -> bytes:
 
 
 def check_reason(reason: str) -> None:
-    """Raises InvalidRequest for one that is too long."""
+    """Raises InvalidRequest for a reason that is too long."""
     if (units := utf16_units(reason)) > REASON_UNITS_MAX:
         raise InvalidRequest("reason", _TOO_MANY_UNITS, units=units, units_max=REASON_UNITS_MAX)
 

@@ -63,7 +63,7 @@ class LogAdmin:
         self._deleting = asyncio.Lock()
 
     async def describe_log(self, message: bytes) -> bytes:
-        """Describes the logs of a topic's partitions: segments, sizes, and what is cleaned."""
+        """Describes the logs of a topic's partitions as they are on the disk."""
         runtime = self._node.serving()
         request = validation.parse(admin_service_pb2.DescribeLogRequest, message)
         store = runtime.local_store()

@@ -202,7 +202,7 @@ def test_what_repeats_too_often_is_told_with_the_bound(name: str) -> None:
             encoded(method, way, is_allowed=False),  # Counted before it is parsed.
             small(message_class, field, count_max + 1),  # Or behind that.
         ):
-            with pytest.raises(InvalidRequest, match=f"{field}: .*{count_max} times"):
+            with pytest.raises(InvalidRequest, match=f"{field}: more than {count_max} entries"):
                 validation.parse(message_class, message)
         validation.parse(message_class, small(message_class, field, count_max))
 

@@ -131,7 +131,7 @@ def test_what_is_not_used_is_warned_about() -> None:
     assert [(line["log_level"], line["event"]) for line in lines] == [
         ("warning", "a setting is stored, but not used"),
         ("warning", "records of settings cannot be read"),
-        ("error", "not all settings can be read: nothing expires, is cleaned or taken away"),
+        ("error", "not all settings can be read: nothing expires, is cleaned or is deleted"),
     ]
     assert lines[2]["reason"] == "2 of the settings' records cannot be read"
     assert "--accept-default-settings" in lines[2]["remedy"]

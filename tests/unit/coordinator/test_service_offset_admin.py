@@ -186,7 +186,7 @@ NEW = {"topic": "new", "partition": 0}
 @pytest.mark.parametrize(
     ("fields", "refusal", "told"),
     [
-        ({}, errors.InvalidRequest, "say where"),
+        ({}, errors.InvalidRequest, "a target is required"),
         ({"offset": -1}, errors.InvalidOffset, "-1 is below 0"),
         ({"earliest": False}, errors.InvalidRequest, "it must be true if it is set"),
         ({"current": False}, errors.InvalidRequest, "it must be true if it is set"),
