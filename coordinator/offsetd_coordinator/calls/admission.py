@@ -69,7 +69,7 @@ class Admission:
     def _has_room(self, size: int) -> bool:
         if not self.bytes_taken:
             return True
-        # A single answer may exceed the bound of all.
+        # A single answer may exceed the bound for all answers.
         held = min(self.answers.bytes_held, self.answers.bytes_max)
         return self.bytes_taken + held + size <= self.bytes_max
 

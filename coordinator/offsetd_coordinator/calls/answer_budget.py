@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Connection
 
 BYTES_PER_OFFSET: Final = 512
-"""What an offset takes while it is read, sorted and encoded."""
+"""The memory that an offset needs while it is read, sorted and encoded."""
 _SMALL_BYTES: Final = 1024
 
 
@@ -45,9 +45,9 @@ async def reserve(size: int) -> None:
 
 
 async def reserve_for_change(offsets: int) -> None:
-    """Counts so many offsets that a large change is about to read, but half of what all may take
-    at most: others are to be answered meanwhile.
+    """Reserves room for the offsets that a large change is about to read.
 
+    It reserves at most half of the bound of all answers, so that other calls are still answered.
     Raises TooManyBytesInFlight.
     """
     connection = callers.connection()
@@ -57,9 +57,9 @@ async def reserve_for_change(offsets: int) -> None:
 
 @contextlib.asynccontextmanager
 async def room_for_change(offsets: int) -> AsyncIterator[None]:
-    """A context that counts the same for a change that may outlive its call.
+    """A context that reserves as `reserve_for_change` does, for a change that may outlive its call.
 
-    Nothing more is counted where its call has counted something already.
+    It reserves nothing if the call has a reservation already.
     """
     connection, answer = callers.connection(), _CURRENT.get()
     if connection is None or (answer is not None and answer.bytes_held):
@@ -81,9 +81,10 @@ def let_go() -> None:
 
 
 def sent(connection: Connection, size: int) -> Answer | None:
-    """Counts the built answer of this call; the caller ends that with `end`.
+    """Counts the built answer of this call; the caller ends the count with `end`.
 
-    None: it is so small that its call costs more. Raises TooManyBytesInFlight.
+    Returns None for an answer that is smaller than the cost of its call: it is not counted. Raises
+    TooManyBytesInFlight.
     """
     answer = _CURRENT.get()
     if answer is None:

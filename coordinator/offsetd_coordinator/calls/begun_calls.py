@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Connection, Context
 
 RECEIVE_MS_MAX_DEFAULT: Final = 60_000
-_LOOKS: Final = 4  # In the time that a message may take.
+_LOOKS: Final = 4  # Checks in the time that a message may take.
 
 
 class BegunCalls:
@@ -32,9 +32,9 @@ class BegunCalls:
         self._is_looking = False
 
     async def message(self, context: Context, connection: Connection) -> bytes | None:
-        """A call's message, once it is whole; None if the call has ended without one.
+        """A call's message, once it has arrived whole; None if the call has ended without one.
 
-        Raises DeadlineSpent if it does not come in time.
+        Raises DeadlineSpent if the message does not arrive in time.
         """
         task = asyncio.current_task()
         assert task is not None, "a call has a task of its own"

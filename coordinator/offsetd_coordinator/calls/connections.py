@@ -161,7 +161,7 @@ class Answer:
 
 
 class Connection:
-    """One peer's counts."""
+    """The counts of one connection."""
 
     __slots__ = (
         "answer_bytes",
@@ -179,28 +179,28 @@ class Connection:
 
     def __init__(self, peer: str, answers: AnswerBudget) -> None:
         self.peer = peer
-        """As gRPC names it, like `ipv4:127.0.0.1:50522`."""
+        """The peer as gRPC names it, like `ipv4:127.0.0.1:50522`."""
         self.answers = answers
         self.calls = 0
-        """That are open."""
+        """Open calls."""
         self.begun_calls = 0
-        """Those of them whose message has not come yet."""
+        """Open calls that wait for their message."""
         self.idle_seconds = 0.0
         """When the last call ended (monotonic)."""
         self.taken_bytes = 0
-        """Of what was received, what calls have taken; rather too much than too little."""
+        """Received bytes that belong to calls; an upper bound."""
         self.messages = 0
         self.metadata_bytes = 0
-        """What each call's metadata take at most, as the last look at some found."""
+        """Upper bound of the bytes of a call's metadata, from the last sample."""
         self.answer_bytes = 0
-        """What its answers take, those that are being built as well."""
+        """Bytes of its answers, including those that are being built."""
         self.unread_answers = 0
         """Answers that the client's window has not taken yet."""
         self.unread_seconds = 0.0
-        """Since when there are some, and none was taken (monotonic)."""
+        """Since when there are unread answers and the window has taken none (monotonic)."""
 
     def note_message(self, context: Context, size: int) -> None:
-        """A call's message has come whole."""
+        """A call's message has arrived whole."""
         # Calls of one connection have much the same metadata. Checking each costs too much.
         if not self.messages % _METADATA_SAMPLE:
             metadata = context.invocation_metadata() or ()
@@ -213,7 +213,7 @@ class Connection:
         self.note_message(context, 0)
 
     def note_streamed(self, size: int) -> None:
-        """A stream's message has come whole."""
+        """A stream's message has arrived whole."""
         self.taken_bytes += size + _FRAMES_BYTES
 
     def end_call(self) -> None:
@@ -242,7 +242,9 @@ class Connections:
     def __init__(self, answers: AnswerBudget) -> None:
         self.answers = answers
         self.closed = dict.fromkeys(REASONS, 0)
-        """How many the server has closed, by reason. The guard's thread counts."""
+        """The number of connections that the server has closed, by reason.
+
+        The guard's thread counts them."""
         self._by_peer: dict[str, Connection] = {}
 
     def open_call(self, context: Context) -> Connection:
@@ -259,7 +261,7 @@ class Connections:
         return self._by_peer.get(peer)
 
     def all(self) -> list[Connection]:
-        """A list of its own. For any thread."""
+        """A copy of the list of all connections. For any thread."""
         return list(self._by_peer.values())
 
     def forget(self, peer: str) -> None:

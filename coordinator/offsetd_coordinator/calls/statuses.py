@@ -102,7 +102,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
     "INTERNAL": Code.INTERNAL,
 }
-"""What a public reason is in gRPC's terms; each reason of the contract has its line."""
+"""The gRPC code of each public reason of the contract."""
 
 _RETRY_AFTER_MS: Final = {
     "COORDINATOR_LOAD_IN_PROGRESS": 500,
@@ -144,7 +144,7 @@ def status_of(error: CoordinatorError) -> Status:
 
 def internal_status() -> Status:
     """The status of a call that met a defect of the server. The server's log has the details."""
-    return status_of(CoordinatorError("the server met a defect; its log says which"))
+    return status_of(CoordinatorError("the server met a defect; its log has the details"))
 
 
 def _further_details(error: CoordinatorError, message: str) -> list[Message]:

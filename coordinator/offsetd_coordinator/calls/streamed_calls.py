@@ -38,7 +38,7 @@ def answering(
     load_ended: unary_calls.LoadEnded,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A handler that sends what `answer` yields, each piece once the previous one was sent."""
+    """A handler that sends the pieces that `answer` yields, one after the other."""
 
     async def call(message: bytes, context: Context) -> None:
         async def run() -> None:
@@ -74,8 +74,8 @@ def asking(
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that passes arriving messages to `answer`, and sends what it returns.
 
-    A message counts as taken until the next one is asked for; `answer` has to bound what it
-    keeps.
+    A message counts as in flight until the next one is requested. `answer` has to bound what it
+    keeps of the messages.
     """
 
     async def call(_: object, context: Context) -> bytes:
@@ -120,7 +120,7 @@ async def run_call(
     """
     begun_seconds = time.perf_counter()
     status: Status | None = None
-    code = CANCELLED  # Unless it ends otherwise.
+    code = CANCELLED  # The code if the call is cancelled.
     callers.note_connection(connection)
     try:
         unary_calls.check_deadline(context)

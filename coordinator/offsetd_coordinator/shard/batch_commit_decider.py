@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class RunDecisions:
-    """For one thread, and for the runs of one message at a time: `decide`, then `replay`.
+    """Decides on the runs of one message at a time: `decide`, then `replay`. For one thread.
 
-    `runs` has a row each, as `kernels.records.commit_batches` lists them, and `order` their
-    commits, as rows of what was read.
+    `runs` has one row for each run, with the columns that `kernels.records.commit_batches` lists.
+    `order` has the runs' commits, as rows of the commits that were read.
     """
 
     def __init__(self, shards: Mapping[int, Shard], config: ShardConfig, partitions: int) -> None:
         self._shards = shards
         self._value_version = config.offset_commit_value_version
         self._bytes_max = config.message_bytes_max
-        self.batches = padded_buffer(self._bytes_max)  # Of what was decided last.
+        self.batches = padded_buffer(self._bytes_max)  # The batches of the last decision.
         rows = {partition: shard.directory_row for partition, shard in shards.items()}
         self._directory = directory_of(rows, partitions)
         self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
@@ -59,10 +59,12 @@ class RunDecisions:
         unchanged_ms: int,
         may_write: Collection[int],
     ) -> None:
-        """Writes the batches of the first commits of each run, as many as are simply written.
+        """Writes the batches of the first commits of each run.
 
-        `runs` gets how many, `answers` their last offsets. `may_write` has log partitions. What is
-        stored since less than `unchanged_ms` is not simply written.
+        It stops before the first commit that needs a decision of its own, such as one to a guarded
+        group, or one that repeats offsets stored less than `unchanged_ms` ago. `runs` gets the
+        numbers of written batches, and `answers` their last offsets. `may_write` has the log
+        partitions that accept writes.
         """
         runs[:, RUN_FREE_END] = runs[:, RUN_END]
         for at, partition in enumerate(runs[:, RUN_LOG_PARTITION].tolist()):
@@ -91,9 +93,9 @@ class RunDecisions:
         )
 
     def keep_first(self, runs: Int64s, counts: Mapping[int, int]) -> None:
-        """Only the first few batches of runs went into the log: so many, by log partition.
+        """Notes that only the first batches of runs were appended: `counts` by log partition.
 
-        Where none did, what else is said of the run counts for nothing.
+        If no batch of a run was appended, the rest of its row has no meaning.
         """
         for at, partition in enumerate(runs[:, RUN_LOG_PARTITION].tolist()):
             written = counts.get(partition, 0)
@@ -102,7 +104,7 @@ class RunDecisions:
                 runs[at, RUN_BYTES_END] = self._ends[runs[at, RUN_FIRST] + written - 1]
 
     def replay(self, read: ReadCommits, order: Int64s, runs: Int64s) -> None:
-        """Replays what was decided of each run, once it is appended."""
+        """Replays the decided batches of each run, once they are appended."""
         at = replay_runs(self._directory, self.batches, runs, 0, self._cursor)
         while at < len(runs):
             shard = self._shards[int(runs[at, RUN_LOG_PARTITION])]
@@ -116,7 +118,7 @@ class RunDecisions:
 
 
 def _count_free(shard: Shard, read: ReadCommits, run: Int64s) -> int:
-    """How many commits of a run, up to the first of a group to which not everybody may commit."""
+    """The number of commits in a run before the first one to a guarded group."""
     for place, group_id in enumerate(read.group_ids(run)):
         if shard.is_guarded(group_id):
             return place

@@ -25,9 +25,9 @@ _VERSION_WITHOUT_EXPIRY: Final = 3  # Of OffsetCommitValue, which cannot hold an
 
 
 class CommitTerms(NamedTuple):
-    """When commits are made, and where in the log they would go.
+    """The time of commits, and their place in the log.
 
-    What is stored since less than `unchanged_ms` is not written again.
+    A commit that repeats offsets stored less than `unchanged_ms` ago is not written again.
     """
 
     now: Moment
@@ -37,7 +37,7 @@ class CommitTerms(NamedTuple):
 
 
 class CommitDecisions:
-    """By the state of one shard, of which it changes nothing."""
+    """Decides by the state of one shard, and does not change it."""
 
     def __init__(self, state: ReplayedState, writers: WriteAuthorisation, form: BatchForm) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class CommitDecisions:
         self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
 
     def decide(self, commit: CommitOffsets, terms: CommitTerms) -> Decision:
-        """What to write and what to answer; a refusal is part of the decision."""
+        """The batch to write and the answer. A refusal is part of the decision."""
         if commit.retention_ms >= 0 and self._value_version == _VERSION_WITHOUT_EXPIRY:
             refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
             return Decision(commit, None, refused)

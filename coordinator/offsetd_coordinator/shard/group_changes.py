@@ -42,9 +42,9 @@ _KINDS = {
 
 
 class Situation(NamedTuple):
-    """What a change is decided on, beside what was replayed.
+    """The facts that a change is decided on, in addition to the replayed state.
 
-    `loaded_ms` is as in `leases`; `has_members` also counts those that no record tells of yet.
+    `loaded_ms` is as in `leases`. `has_members` also counts members that are in no record yet.
     """
 
     now: Moment
@@ -56,7 +56,7 @@ class Situation(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """The answer, and the settings as they are to be; None: nothing is to be written."""
+    """The answer, and the new settings; None if nothing has to be written."""
 
     reply: GroupChangeReply
     settings: GroupSettings | None
@@ -65,7 +65,7 @@ class _Change(NamedTuple):
 def decide_group_change(
     state: ReplayedState, request: GroupChange, situation: Situation
 ) -> Decision:
-    """What to write and what to answer. Changes nothing.
+    """The batch to write and the answer. Changes nothing.
 
     Raises GroupIdNotFound, NonEmptyGroup, RecordUndecodable, EpochFenced, LeaseHeld, and
     InvalidCommitSize.
@@ -100,7 +100,7 @@ def _change(state: ReplayedState, request: GroupChange, situation: Situation) ->
 
 
 def _encode(request: GroupChange, settings: GroupSettings, situation: Situation) -> bytes:
-    """The batch of a change: one record, or its tombstone where nothing is set any more."""
+    """The batch of a change: one record, or its tombstone if no setting is left."""
     request_id = request.request_id
     record = Record(
         key=encode_key(GroupSettingsKey(group=request.group_id.decode())),
@@ -122,7 +122,7 @@ def _encode(request: GroupChange, settings: GroupSettings, situation: Situation)
 
 
 def _reply_again(request: GroupChange, known: int, status: LeaseStatus | None) -> GroupChangeReply:
-    """The answer to a request that was answered before, and wrote its record at `known`."""
+    """The answer to a repeated request. The first one wrote its record at log offset `known`."""
     match request:
         case AcquireGroup() if status is not None and status.lease.epoch == known:
             return LeaseReply(known, status.lease, status.expire_ms)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GroupHold:
-    """One group that is held. `is_writing`: a part of the change is written."""
+    """The hold on one group. `is_writing` is set once a part of the change is written."""
 
     def __init__(self) -> None:
         self.is_writing = False
@@ -25,7 +25,7 @@ class GroupHold:
 
 
 class GroupHolds:
-    """The groups of a shard that are held. Empty, but for a large change."""
+    """The held groups of a shard. Empty unless a large change is running."""
 
     def __init__(self) -> None:
         self.by_group: dict[bytes, GroupHold] = {}  # To be read: a plain look costs commits least.
@@ -43,7 +43,7 @@ class GroupHolds:
         return hold
 
     def end(self, group_id: bytes) -> None:
-        """Lets it go."""
+        """Releases a group."""
         self.by_group.pop(group_id).ended.set()
 
     def check_writer(self, group_id: bytes) -> None:
@@ -52,13 +52,13 @@ class GroupHolds:
             raise _refusal(group_id)
 
     def check_reader(self, group_id: bytes) -> None:
-        """Raises CoordinatorLoadInProgress for a group of which a change is written in part."""
+        """Raises CoordinatorLoadInProgress if a part of a change of the group is written."""
         hold = self.by_group.get(group_id)
         if hold is not None and hold.is_writing:
             raise _refusal(group_id)
 
     async def until_whole(self, group_id: bytes) -> None:
-        """Returns when no change of the group is written in part."""
+        """Returns when no change of the group is partly written."""
         while (hold := self.by_group.get(group_id)) is not None and hold.is_writing:
             await hold.ended.wait()
 

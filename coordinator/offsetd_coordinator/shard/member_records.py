@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def decide_members_change(
     records: GroupRecords, request: MembersChange, situation: Situation
 ) -> Decision:
-    """What to write. Raises GroupRecordTooLarge."""
+    """The batches to write. Raises GroupRecordTooLarge."""
     if isinstance(request, EndConsumerMembers):
         return _decide_end(records, request, situation)
     # A group of KIP-848 that is empty becomes a classic one with this record.
@@ -57,7 +57,7 @@ def _decide_end(
 def _batches(
     group_id: bytes, pairs: Sequence[Pair], situation: Situation
 ) -> tuple[tuple[bytes, int], ...]:
-    """The records in their order, in one batch or, if that is too large, in several."""
+    """Batches with the records in their order: one batch, or several if it would be too large."""
     base_offset, count = situation.offset_next, len(pairs)
     batch = encode_batch(
         [

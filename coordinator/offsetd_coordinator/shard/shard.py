@@ -69,24 +69,24 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class ShardConfig:
-    """What a shard needs of the settings."""
+    """The settings of a shard."""
 
     partitions: int = 50
-    """How many partitions the offsets topic has; places groups."""
+    """The number of partitions of the offsets topic, which decides where groups are."""
     offset_commit_value_version: int = 4
     message_bytes_max: int = 1_048_588
     request_id_window_ms: int = 60_000
     request_ids_per_partition_max: int = 262_144
-    """How many request ids are remembered at most; the oldest go first."""
+    """The most request ids that are remembered. The oldest are forgotten first."""
     membership: MembershipConfig = attrs.field(factory=MembershipConfig)
     new_member_name: Callable[[], str] = attrs.field(default=fresh_member_name, repr=False)
-    """What each member id ends with: nobody else can guess it."""
+    """Returns the random end of a new member id, which cannot be guessed."""
     hash_seeds: tuple[int, int, int, int] = attrs.field(factory=fresh_hash_seeds, repr=False)
 
 
 @attrs.frozen(kw_only=True)
 class ShardCounters:
-    """What a shard holds, and what it met in its log that it could not use."""
+    """Counts of a shard's contents, and of records in its log that it could not use."""
 
     offset_count: int
     group_count: int
@@ -99,7 +99,7 @@ class ShardCounters:
 class Shard:
     """The groups and offsets of one partition. Used by one thread at a time.
 
-    A commit of what is stored since less than `unchanged_ms` is answered, and not written.
+    A commit that repeats offsets stored less than `unchanged_ms` ago is answered, but not written.
     """
 
     def __init__(self, partition: int, config: ShardConfig) -> None:
@@ -134,16 +134,16 @@ class Shard:
 
     @property
     def offsets(self) -> OffsetTable:
-        """What is stored, to be read."""
+        """The stored offsets, for reading."""
         return self._state.offsets
 
     @property
     def leader_epoch(self) -> int:
-        """What new batches carry."""
+        """The leader epoch of new batches."""
         return self._state.leader_epoch
 
     def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
-        """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        """The batch to write and the answer. Changes nothing; a refusal is part of the decision."""
         now = Moment(now_ms, monotonic_ms)
         try:
             if self.holds.by_group and not isinstance(request, WriteGroup | EndConsumerMembers):
@@ -161,7 +161,7 @@ class Shard:
             return Decision(request, None, refusal)
 
     def apply(self, decision: Decision) -> None:
-        """Replays what a decision writes, once it is appended; notes reported end offsets."""
+        """Replays a decision's batch, once it is appended, and keeps reported end offsets."""
         if decision.batch is None:
             if decision.is_unchanged and isinstance(decision.request, CommitOffsets):
                 self.note_end_offsets(decision.request)
@@ -187,14 +187,12 @@ class Shard:
 
     @property
     def directory_row(self) -> Int64s:
-        """The shard's table for a `kernels.table.table_directory`: the same array for all its
-        life.
-        """
+        """The shard's row in a `kernels.table.table_directory`. It is always the same array."""
         return self._state.offsets.directory_row
 
     @property
     def has_guarded_groups(self) -> bool:
-        """Whether there may be groups to which not everybody may commit."""
+        """Whether there may be groups for which `is_guarded` is true."""
         return (
             self._state.has_group_records
             or bool(self.membership.groups)
@@ -202,8 +200,9 @@ class Shard:
         )
 
     def is_guarded(self, group_id: bytes) -> bool:
-        """Whether a group has members, or records of its own, or is held: then its commits go one
-        by one.
+        """Whether a group has members or records of its own, or is held.
+
+        Commits to such a group are decided one by one, because they may be refused.
         """
         return (
             group_id in self.holds.by_group
@@ -212,7 +211,7 @@ class Shard:
         )
 
     def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
-        """Replays as `replay` does, from where a kernel has brought the cursor."""
+        """Replays as `replay` does, from the place to which a kernel has moved the cursor."""
         self._state.replay_on(buffer, end, cursor)
 
     def note_end_offsets(self, commit: CommitOffsets) -> None:
@@ -221,7 +220,7 @@ class Shard:
             self._state.offsets.note_end_offsets(commit)
 
     def restore_members(self, now: Moment) -> list[Step]:
-        """Has the groups live that have members by their records. Once, after the load.
+        """Restores groups that have members in their records. Called once, after the load.
 
         Leases run from now on.
         """
@@ -236,33 +235,33 @@ class Shard:
         )
 
     def begin_load(self, offsets: int) -> None:
-        """Makes room for so many offsets at once, rather than step by step as they come."""
+        """Makes room for a number of offsets at once, instead of growing step by step."""
         self._state.offsets.expect(offsets)
 
     def replay(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays the whole, checked batches of `buffer[start:end]`; the buffer is padded.
 
-        Records that cannot be understood are counted and kept; this never fails for them. Raises
-        CorruptBatch if there is something else than whole batches.
+        Records that cannot be understood are counted and kept; they never raise an error. Raises
+        CorruptBatch if the bytes are not whole batches.
         """
         self._state.replay(buffer, start, end)
 
     def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
-        """Notes that the whole log is replayed: from here on the shard writes.
+        """Notes that the whole log is replayed, so that the shard may write.
 
-        Compaction may have taken away the last batches: `offset_next` is the log's.
+        `offset_next` is the log's end: compaction may have removed the last batches.
         """
         self._state.end_load(offset_next=offset_next, leader_epoch=leader_epoch)
-        # Requests go where the hash puts their group, so none can come to be here later.
+        # New groups come here only if their hash belongs here, so the set never grows.
         self._misplaced = frozenset(self.misplaced_groups())
 
     def fetch_into(self, answer: FetchAnswer, selection: GroupSelection) -> None:
-        """Adds the offsets that are asked for. What is absent is absent.
+        """Adds the selected offsets to the answer. Offsets that are not stored are left out.
 
         Raises:
-            UnstableOffsetCommit: a transaction is open on what is asked, and none may be.
-            RecordUndecodable: a record that is asked for cannot be read.
-            ResponseTooLarge: the answer becomes so.
+            UnstableOffsetCommit: a stable read, and a transaction has pending offsets.
+            RecordUndecodable: a selected record cannot be read.
+            ResponseTooLarge: the answer becomes too large.
         """
         group_id, state = selection.group_id, self._state
         self.holds.check_reader(group_id)
@@ -273,7 +272,7 @@ class Shard:
         answer.add(state.offsets, selection, log_partition=self.partition)
 
     def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
-        """The partitions of a group for which a transaction is open."""
+        """The partitions of a group for which a transaction has pending offsets."""
         return self._state.pending.partitions(group_id)
 
     def fetch(self, group_id: bytes) -> list[CommittedOffset]:
@@ -300,8 +299,8 @@ class Shard:
     ) -> Iterator[GroupListing]:
         """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
 
-        The shard may change meanwhile: what comes or goes then is listed or not.
-        Those that `end_load` found misplaced are left out: no other call finds them either.
+        The shard may change meanwhile: groups that come or go then may be listed or not.
+        Groups that `end_load` found misplaced are left out: no other call finds them either.
         """
         misplaced = self._misplaced
         for group_id in self._state.group_ids():
@@ -337,12 +336,12 @@ class Shard:
         )
 
     def live_group_state(self, group_id: bytes) -> GroupState | None:
-        """The state of a group of which its records do not tell all; None: they do."""
+        """The state of a group that differs from its records; None if they say everything."""
         live = self.membership.live(group_id)
         return None if live is None else live.state
 
     def expiry_rules(self, terms: ExpiryTerms, now: Moment) -> ShardRules:
-        """By what groups expire. A lease that is held now counts for good."""
+        """The rules by which groups expire. A lease that is held now counts as held for good."""
         return ShardRules(
             self._state,
             terms,
@@ -351,7 +350,7 @@ class Shard:
         )
 
     def decide_expiry(self, request: ExpireOffsets, now_ms: int) -> Decision:
-        """Tombstones for what a sweep has just found. Changes nothing."""
+        """Tombstones for the keys that a sweep has just found. Changes nothing."""
         batches = encode_tombstones(
             request.keys,
             request.ends,
@@ -379,12 +378,12 @@ class Shard:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets there are. Like the others below, for any thread, at any time."""
+        """The number of offsets. Any thread may read this and the next two, at any time."""
         return self._state.offsets.size
 
     @property
     def groups_with_offsets(self) -> int:
-        """How many groups have offsets; unlike `counters`, it walks nothing."""
+        """The number of groups with offsets. Unlike `counters`, it needs no walk over the state."""
         return self._state.offsets.group_count
 
     @property

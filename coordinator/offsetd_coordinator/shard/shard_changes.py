@@ -49,7 +49,7 @@ class ShardChanges:
         self._form = form
 
     def encoder(self, now_ms: int) -> Encoder:
-        """What batches of offsets are written with now."""
+        """The encoder for batches of offsets at this time."""
         return Encoder(
             self._state.offsets.arrays,
             now_ms,
@@ -66,7 +66,7 @@ class ShardChanges:
         return decide_offsets_change(self._state, request, encoder, writers, now)
 
     def decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:
-        """The same for a deletion."""
+        """Decides on a deletion at once. Raises the refusal."""
         state, now_ms = self._state, now.wall_ms
         known = self._known_deletion(request, now)
         if known is not None:
@@ -90,7 +90,7 @@ class ShardChanges:
         return Decision.of_batches(request, reply, batches, now_ms)
 
     def _known_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision | None:
-        """What a deletion was answered before. Raises what the group's lease has against it."""
+        """The decision on a repeated deletion, or None. Raises the error of the group's lease."""
         if not request.validate_only:
             kind = DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply
             deletions = self._state.deletions
@@ -103,11 +103,11 @@ class ShardChanges:
     # Large changes: see `large_changes` --------------------------------------------------------
 
     def has_foreign_records(self, group_id: bytes) -> bool:
-        """Whether a group has what only brokers write: open transactions, or keys of old forms."""
+        """Whether a group has records that only brokers write: transactions, or old key forms."""
         return bool(self._state.pending.partitions(group_id) or self._state.other_keys(group_id))
 
     def check_large(self, request: LargeRequest, now: Moment) -> Decision | None:
-        """What a large change was answered before, if it was. Raises what stands against it."""
+        """The decision on a repeated large change, or None. Raises the refusal."""
         if isinstance(request, DeleteOffsets | DeleteGroup):
             known = self._known_deletion(request, now)
             if known is None and isinstance(request, DeleteGroup):
@@ -126,7 +126,7 @@ class ShardChanges:
     def large_decision(
         self, request: LargeRequest, now: Moment
     ) -> Callable[[OffsetRows], large_decisions.LargeChange]:
-        """What decides on a large change of what is stored, for a thread."""
+        """A function for a thread that decides on a large change of the stored offsets."""
         group_id = request.group_id
         if isinstance(request, DeleteGroup):
             records = self._state.group_records(group_id)
@@ -136,7 +136,7 @@ class ShardChanges:
             )
         if isinstance(request, DeleteOffsets):
             return lambda stored: large_decisions.deletion(request, stored, self._form.bytes_max)
-        # Not into the buffer of the thread that writes.
+        # A buffer of its own: the shard's buffer belongs to the thread that writes.
         out = padded_buffer(self._form.bytes_max)
         encoder = self.encoder(now.wall_ms)._replace(out=out)
         request_id = known_id(request.call, request.request_id)
