@@ -32,54 +32,54 @@ class ExpiryConfig:
         unit="minutes",
         least=-1,
         most=INT32_MAX,
-        reason="Offsets expire when they are not committed, and their group is empty, for so long."
-        " -1: never.",
+        reason="Offsets expire when they were not committed, and their group was empty, for this"
+        " time. -1: never.",
     )
     check_interval_ms: int = milliseconds(
         600_000,
         "offsets.retention.check.interval.ms",
         least=1,
-        reason="How often is looked for offsets that have expired.",
+        reason="How often the server looks for expired offsets.",
     )
     base: str = listed(
         "latest",
         "offsets.expiry.base",
         tuple(each.value for each in ExpiryBase),
         is_ours=True,
-        reason="What retention counts from in an empty group that had members. latest: the commit,"
-        " or when the group became empty, if that is later. kafka: the latter, also for a commit of"
-        " a second ago.",
+        reason="The start of retention in an empty group that had members. latest: the commit, or"
+        " the time when the group became empty if that is later. kafka: the time when the group"
+        " became empty, even for later commits.",
     )
     enable: str = listed(
         "auto",
         "offsets.expiry.enable",
         ("auto", "true", "false"),
         is_ours=True,
-        reason="Whether offsets expire. auto: unless the folder had logs of another server, such"
-        " as a broker, when offsetd took it over.",
+        reason="Whether offsets expire. auto: yes, unless the folder had logs of another server,"
+        " such as a broker, when offsetd took it over.",
     )
     grace_ms: int = milliseconds(
         86_400_000,
         "expiry.grace.ms",
         is_ours=True,
-        reason="After a stop of more than this, nothing expires for so long: consumers were cut"
-        " off, too.",
+        reason="After a stop longer than this, nothing expires for this time, because consumers"
+        " could not commit.",
     )
     warning_ms: int = milliseconds(
         86_400_000,
         "offsets.expiry.warning.ms",
         is_ours=True,
-        reason="So long before its offsets expire, a group is counted and logged; in the second"
-        " half of their life. 0: never.",
+        reason="How long before its offsets expire a group is counted and logged, but only in the"
+        " second half of their life. 0: never.",
     )
 
     unchanged_commit_ms: int = milliseconds(
         0,
         "commit.unchanged.suppress.ms",
         is_ours=True,
-        reason="A commit of what is stored, and was committed less than so long ago, is answered"
-        " and not written: its commit time stays, so it is at most a tenth of"
-        " offsets.retention.minutes, and of a group's own retention. 0: every commit is written.",
+        reason="A commit that repeats offsets committed less than this time ago is answered but not"
+        " written. Their commit time stays, so this is at most a tenth of offsets.retention.minutes"
+        " and of a group's own retention. 0: every commit is written.",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -134,8 +134,8 @@ class CommitGuardConfig:
         least=0,
         most=1_000_000,
         is_ours=True,
-        reason="Commits of one group beyond that are refused, with the time to come again; whatever"
-        " they hold, and on this server alone. 0: no bound.",
+        reason="Commits of one group above this rate are refused, with a time to retry after. It"
+        " counts commits of any size, on this server alone. 0: no bound.",
     )
     burst_max: int = whole(
         0,
@@ -144,8 +144,8 @@ class CommitGuardConfig:
         least=0,
         most=1_000_000,
         is_ours=True,
-        reason="So many a group that was idle may make at once, before group.commit.rate.max"
-        " holds. 0: those of one second.",
+        reason="Commits that an idle group may make at once before group.commit.rate.max applies."
+        " 0: those of one second.",
     )
     top_groups_max: int = whole(
         20,
@@ -154,7 +154,7 @@ class CommitGuardConfig:
         least=0,
         most=1000,
         is_ours=True,
-        reason="Of so many groups, those that commit most, metrics say how often. 0: of none.",
+        reason="The number of groups with the most commits that have a metric. 0: none.",
     )
 
 

@@ -57,13 +57,13 @@ class Settings:
         "./offsetd-data",
         "data.dir",
         kafka_name="log.dir",
-        reason="The folder of the log. One server, or one broker, at a time.",
+        reason="The folder of the log. Only one server or broker may use it at a time.",
     )
     listen_address: str = address(
         "127.0.0.1:7171",
         "listen.address",
         kafka_name="listeners",
-        reason="HOST:PORT to serve on. Loopback, because nothing guards the port yet.",
+        reason="HOST:PORT to serve on. Loopback, because callers are not authenticated yet.",
     )
     advertised_address: str = address(
         "",
@@ -75,7 +75,7 @@ class Settings:
     node_id: str = text(
         "0",
         "node.id",
-        reason="This node's name among its peers.",
+        reason="The name of this node among the nodes.",
     )
 
     # The log.
@@ -85,7 +85,7 @@ class Settings:
         unit="partitions",
         least=1,
         most=10_000,
-        reason="Fixed when a folder is made. Unset: what the folder has, and 50 in a new one.",
+        reason="Fixed when a folder is created. Unset: the folder's number; 50 for a new folder.",
     )
     offsets_topic_segment_bytes: int = whole(
         OFFSETS_TOPIC_LOG_CONFIG.segment_bytes_max,
@@ -94,7 +94,7 @@ class Settings:
         least=61,  # Tests have small ones.
         operator_least=1_048_576,
         most=INT32_MAX,
-        reason="Of __consumer_offsets. Small, so that cleaning and loading are quick.",
+        reason="Segment size of __consumer_offsets. Small, so that cleaning and loading are quick.",
     )
     journal_file_bytes: int = whole(
         33_554_432,
@@ -103,8 +103,8 @@ class Settings:
         least=65_536,
         most=2**32,
         is_ours=True,
-        reason="Size of each of the two journal files under load. Larger: segments are synced less"
-        " often. After a minute without an append they only take the largest batch.",
+        reason="Size of each of the two journal files under load. If larger, segments are synced"
+        " less often. After a minute without an append, the files shrink to fit the largest batch.",
     )
     num_recovery_threads_per_data_dir: int | None = whole(
         None,
@@ -112,7 +112,7 @@ class Settings:
         unit="threads",
         least=1,
         most=1024,
-        reason="Threads that check and load the log at start. Unset: one for each core.",
+        reason="Threads that check and load the log at the start. Unset: one for each core.",
     )
 
     # Commits.
@@ -129,23 +129,23 @@ class Settings:
         "offset.commit.value.version",
         (1, 3, 4),
         is_ours=True,
-        reason="Of the OffsetCommitValue written. Lower for older brokers; 1 loses the leader"
-        " epoch.",
+        reason="Version of the written OffsetCommitValue. Lower it for older brokers; 1 has no"
+        " leader epoch.",
     )
     request_id_window_ms: int = milliseconds(
         60_000,
         "request.id.window.ms",
         most=86_400_000,
         is_ours=True,
-        reason="How long a request_id is remembered. Above the total time that clients retry.",
+        reason="How long a request_id is remembered. Must exceed the time for which clients retry.",
     )
     history_ms: int = milliseconds(
         3_600_000,
         "history.ms",
         most=86_400_000 * 366,
         is_ours=True,
-        reason="For so long the log keeps every commit, for history, restores and watchers. The"
-        " disk has to hold that. 0: no longer than request.id.window.ms.",
+        reason="How long the log keeps every commit, for history, restores and watchers. The disk"
+        " has to hold them. 0: no longer than request.id.window.ms.",
     )
     request_ids_per_partition_max: int = whole(
         262_144,
@@ -153,7 +153,7 @@ class Settings:
         unit="request ids",
         least=0,
         is_ours=True,
-        reason="The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
+        reason="Bounds their memory: 48 bytes each. The oldest ids are forgotten first.",
     )
 
     # Members of groups.
@@ -162,21 +162,21 @@ class Settings:
         "group.min.session.timeout.ms",
         least=1,
         most=INT32_MAX,
-        reason="The shortest time without a sign of life that a member may ask for.",
+        reason="The shortest session timeout that a member may request.",
     )
     group_max_session_timeout_ms: int = milliseconds(
         1_800_000,
         "group.max.session.timeout.ms",
         least=1,
         most=INT32_MAX,
-        reason="The longest such time: so long a dead member keeps its partitions.",
+        reason="The longest session timeout. A dead member keeps its partitions that long.",
     )
     group_consumer_session_timeout_ms: int = milliseconds(
         45_000,
         "group.consumer.session.timeout.ms",
         least=1,
         most=INT32_MAX,
-        reason="So long after the start the members of KIP-848 groups are gone: none is served.",
+        reason="KIP-848 is not served: members of its groups are removed this long after a start.",
     )
     group_initial_rebalance_delay_ms: int = milliseconds(
         3000,
@@ -190,7 +190,7 @@ class Settings:
         unit="members",
         least=1,
         most=INT32_MAX,
-        reason="Of a group that members join; its record has to fit max.message.bytes, too.",
+        reason="Most members of a group. Its record has to fit max.message.bytes, too.",
     )
 
     # Leases of groups.
@@ -200,7 +200,7 @@ class Settings:
         least=1,
         most=INT32_MAX,
         is_ours=True,
-        reason="The shortest lease of a group that may be asked for.",
+        reason="The shortest lease of a group that may be requested.",
     )
     lease_max_ttl_ms: int = milliseconds(
         86_400_000,
@@ -208,7 +208,7 @@ class Settings:
         least=1,
         most=INT32_MAX,
         is_ours=True,
-        reason="The longest: for so long a writer that is gone keeps others away.",
+        reason="The longest lease. A writer that is gone keeps other writers away that long.",
     )
 
     # Connections and calls.
@@ -218,15 +218,15 @@ class Settings:
         unit="bytes",
         least=1024,
         most=2**30,
-        reason="The largest message taken.",
+        reason="The largest accepted message.",
     )
     queued_max_request_bytes: int = whole(
         67_108_864,
         "queued.max.request.bytes",
         unit="bytes",
         least=1024,
-        reason="Bytes of all requests that wait for an answer, and of answers that are built or not"
-        " read; beyond, calls are refused, streams wait.",
+        reason="Bytes of all requests that wait for an answer, and of answers that are being built"
+        " or not read yet. Above it, calls are refused and streams wait.",
     )
     request_receive_max_ms: int = milliseconds(
         60_000,
@@ -234,7 +234,7 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="A call that is not a stream ends if its message is not whole after this time.",
+        reason="A unary call ends if its message has not arrived whole after this time.",
     )
     request_metadata_max_bytes: int = whole(
         16_384,
@@ -251,7 +251,7 @@ class Settings:
         unit="connections",
         least=1,
         most=1_000_000,
-        reason="Over all clients; beyond, those without a call give way. Each needs a descriptor.",
+        reason="Of all clients. Above it, idle connections are closed. Each needs a descriptor.",
     )
     connection_calls_max: int = whole(
         128,
@@ -260,7 +260,7 @@ class Settings:
         least=1,
         most=INT32_MAX,
         is_ours=True,
-        reason="Calls open at one time on one connection. Set it well above a client's callers.",
+        reason="Open calls on one connection. Set it well above the number of a client's callers.",
     )
     connections_max_idle_ms: int = milliseconds(
         300_000,
@@ -275,7 +275,7 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="A connection that takes none of its answers for so long is closed.",
+        reason="A connection that reads none of its answers for this time is closed.",
     )
     connections_max_age_ms: int = milliseconds(
         1_800_000,
@@ -290,7 +290,7 @@ class Settings:
         "connections.age.grace.ms",
         most=INT32_MAX,
         is_ours=True,
-        reason="Time for the calls of a connection that is being renewed.",
+        reason="Time that the calls of a connection have to end when it is renewed.",
     )
     connection_handshake_max_ms: int = milliseconds(
         10_000,
@@ -298,7 +298,7 @@ class Settings:
         least=100,
         most=INT32_MAX,
         is_ours=True,
-        reason="A connection that does not speak is closed after this time.",
+        reason="A connection that does not start HTTP/2 is closed after this time.",
     )
     keepalive_interval_ms: int = milliseconds(
         60_000,
@@ -306,7 +306,7 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="A quiet connection is asked for a sign of life.",
+        reason="A quiet connection gets a keepalive ping after this time.",
     )
     keepalive_reply_max_ms: int = milliseconds(
         20_000,
@@ -314,7 +314,7 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="The connection is closed if the sign does not come.",
+        reason="The connection is closed if the ping is not answered in this time.",
     )
     stream_unanswered_commits_max: int = whole(
         1024,
@@ -323,7 +323,7 @@ class Settings:
         least=1,
         most=1_000_000,
         is_ours=True,
-        reason="Commits of one stream that wait for their result; beyond, the stream is not read.",
+        reason="Commits of one stream that wait for results. Above it, the stream is not read.",
     )
     reflection_enable: str = listed(
         "auto",
@@ -339,29 +339,29 @@ class Settings:
         "drain.notice.ms",
         most=600_000,
         is_ours=True,
-        reason="At a stop, how long calls are still taken while health says NOT_SERVING, for"
-        " balancers.",
+        reason="At a stop, how long calls are still accepted while health says NOT_SERVING, for"
+        " load balancers.",
     )
     drain_max_ms: int = milliseconds(
         10_000,
         "drain.max.ms",
         most=600_000,
         is_ours=True,
-        reason="At a stop, how long calls in flight may take.",
+        reason="At a stop, how long calls in flight have to end.",
     )
     logging_level: str = listed(
         "info",
         "logging.level",
         ("debug", "info", "warning", "error"),
         is_ours=True,
-        reason="The least serious lines that are shown.",
+        reason="The lowest level of log lines that are shown.",
     )
     logging_format: str = listed(
         "auto",
         "logging.format",
         ("auto", "console", "json"),
         is_ours=True,
-        reason="auto: for people on a terminal, else JSON lines.",
+        reason="auto: readable lines on a terminal, else JSON lines.",
     )
     logging_cleaner_file: str = text(
         "log-cleaner.log",
@@ -375,7 +375,7 @@ class Settings:
         "",
         "kafka.bootstrap.servers",
         is_ours=True,
-        reason="Of the cluster that resets ask for the offsets that partitions have. Empty: none.",
+        reason="The cluster that resets ask for the bounds of partitions. Empty: none.",
     )
     metrics_address: str = address(
         "127.0.0.1:9464",
@@ -390,8 +390,8 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="After so long without progress of a thread, health says that the cleaner does not"
-        " work.",
+        reason="If a cleaner thread makes no progress for this time, health says that the cleaner"
+        " does not work.",
     )
 
     # All settings as given, the storage's too, by canonical name.
@@ -409,7 +409,7 @@ class Settings:
 
     @property
     def address_told(self) -> str:
-        """HOST:PORT that clients have to use."""
+        """The HOST:PORT that clients have to use."""
         return self.advertised_address or self.listen_address
 
     @property

@@ -38,14 +38,14 @@ def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Flo
         # A record as old as the window is still in it; a record as old as the lag is cleaned.
         least=request_id_window_ms + 1,
         setting="request.id.window.ms",
-        reason="More than request.id.window.ms: a request id is found in its record.",
+        reason="More than request.id.window.ms: the records hold the request ids.",
     )
     history = Floor(
         topic=OFFSETS_TOPIC,
         name="min.compaction.lag.ms",
         least=history_ms,
         setting="history.ms",
-        reason="At least history.ms: for so long every commit can be read again.",
+        reason="At least history.ms: every commit must stay readable for that time.",
     )
     keeps_longest = attrs.evolve(window, topic=OFFSETS_TOPIC)
     return (history if history.least > window.least else keeps_longest, window)

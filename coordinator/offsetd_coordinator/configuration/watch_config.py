@@ -9,7 +9,7 @@ from offsetd_storage.configuration.settings import milliseconds, whole
 
 @attrs.frozen(kw_only=True)
 class WatchConfig:
-    """A call uses the settings in force when it begins."""
+    """Limits of watchers. A call uses the settings in force when it begins."""
 
     watchers_max: int = whole(
         100,
@@ -18,7 +18,7 @@ class WatchConfig:
         least=0,
         most=100_000,
         is_ours=True,
-        reason="Calls of WatchOffsets at one time; more are refused.",
+        reason="The most open calls of WatchOffsets. More are refused.",
     )
     idle_max_ms: int = milliseconds(
         30_000,
@@ -26,7 +26,7 @@ class WatchConfig:
         least=100,
         most=INT32_MAX,
         is_ours=True,
-        reason="A watcher that does not read for so long what is sent to it is cut off.",
+        reason="A watcher that does not read for this time is cut off.",
     )
     progress_interval_ms: int = milliseconds(
         10_000,
@@ -34,5 +34,5 @@ class WatchConfig:
         least=100,
         most=INT32_MAX,
         is_ours=True,
-        reason="A watcher gets a token at least this often, unless it asks for another interval.",
+        reason="A watcher gets a token at least this often, unless it requests another interval.",
     )
