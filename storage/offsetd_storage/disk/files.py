@@ -64,9 +64,7 @@ class File(Protocol):
         """
 
     def begin_writeback(self, position: int, size: int) -> None:
-        """Lets the disk begin with what was written there. Promises nothing: a later sync has less
-        to wait for.
-        """
+        """Starts to write a range to the disk, so that a later sync is short. Promises nothing."""
 
     def datasync(self) -> None:
         """Puts the contents and the length on stable storage; not the file's name."""
@@ -267,7 +265,7 @@ class OsFile:
         return True
 
     def begin_writeback(self, position: int, size: int) -> None:
-        """Lets the disk begin with what was written there. Its errors show at the next sync."""
+        """Starts to write a range to the disk. Its errors show at the next sync."""
         _sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
 
     def datasync(self) -> None:

@@ -1,1 +1,1 @@
-"""The journal: its bytes, its two files, and what recovery reads of it."""
+"""The journal: its bytes, its two files, and their recovery."""

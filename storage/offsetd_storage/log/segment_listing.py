@@ -83,7 +83,7 @@ class SegmentListing:
 
     @contextmanager
     def replacing(self, old: Sequence[Segment], new: Sequence[Segment]) -> Iterator[None]:
-        """In the block, replace the neighbours `old` by `new`; a crash may leave either.
+        """In the block, the caller replaces neighbours `old` by `new`; a crash may leave either.
 
         All of them are durable. If this raises OSError or CorruptBatch, nothing has changed.
         """

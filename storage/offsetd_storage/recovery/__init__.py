@@ -1,1 +1,1 @@
-"""Recovery: what a folder holds after any stop, and what is repaired or quarantined."""
+"""Recovery of a data folder after any stop: survey, repair, quarantine."""

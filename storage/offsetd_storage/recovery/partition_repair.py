@@ -57,7 +57,7 @@ class RepairingPlanner(PartitionPlanner):
 
 
 class _PlannedRepair:
-    """The repair of one partition: what is kept of each segment."""
+    """The repair of one partition: the parts of each segment that are kept."""
 
     def __init__(
         self,

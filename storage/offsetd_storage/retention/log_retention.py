@@ -43,7 +43,10 @@ def planned(
     clock: Clock,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """The plan of what is due in a log. Changes nothing. Raises PartitionQuarantined, OSError."""
+    """The plan of the segments that are due in a log.
+
+    Changes nothing. Raises PartitionQuarantined, OSError.
+    """
     log, now_ms = store.log(topic_partition), clock.age_now_ms()
     return plan_of_log(files, log, now_ms=now_ms, goes_by_age=goes_by_age)
 

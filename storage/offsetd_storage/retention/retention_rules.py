@@ -80,7 +80,7 @@ class FutureTimestamp:
 
 @attrs.frozen(kw_only=True)
 class RetentionPlan:
-    """What is deleted, oldest first. All of it must first lie below the recovery point."""
+    """The segments to delete, oldest first. All of them must first lie below the recovery point."""
 
     deletions: tuple[Deletion, ...]
     log_start_offset: int  # After the deletion.

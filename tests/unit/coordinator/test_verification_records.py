@@ -105,7 +105,7 @@ def test_a_group_in_a_wrong_partition_is_told_once() -> None:
     verifier = RecordVerifier(HERE + 1, 50)
     found = [*verifier.reasons(batch(KEY, VALUE)), *verifier.reasons(batch(KEY, None))]
     places = f"partition {HERE}, not {HERE + 1}"
-    assert found == [f"offset 9: group 'g' belongs into {places}, and is not served from here"]
+    assert found == [f"offset 9: group 'g' belongs in {places}, and is not served from here"]
     other = batch(encode_key(GroupKey(group="x")), GROUP)
     assert len(list(verifier.reasons(other))) == 1
 
