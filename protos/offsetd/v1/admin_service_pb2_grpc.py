@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """The server and its log. Calls that change something write a record of it to the topic
-    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
-    from happening by a crash right then.
+    """The server and its log. A call that changes something first writes a durable record to the topic
+    `__offsetd_audit`. So every change is recorded, but a crash right after the record may have
+    prevented a recorded change.
     """
 
     def __init__(self, channel):
@@ -95,9 +95,9 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """The server and its log. Calls that change something write a record of it to the topic
-    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
-    from happening by a crash right then.
+    """The server and its log. A call that changes something first writes a durable record to the topic
+    `__offsetd_audit`. So every change is recorded, but a crash right after the record may have
+    prevented a recorded change.
     """
 
     def GetServerInfo(self, request, context):
@@ -107,37 +107,37 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FindCoordinator(self, request, context):
-        """Which log partition a group lives in, and which node serves it. Answered while loading.
+        """The log partition that holds a group, and the node that serves it. Answered while loading.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLog(self, request, context):
-        """The partitions of a topic's log as they lie on the disk, and how their cleaning goes.
+        """The partitions of a topic's log on the disk, and the progress of their cleaning.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompactLog(self, request, context):
-        """Compacts partitions once, however clean they are; answers when all of them are done. What was
-        begun goes on when the caller no longer waits. FAILED_PRECONDITION (POLICY_VIOLATION) for a
-        topic whose `cleanup.policy` lacks `compact`.
+        """Compacts partitions once, even if they are clean; answers when all of them are done. Cleaning
+        goes on if the caller stops waiting. FAILED_PRECONDITION (POLICY_VIOLATION) for a topic whose
+        `cleanup.policy` lacks `compact`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryPartition(self, request, context):
-        """Lets a partition that could not be cleaned be tried again at once.
+        """Lets the cleaner retry an uncleanable partition at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRecords(self, request, context):
-        """Raises the start of a partition's log; segments that lie below it go. FAILED_PRECONDITION
+        """Raises the start of a partition's log; segments below it are deleted. FAILED_PRECONDITION
         (POLICY_VIOLATION) for a topic whose `cleanup.policy` lacks `delete`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -145,7 +145,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfig(self, request, context):
-        """Settings with their values, and where these come from.
+        """Settings with their values and the sources of these values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,35 +153,37 @@ class AdminServiceServicer(object):
 
     def UpdateConfig(self, request, context):
         """Changes settings while the server runs: all that are named or, on any error, none. They are
-        kept in the topic `__offsetd_config` and go before what the server was started with.
+        kept in the topic `__offsetd_config` and take precedence over the settings of the server's
+        start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportOffsets(self, request, context):
-        """Offsets as a file, in pieces. Each group is read at one moment. What a format cannot hold is
-        refused (INVALID_REQUEST), and what was sent until then is not the whole.
+        """Exports offsets as a file, in pieces. Each group is read at one moment. Values that a format
+        cannot hold are refused (INVALID_REQUEST); the pieces sent so far are then an incomplete file.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportOffsets(self, request_iterator, context):
-        """Commits the offsets of a file. Nothing is done before the whole file is read and found good,
-        else INVALID_IMPORT names its lines. Then each group is committed by itself: all of its
-        offsets or none, and its result says which; what does not fit one record batch, some 15,000
-        offsets, is written in several, of which a crash may leave a part. The rules are those of
-        commits from outside: a group with members, or whose lease is held, is refused. A group with a
-        precondition that does not hold is refused as a commit is (ABORTED, OFFSET_CONFLICT), and one
-        with any is never written in several batches. An import has at most 500,000 offsets.
+        """Commits the offsets of a file. Nothing is done before the whole file is read and found valid;
+        otherwise INVALID_IMPORT names the invalid lines. Then each group is committed independently,
+        all of its offsets or none, and its result says which. Offsets that do not fit into one record
+        batch, some 15,000, are written in several, of which a crash may leave a part. The rules of
+        commits without membership apply: a group with members, or with a held lease, is refused. A
+        group with a precondition that does not hold is refused as a commit would be (ABORTED,
+        OFFSET_CONFLICT), and a group with any precondition is never written in several batches. An
+        import has at most 500,000 offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditEvents(self, request, context):
-        """What administrators did, the newest first.
+        """The administrative changes, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,9 +256,9 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """The server and its log. Calls that change something write a record of it to the topic
-    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
-    from happening by a crash right then.
+    """The server and its log. A call that changes something first writes a durable record to the topic
+    `__offsetd_audit`. So every change is recorded, but a crash right after the record may have
+    prevented a recorded change.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class GroupServiceStub(object):
-    """Consumer groups as such.
+    """Consumer groups.
     """
 
     def __init__(self, channel):
@@ -109,28 +109,28 @@ class GroupServiceStub(object):
 
 
 class GroupServiceServicer(object):
-    """Consumer groups as such.
+    """Consumer groups.
     """
 
     def ListGroups(self, request, context):
-        """Groups, by log partition and, within one, by id.
+        """Lists groups, sorted by log partition, then by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetGroup(self, request, context):
-        """One group; NOT_FOUND if it does not exist.
+        """Describes one group. NOT_FOUND if it does not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes an empty group with its offsets. The tombstones of some 20,000 offsets or more are
-        several record batches, the group's own last: after a crash, or DISK_FULL, the group may be
-        there with fewer offsets, and the same request, also with the same `request_id`, deletes the
-        rest.
+        """Deletes an empty group with its offsets. The tombstones of some 20,000 offsets or more need
+        several record batches, with the group's own tombstone last: after a crash, or DISK_FULL, the
+        group may exist with fewer offsets. The same request, also with the same `request_id`, then
+        deletes the rest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,54 +138,55 @@ class GroupServiceServicer(object):
 
     def CloneGroup(self, request, context):
         """Copies the offsets of a group, with their leader epochs, metadata and own times of expiry, to
-        another, which may live in another log partition; the source does not change meanwhile.
-        What does not fit one record batch, some 15,000 offsets, is written in several, one behind
-        the other: after a crash, or DISK_FULL, the target may have only a part, and the same
-        request, with `overwrite`, writes all again. Settings, members and a lease are not copied.
+        another group, which may be in another log partition. The source does not change meanwhile.
+        Offsets that do not fit into one record batch, some 15,000, are written in several, one after
+        the other: after a crash, or DISK_FULL, the target may have only a part. The same request, with
+        `overwrite`, then writes all of them again. Settings, members and a lease are not copied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestoreGroup(self, request, context):
-        """Makes a group's offsets what they were at a time, or behind a log offset, as far as the log
-        has kept them; those that were not there then are deleted. So a reset is undone. One record
-        batch where it fits, else several, as for CloneGroup. Members, lease and settings stay as they
-        are. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
-        (LEASE_HELD), unless forced. OUT_OF_RANGE (COMPACTED) for what is too old, with
-        `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
-        exist, and of which the log knows nothing.
+        """Restores a group's offsets as of a time, or as of right after a log offset, as far as the log
+        has kept them. Offsets that did not exist then are deleted. This can undo a reset. It writes
+        one record batch if the offsets fit, else several, as CloneGroup does. Members, lease and
+        settings stay. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease
+        is held (LEASE_HELD), unless forced. OUT_OF_RANGE (COMPACTED) for targets that are too old,
+        with `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does
+        not exist and that the log does not mention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def JoinGroup(self, request, context):
-        """Kafka's classic membership. A member joins, syncs, and then sends heartbeats; where one of
-        these is refused it joins again, or as the reason says. These calls have no `request_id`: a
-        member's id and generation make it safe to repeat them.
+        """Kafka's classic membership. A member joins, syncs, and then sends heartbeats. If one of these
+        calls is refused, the member joins again, or does what the reason says. These calls have no
+        `request_id`: a member's id and generation make it safe to repeat them.
 
         Joins a group, or its next generation. The answer comes when all members have joined or their
         time is over: a client waits for it as long as its rebalance timeout, and at least 5 minutes
-        the first time. A client without a member id is told one first (FAILED_PRECONDITION,
-        MEMBER_ID_REQUIRED, in the metadata `member_id`) and joins again with it; static members are
-        let in at once. The leader's answer names all members; it makes the assignments.
+        the first time. The first call of a client without a member id returns one
+        (FAILED_PRECONDITION, MEMBER_ID_REQUIRED, in the metadata `member_id`), and the client joins
+        again with it. Static members are accepted at once. The leader's answer names all members; the
+        leader makes the assignments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncGroup(self, request, context):
-        """Asks for the member's assignment of a generation; the leader brings those of all members. The
+        """Asks for the member's assignment in a generation. The leader passes those of all members. The
         answers come when the group's record with them is on stable storage. A member that does not
-        ask within the rebalance timeout is removed.
+        call within the rebalance timeout is removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """A sign of life. ABORTED with REBALANCE_IN_PROGRESS: one that is taken, and the member is to
+        """A sign of life. ABORTED with REBALANCE_IN_PROGRESS: the heartbeat counts, and the member must
         join again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -193,7 +194,7 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LeaveGroup(self, request, context):
-        """Members leave, each for itself; the others rebalance. For members: operators have
+        """Members leave, each independently; the others rebalance. For members: operators use
         RemoveMembers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -201,47 +202,47 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMembers(self, request, context):
-        """An operator removes members, some or all, each for itself; those who stay rebalance, and a
-        consumer that is still there joins again. In the audit log, as `what` it was asked for, with
-        the ids that those who were named had then: the same request again, also with `all`, removes
-        nobody who has joined since.
+        """An operator removes some or all members, each independently. The remaining members rebalance; a
+        removed consumer that still runs joins again. The audit log records, as `what`, the request
+        with the ids that the named members had then. So the same request again, also with `all`,
+        removes no member that has joined since.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateGroup(self, request, context):
-        """Changes what is set for a group: its retention.
+        """Changes the settings of a group: its retention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcquireGroup(self, request, context):
-        """Leases: for a writer that never joins, and is to be the only one.
+        """Leases: for a single writer that never joins.
 
-        Takes the group's lease. Who holds it commits with the epoch of the answer; what comes with an
-        older one is refused. Each epoch is larger than all before it, also after a restart, a crash,
-        and a deletion of the group. Who holds the lease already gets it anew, with a new epoch. A
-        group that does not exist comes to be. Refused (FAILED_PRECONDITION) while another holds the
-        lease (LEASE_HELD), and while the group has members (NON_EMPTY_GROUP).
+        Takes the group's lease. Its holder commits with the epoch in the answer; commits with an older
+        epoch are refused. Each epoch is larger than all before it, also after a restart, a crash, and
+        a deletion of the group. The present holder gets the lease again, with a new epoch. A group
+        that does not exist is created. Refused (FAILED_PRECONDITION) while another holds the lease
+        (LEASE_HELD), and while the group has members (NON_EMPTY_GROUP).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewGroup(self, request, context):
-        """Extends a lease. Nothing is written, so there is no `request_id`: to renew again is harmless.
+        """Extends a lease. Nothing is written, so there is no `request_id`: to renew again does no harm.
         A restart of the server extends every lease by the ttl that it was acquired with. An expired
-        lease can be renewed until somebody else acquires (EPOCH_FENCED then).
+        lease can be renewed until another holder acquires it (then EPOCH_FENCED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseGroup(self, request, context):
-        """Gives a lease up: its epoch commits no more, and anybody may acquire. EPOCH_FENCED if it is
-        not the newest. A group of which nothing else is left is then gone.
+        """Releases a lease: its epoch can no longer commit, and any holder may acquire. EPOCH_FENCED if
+        it is not the newest lease. If the group then has no other content, it no longer exists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -329,7 +330,7 @@ def add_GroupServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupService(object):
-    """Consumer groups as such.
+    """Consumer groups.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class OffsetServiceStub(object):
-    """The offsets of consumer groups. Every OK means: on stable storage.
+    """The offsets of consumer groups. An OK means that the change is on stable storage.
     """
 
     def __init__(self, channel):
@@ -79,7 +79,7 @@ class OffsetServiceStub(object):
 
 
 class OffsetServiceServicer(object):
-    """The offsets of consumer groups. Every OK means: on stable storage.
+    """The offsets of consumer groups. An OK means that the change is on stable storage.
     """
 
     def CommitOffsets(self, request, context):
@@ -90,29 +90,30 @@ class OffsetServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamCommits(self, request_iterator, context):
-        """The fast road: commits of any groups over one stream. Results come in any order, several a
-        message, and name the sequence of the commit they answer. A failed commit is a result like
-        any other and does not end the stream. A message holds at most 10,000 commits. While the
-        server has its fill of unanswered requests, it reads no further: nothing is refused for that.
+        """Commits of any groups over one stream; the fastest way to commit. Results come in any order,
+        several in a message, and name the sequence of the commit that they answer. A failed commit is
+        a result like any other and does not end the stream. A message holds at most 10,000 commits. If
+        the server has too many unanswered requests, it stops reading the stream for a while: it
+        refuses nothing for that reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchOffsets(self, request, context):
-        """Reads committed offsets of many groups. What is absent is absent from the answer. Each group is
-        read at one moment, but not all of them at the same one. An answer above 64 MiB is refused
-        (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
+        """Reads committed offsets of many groups. Offsets that are not committed are left out of the
+        answer. Each group is read at one moment, but the groups may be read at different moments. An
+        answer above 64 MiB is refused (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteOffsets(self, request, context):
-        """Deletes committed offsets of one group: all that are named or, on any error, none. Deleting
-        what is not there is no error. The tombstones of some 20,000 offsets or more are several record
-        batches: after a crash, or DISK_FULL, a part of so many may be deleted, and the same request,
-        also with the same `request_id`, then deletes the rest.
+        """Deletes committed offsets of one group: all that are named or, on any error, none. Deleting an
+        offset that does not exist is no error. The tombstones of some 20,000 offsets or more need
+        several record batches: after a crash, or DISK_FULL, only a part of so many may be deleted. The
+        same request, also with the same `request_id`, then deletes the rest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,19 +121,19 @@ class OffsetServiceServicer(object):
 
     def ResetOffsets(self, request, context):
         """Moves the offsets of one group: all that are chosen or, on any error, none, in one record
-        batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or a lease on it is
-        held (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset that a
-        partition has not, as far as its bounds are known: nothing is clamped.
+        batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
+        (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset outside a
+        partition's range, as far as its bounds are known: no offset is clamped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchBounds(self, request, context):
-        """The offsets that partitions of the source have now, as the Kafka cluster tells them that
-        `kafka.bootstrap.servers` names; UNAVAILABLE (KAFKA_UNAVAILABLE) if it does not. Where no
-        cluster is named, none is known, and the answer is empty: a source that is not Kafka tells its
-        end with each commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
+        """The bounds that the source's partitions have now, as reported by the Kafka cluster in
+        `kafka.bootstrap.servers`; UNAVAILABLE (KAFKA_UNAVAILABLE) if the cluster does not answer. If
+        no cluster is set, the answer is empty: a source that is not Kafka reports its end with each
+        commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,19 +141,19 @@ class OffsetServiceServicer(object):
 
     def ListOffsetHistory(self, request, context):
         """Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
-        `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
-        `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
-        exist, and of which the log knows nothing.
+        `history.ms`, and older ones that were not cleaned yet. OUT_OF_RANGE (COMPACTED) for older
+        history, with `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group
+        that does not exist and that the log does not mention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchOffsets(self, request, context):
-        """Events as they become durable, from a token on: each once, also across a new call, a restart
-        or a crash. OUT_OF_RANGE (COMPACTED) where events behind the token may be missing; the
-        metadata have `oldest_token`, from which all are there. RESOURCE_EXHAUSTED (WATCHER_TOO_SLOW,
-        with `token`) if what is sent is not read for `watch.idle.max.ms`.
+        """Events as they become durable, from a token on: each exactly once, also across a new call, a
+        restart or a crash. OUT_OF_RANGE (COMPACTED) if events after the token may be missing; the
+        metadata has `oldest_token`, from which on the events are complete. RESOURCE_EXHAUSTED
+        (WATCHER_TOO_SLOW, with `token`) if the client does not read for `watch.idle.max.ms`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,7 +211,7 @@ def add_OffsetServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OffsetService(object):
-    """The offsets of consumer groups. Every OK means: on stable storage.
+    """The offsets of consumer groups. An OK means that the change is on stable storage.
     """
 
     @staticmethod

@@ -82,7 +82,7 @@ const (
 	CleaningState_CLEANING_STATE_UNSPECIFIED CleaningState = 0
 	CleaningState_CLEANING_STATE_IDLE        CleaningState = 1
 	CleaningState_CLEANING_STATE_IN_PROGRESS CleaningState = 2
-	// Told to stop, and not there yet.
+	// It was told to stop, and has not stopped yet.
 	CleaningState_CLEANING_STATE_ABORTED CleaningState = 3
 	CleaningState_CLEANING_STATE_PAUSED  CleaningState = 4
 )
@@ -132,7 +132,7 @@ func (CleaningState) EnumDescriptor() ([]byte, []int) {
 	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{1}
 }
 
-// Where a value is from; what is named first goes before the others.
+// The source of a value. The sources listed first take precedence.
 type ConfigSource int32
 
 const (
@@ -141,14 +141,14 @@ const (
 	ConfigSource_CONFIG_SOURCE_DYNAMIC_TOPIC ConfigSource = 1
 	// Set for this topic when the server was started.
 	ConfigSource_CONFIG_SOURCE_STATIC_TOPIC ConfigSource = 2
-	// What this topic of the server's own brings.
+	// The default of this internal topic.
 	ConfigSource_CONFIG_SOURCE_TOPIC_DEFAULT ConfigSource = 3
 	// Set for the server by `UpdateConfig`.
 	ConfigSource_CONFIG_SOURCE_DYNAMIC_SERVER ConfigSource = 4
 	// Set for the server when it was started.
 	ConfigSource_CONFIG_SOURCE_STATIC_SERVER ConfigSource = 5
 	ConfigSource_CONFIG_SOURCE_DEFAULT       ConfigSource = 6
-	// It was set to less than what the server needs.
+	// The value that was set is below what the server needs.
 	ConfigSource_CONFIG_SOURCE_FLOOR ConfigSource = 7
 )
 
@@ -203,23 +203,24 @@ func (ConfigSource) EnumDescriptor() ([]byte, []int) {
 	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
 }
 
-// A file that holds offsets. UTF-8; lines end with a newline.
+// A file of offsets. UTF-8; lines end with a newline.
 type OffsetFormat int32
 
 const (
 	OffsetFormat_OFFSET_FORMAT_UNSPECIFIED OffsetFormat = 0
-	// That of kafka-consumer-groups: lines of `topic,partition,offset`, or, for several groups,
+	// The format of kafka-consumer-groups: lines of `topic,partition,offset`, or, for several groups,
 	// `group,topic,partition,offset`. It has no leader epochs and no metadata.
 	OffsetFormat_OFFSET_FORMAT_KAFKA_CSV OffsetFormat = 1
-	// That of `rpk group seek --to-file`: lines of topic, partition and offset, with spaces between.
-	// One group, which it does not name; topics without spaces.
+	// The format of `rpk group seek --to-file`: lines of topic, partition and offset, separated by
+	// spaces. One group, which it does not name; topics without spaces.
 	OffsetFormat_OFFSET_FORMAT_RPK OffsetFormat = 2
-	// That of Yelp's kafka-utils: {"groupid":…,"offsets":{topic:{partition:offset}}}. One group, and
-	// on import at most 4 MiB.
+	// The format of Yelp's kafka-utils: {"groupid":…,"offsets":{topic:{partition:offset}}}. One
+	// group; an import has at most 4 MiB.
 	OffsetFormat_OFFSET_FORMAT_KAFKA_UTILS_JSON OffsetFormat = 3
-	// An object a line with all there is. An import takes the time of expiry from it, the commit
-	// time if it is told to, and writes a revision of its own. Lines may also have what must hold of
-	// the stored offset, as in `OffsetCommit`: `"expected_revision": 17` or `"must_not_exist": true`.
+	// One object in a line, with all values of an offset. An import takes the time of expiry from it,
+	// the commit time only with `keep_commit_times`, and writes a new revision. A line may also have
+	// a condition for the stored offset, as in `OffsetCommit`: `"expected_revision": 17` or
+	// `"must_not_exist": true`.
 	OffsetFormat_OFFSET_FORMAT_JSONL OffsetFormat = 4
 )
 
@@ -307,7 +308,7 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 type GetServerInfoResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Of the data folder; the same for as long as the folder lives.
+	// The id of the data folder, which never changes.
 	FolderId  string                 `protobuf:"bytes,2,opt,name=folder_id,json=folderId,proto3" json:"folder_id,omitempty"`
 	NodeId    string                 `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -316,22 +317,22 @@ type GetServerInfoResponse struct {
 	State         ServerState `protobuf:"varint,6,opt,name=state,proto3,enum=offsetd.v1.ServerState" json:"state,omitempty"`
 	GroupCount    int64       `protobuf:"varint,7,opt,name=group_count,json=groupCount,proto3" json:"group_count,omitempty"`
 	OffsetCount   int64       `protobuf:"varint,8,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
-	// Records of types this version does not read: kept, not used.
+	// Records of types that this version does not know: kept, not used.
 	UnknownRecordCount int64 `protobuf:"varint,9,opt,name=unknown_record_count,json=unknownRecordCount,proto3" json:"unknown_record_count,omitempty"`
-	// Records of known types whose bytes do not decode: kept; what they name answers DATA_LOSS.
+	// Records of known types that cannot be decoded: kept; requests for what they name get DATA_LOSS.
 	UndecodableRecordCount int64 `protobuf:"varint,10,opt,name=undecodable_record_count,json=undecodableRecordCount,proto3" json:"undecodable_record_count,omitempty"`
-	// Log partitions that are damaged and answer DATA_LOSS.
+	// Damaged log partitions, which answer DATA_LOSS.
 	QuarantinedPartitions []int32 `protobuf:"varint,11,rep,packed,name=quarantined_partitions,json=quarantinedPartitions,proto3" json:"quarantined_partitions,omitempty"`
-	// Absent while offsets expire as they should, and while loading.
+	// Absent while offsets expire normally, and while loading.
 	ExpirySuspension *ExpirySuspension `protobuf:"bytes,12,opt,name=expiry_suspension,json=expirySuspension,proto3" json:"expiry_suspension,omitempty"`
-	// How far the machine's clock is ahead of the server's time (below 0: behind it). The server's
-	// time follows a clock that was set only slowly. Absent while they agree to a second.
+	// How far the machine's clock is ahead of the server's time (negative: behind it). If the clock
+	// is set, the server's time follows only slowly. Absent while the two agree to a second.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,13,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
-	// Which settings cannot be read, so that nothing expires, is cleaned or taken away by those that
-	// are in force; empty where all can.
+	// The settings that cannot be read; empty if there are none. Meanwhile the settings in force
+	// cause no expiry, cleaning or deletion.
 	SettingsProblem string `protobuf:"bytes,14,opt,name=settings_problem,json=settingsProblem,proto3" json:"settings_problem,omitempty"`
-	// What else is wrong with the whole server, in words for people: a disk without room, so that
-	// commits are refused; a damaged log of the settings or of the audit. Empty: nothing is.
+	// Other problems of the whole server, as text for people: a full disk, so that commits are
+	// refused; a damaged log of the settings or of the audit. Empty: no problems.
 	Problems      []string `protobuf:"bytes,15,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -475,14 +476,14 @@ func (x *GetServerInfoResponse) GetProblems() []string {
 // What keeps offsets from expiring.
 type ExpirySuspension struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the metric `offsetd_expiry_suspended` has it: `settings_unreadable`, `disabled`,
-	// `audit_damaged`, `foreign_folder`, `long_stop`, `clock_jump`, `low_disk`; there may be others
-	// later.
+	// As in the metric `offsetd_expiry_suspended`: `settings_unreadable`, `disabled`,
+	// `audit_damaged`, `foreign_folder`, `long_stop`, `clock_jump`, `low_disk`; later versions may
+	// have others.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// By the server's time, which may be far from the machine's clock. Absent: until somebody changes
-	// a setting.
+	// By the server's time, which may be far from the machine's clock. Absent: until a setting is
+	// changed.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// How long from now on; absent as `end_time` is.
+	// The time left until `end_time`; absent if that is.
 	Remaining     *durationpb.Duration `protobuf:"bytes,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,7 +588,7 @@ type FindCoordinatorResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	LogPartition int32                  `protobuf:"varint,1,opt,name=log_partition,json=logPartition,proto3" json:"log_partition,omitempty"`
 	NodeId       string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Where clients reach the node, as `host:port`.
+	// The node's address for clients, as `host:port`.
 	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -646,10 +647,10 @@ func (x *FindCoordinatorResponse) GetAddress() string {
 
 type DescribeLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: all. None twice, so 10,000 at most.
+	// Empty: all. No partition twice, so 10,000 at most.
 	Partitions []int32 `protobuf:"varint,1,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
-	// Empty: `__consumer_offsets`. The server's own topics are `__offsetd_config` and
-	// `__offsetd_audit`, too.
+	// Empty: `__consumer_offsets`. The server's other internal topics are `__offsetd_config` and
+	// `__offsetd_audit`.
 	Topic         string `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -755,17 +756,17 @@ type LogPartition struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Partition      int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	LogStartOffset int64                  `protobuf:"varint,2,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
-	// The offset the next record will get.
+	// The offset of the next record.
 	LogEndOffset int64 `protobuf:"varint,3,opt,name=log_end_offset,json=logEndOffset,proto3" json:"log_end_offset,omitempty"`
 	// Everything below is on stable storage in the segment files themselves.
 	RecoveryPoint int64         `protobuf:"varint,4,opt,name=recovery_point,json=recoveryPoint,proto3" json:"recovery_point,omitempty"`
 	SizeBytes     int64         `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	Segments      []*LogSegment `protobuf:"bytes,6,rep,name=segments,proto3" json:"segments,omitempty"`
-	// Set if the partition is damaged: where, and what was found.
+	// Set if the partition is damaged: the place and the problem.
 	QuarantineReason string `protobuf:"bytes,7,opt,name=quarantine_reason,json=quarantineReason,proto3" json:"quarantine_reason,omitempty"`
 	// Absent unless the topic's `cleanup.policy` has `compact`.
 	Cleaning *LogCleaning `protobuf:"bytes,8,opt,name=cleaning,proto3" json:"cleaning,omitempty"`
-	// Absent unless retention by time waits for a timestamp that lies in the future.
+	// Set if retention by time waits because a timestamp is in the future.
 	BlockedRetention *BlockedRetention `protobuf:"bytes,9,opt,name=blocked_retention,json=blockedRetention,proto3" json:"blocked_retention,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -924,31 +925,31 @@ func (x *LogSegment) GetLargestTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// How far the cleaner is with a partition.
+// The cleaner's progress in a partition.
 type LogCleaning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State CleaningState          `protobuf:"varint,1,opt,name=state,proto3,enum=offsetd.v1.CleaningState" json:"state,omitempty"`
-	// Below lies what a round has cleaned.
+	// Everything below was cleaned by a round.
 	FirstDirtyOffset int64 `protobuf:"varint,2,opt,name=first_dirty_offset,json=firstDirtyOffset,proto3" json:"first_dirty_offset,omitempty"`
 	// From here on nothing may be cleaned yet.
 	FirstUncleanableOffset int64 `protobuf:"varint,3,opt,name=first_uncleanable_offset,json=firstUncleanableOffset,proto3" json:"first_uncleanable_offset,omitempty"`
-	// The first record of the oldest transaction that is open, else the log's end.
+	// The first record of the oldest open transaction, else the log's end.
 	LastStableOffset int64 `protobuf:"varint,4,opt,name=last_stable_offset,json=lastStableOffset,proto3" json:"last_stable_offset,omitempty"`
 	CleanBytes       int64 `protobuf:"varint,5,opt,name=clean_bytes,json=cleanBytes,proto3" json:"clean_bytes,omitempty"`
-	// Dirty, and free to be cleaned.
+	// Dirty, and allowed to be cleaned.
 	CleanableBytes int64 `protobuf:"varint,6,opt,name=cleanable_bytes,json=cleanableBytes,proto3" json:"cleanable_bytes,omitempty"`
-	// Cleanable bytes as a share of these and the clean ones, 0 to 1. A round is due above
+	// The cleanable part of the clean and cleanable bytes together, from 0 to 1. A round is due above
 	// `min.cleanable.dirty.ratio`.
 	DirtyRatio float64 `protobuf:"fixed64,7,opt,name=dirty_ratio,json=dirtyRatio,proto3" json:"dirty_ratio,omitempty"`
-	// Of the oldest record that no round has seen; absent if there is none.
+	// The age of the oldest record that no round has seen; absent if there is none.
 	OldestDirtyAge *durationpb.Duration `protobuf:"bytes,8,opt,name=oldest_dirty_age,json=oldestDirtyAge,proto3" json:"oldest_dirty_age,omitempty"`
-	// For how long records have been dirty beyond `max.compaction.lag.ms`; absent if none is.
+	// How much longer than `max.compaction.lag.ms` records have been dirty; absent if none has.
 	Overdue *durationpb.Duration `protobuf:"bytes,9,opt,name=overdue,proto3" json:"overdue,omitempty"`
-	// When the first tombstone that was kept for its readers may go; absent if there is none.
+	// When the first tombstone that is kept for its readers may be removed; absent if there is none.
 	DeleteHorizonTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=delete_horizon_time,json=deleteHorizonTime,proto3" json:"delete_horizon_time,omitempty"`
 	// Absent unless the last round failed.
 	Uncleanable *UncleanablePartition `protobuf:"bytes,11,opt,name=uncleanable,proto3" json:"uncleanable,omitempty"`
-	// Since the server started; absent if there was none.
+	// The last round since the server started; absent if there was none.
 	LastRound     *CleaningRound `protobuf:"bytes,12,opt,name=last_round,json=lastRound,proto3" json:"last_round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1072,7 +1073,7 @@ func (x *LogCleaning) GetLastRound() *CleaningRound {
 type UncleanablePartition struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Its bytes are not what they were; then nothing of it is deleted either.
+	// Its bytes have changed on the disk. Then nothing of it is deleted either.
 	IsDamaged        bool                   `protobuf:"varint,2,opt,name=is_damaged,json=isDamaged,proto3" json:"is_damaged,omitempty"`
 	FailuresInRow    int32                  `protobuf:"varint,3,opt,name=failures_in_row,json=failuresInRow,proto3" json:"failures_in_row,omitempty"`
 	FirstFailureTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_failure_time,json=firstFailureTime,proto3" json:"first_failure_time,omitempty"`
@@ -1154,13 +1155,13 @@ func (x *UncleanablePartition) GetNextRetryTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Figures of one round over one partition. What was read and is left is counted over the segments
-// that the round went over.
+// The figures of one round over one partition. Sizes and counts before and after cover the segments
+// of the round.
 type CleaningRound struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	Duration  *durationpb.Duration   `protobuf:"bytes,2,opt,name=duration,proto3" json:"duration,omitempty"`
-	// What was dirty before, up to (exclusive) where it ended.
+	// The range that was dirty before, up to the (exclusive) end of the round.
 	FirstDirtyOffset int64 `protobuf:"varint,3,opt,name=first_dirty_offset,json=firstDirtyOffset,proto3" json:"first_dirty_offset,omitempty"`
 	EndOffset        int64 `protobuf:"varint,4,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
 	BytesBefore      int64 `protobuf:"varint,5,opt,name=bytes_before,json=bytesBefore,proto3" json:"bytes_before,omitempty"`
@@ -1169,7 +1170,7 @@ type CleaningRound struct {
 	RecordsAfter     int64 `protobuf:"varint,8,opt,name=records_after,json=recordsAfter,proto3" json:"records_after,omitempty"`
 	SegmentsBefore   int32 `protobuf:"varint,9,opt,name=segments_before,json=segmentsBefore,proto3" json:"segments_before,omitempty"`
 	SegmentsAfter    int32 `protobuf:"varint,10,opt,name=segments_after,json=segmentsAfter,proto3" json:"segments_after,omitempty"`
-	// How full the map of keys got, 0 to 1.
+	// How full the map of keys was, from 0 to 1.
 	MapUtilization float64 `protobuf:"fixed64,11,opt,name=map_utilization,json=mapUtilization,proto3" json:"map_utilization,omitempty"`
 	// The map did not hold all keys: another round is needed from `end_offset` on.
 	IsPartial     bool `protobuf:"varint,12,opt,name=is_partial,json=isPartial,proto3" json:"is_partial,omitempty"`
@@ -1291,10 +1292,10 @@ func (x *CleaningRound) GetIsPartial() bool {
 	return false
 }
 
-// Retention by time is blocked: by the clock segments are due, by their timestamps not.
+// Retention by time is blocked: segments are due by the clock, but not by their timestamps.
 type BlockedRetention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the segment with the timestamp.
+	// The base offset of the segment with the timestamp.
 	BaseOffset       int64                  `protobuf:"varint,1,opt,name=base_offset,json=baseOffset,proto3" json:"base_offset,omitempty"`
 	Timestamp        *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	BlockedUntilTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=blocked_until_time,json=blockedUntilTime,proto3" json:"blocked_until_time,omitempty"`
@@ -1373,11 +1374,11 @@ type CompactLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: `__consumer_offsets`.
 	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	// Empty: all. None twice, so 10,000 at most.
+	// Empty: all. No partition twice, so 10,000 at most.
 	Partitions []int32 `protobuf:"varint,2,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
-	// Begin new active segments before, so that all there is can be cleaned.
+	// Roll the active segments first, so that all records can be cleaned.
 	RollActive bool `protobuf:"varint,3,opt,name=roll_active,json=rollActive,proto3" json:"roll_active,omitempty"`
-	// As in `UpdateConfigRequest`; the same request again joins the rounds of the first.
+	// As in `UpdateConfigRequest`; the same request again joins the rounds of the first one.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Answer what would be left, but change nothing.
 	ValidateOnly  bool   `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -1460,9 +1461,9 @@ func (x *CompactLogRequest) GetReason() string {
 
 type CompactLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each partition asked for, in that order.
+	// One for each requested partition, in the same order.
 	Partitions []*CompactedPartition `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// Of the record in `__offsetd_audit`; absent with `validate_only`.
+	// The revision in `__offsetd_audit`; absent with `validate_only`.
 	Revision      *Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1515,7 +1516,7 @@ func (x *CompactLogResponse) GetRevision() *Revision {
 type CompactedPartition struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Partition int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	// Absent if no segment of it may be cleaned, or it failed.
+	// Absent if none of its segments may be cleaned, or if it failed.
 	Round *CleaningRound `protobuf:"bytes,2,opt,name=round,proto3" json:"round,omitempty"`
 	// Set if it could not be cleaned.
 	Failure       string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -1654,9 +1655,9 @@ func (x *RetryPartitionRequest) GetReason() string {
 
 type RetryPartitionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it was until now; absent if nothing was wrong, and nothing was done.
+	// Its problem until now; absent if it had none, and nothing was done.
 	Uncleanable *UncleanablePartition `protobuf:"bytes,1,opt,name=uncleanable,proto3" json:"uncleanable,omitempty"`
-	// Of the record in `__offsetd_audit`; absent if nothing was done.
+	// The revision in `__offsetd_audit`; absent if nothing was done.
 	Revision      *Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1715,7 +1716,7 @@ type DeleteRecordsRequest struct {
 	//	*DeleteRecordsRequest_Offset
 	//	*DeleteRecordsRequest_End
 	Until isDeleteRecordsRequest_Until `protobuf_oneof:"until"`
-	// As in `UpdateConfigRequest`; `end` means that of the first request.
+	// As in `UpdateConfigRequest`; `end` means the end at the first request.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Check and answer as of now, but change nothing.
 	ValidateOnly  bool   `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -1819,13 +1820,13 @@ type isDeleteRecordsRequest_Until interface {
 }
 
 type DeleteRecordsRequest_Offset struct {
-	// Where the log is to start. Not above its end, else OUT_OF_RANGE. At or below its start
-	// nothing is done.
+	// The new start of the log. OUT_OF_RANGE if it is above the log's end. If it is at or below the
+	// present start, nothing is done.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof"`
 }
 
 type DeleteRecordsRequest_End struct {
-	// All that is there now. False is refused.
+	// Delete all present records. False is refused.
 	End bool `protobuf:"varint,4,opt,name=end,proto3,oneof"`
 }
 
@@ -1836,9 +1837,9 @@ func (*DeleteRecordsRequest_End) isDeleteRecordsRequest_Until() {}
 type DeleteRecordsResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	LogStartOffset int64                  `protobuf:"varint,1,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
-	// Of the segments that went.
+	// The size of the deleted segments.
 	DeletedBytes int64 `protobuf:"varint,2,opt,name=deleted_bytes,json=deletedBytes,proto3" json:"deleted_bytes,omitempty"`
-	// Of the record in `__offsetd_audit`; absent if nothing was done.
+	// The revision in `__offsetd_audit`; absent if nothing was done.
 	Revision      *Revision `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1897,21 +1898,22 @@ func (x *DeleteRecordsResponse) GetRevision() *Revision {
 
 type ConfigSetting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kafka's, where Kafka has it.
+	// Kafka's name, if Kafka has the setting.
 	Name         string       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value        string       `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	DefaultValue string       `protobuf:"bytes,3,opt,name=default_value,json=defaultValue,proto3" json:"default_value,omitempty"`
 	Source       ConfigSource `protobuf:"varint,4,opt,name=source,proto3,enum=offsetd.v1.ConfigSource" json:"source,omitempty"`
-	// Of the value; empty if it has none.
+	// The unit of the value; empty if it has none.
 	Unit string `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"`
-	// What it is for.
+	// The purpose of the setting.
 	Description string `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
-	// Changeable by `UpdateConfig`; else with the server's next start.
+	// It can be changed by `UpdateConfig`; otherwise only with a start of the server.
 	IsDynamic bool `protobuf:"varint,7,opt,name=is_dynamic,json=isDynamic,proto3" json:"is_dynamic,omitempty"`
 	// For people: `a whole number from 0 to 10`.
 	AllowedValues string `protobuf:"bytes,9,opt,name=allowed_values,json=allowedValues,proto3" json:"allowed_values,omitempty"`
-	// Set if a value is kept that is not used, and why: it does not fit what the server was started
-	// with, or this version does not know the setting. Of those not known, `value` is what is kept.
+	// Why a stored value is not used, if there is one: it does not fit the settings of the server's
+	// start, or this version does not know the setting. For an unknown setting, `value` is the stored
+	// value.
 	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2066,7 +2068,7 @@ func (x *DescribeConfigRequest) GetNames() []string {
 
 type DescribeConfigResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
+	// Sorted by name.
 	Settings      []*ConfigSetting `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2113,15 +2115,15 @@ type UpdateConfigRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: the server's settings.
 	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	// Names and values. A name that does not exist, a value that it cannot have and values that do
-	// not fit each other are INVALID_ARGUMENT (INVALID_CONFIG). At most 1,000.
+	// Values by name. INVALID_ARGUMENT (INVALID_CONFIG) for an unknown name, an invalid value, and
+	// values that do not fit together. At most 1,000.
 	Set map[string]string `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Back to what the server was started with. None of them is in `set`; one that is not set is no
-	// error. At most 1,000.
+	// Settings to return to the value of the server's start. None of them may be in `set`; a setting
+	// without a dynamic value is no error. At most 1,000.
 	Remove []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
-	// As in `CommitOffsetsRequest`, among all calls that change something here.
+	// As in `CommitOffsetsRequest`, among all calls of this service that change something.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Check and answer as of now, but change nothing. A `request_id` means nothing then.
+	// Check, and answer as if it were done now, but change nothing. `request_id` is ignored.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Why, for the audit log. At most 1,024 UTF-16 units.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2203,9 +2205,9 @@ func (x *UpdateConfigRequest) GetReason() string {
 
 type UpdateConfigResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the last record in `__offsetd_config`; absent if nothing was to be changed.
+	// The last revision in `__offsetd_config`; absent if nothing had to change.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// What was named, as it is now (or would be).
+	// The named settings, as they are now (or would be).
 	Settings      []*ConfigSetting `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2258,8 +2260,8 @@ func (x *UpdateConfigResponse) GetSettings() []*ConfigSetting {
 type ExportOffsetsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Format OffsetFormat           `protobuf:"varint,1,opt,name=format,proto3,enum=offsetd.v1.OffsetFormat" json:"format,omitempty"`
-	// Which groups, in this order; all must exist. None: all of those whose id begins with the
-	// prefix. At most 10,000.
+	// The groups to export, in this order; all must exist. Empty: all groups whose id has the prefix.
+	// At most 10,000.
 	GroupIds      []string `protobuf:"bytes,2,rep,name=group_ids,json=groupIds,proto3" json:"group_ids,omitempty"`
 	GroupIdPrefix string   `protobuf:"bytes,3,opt,name=group_id_prefix,json=groupIdPrefix,proto3" json:"group_id_prefix,omitempty"`
 	// Only offsets of these topics, at most 10,000; empty: all.
@@ -2373,7 +2375,7 @@ func (x *ExportOffsetsResponse) GetContent() []byte {
 
 type ImportOffsetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the first message, and in no other.
+	// Only in the first message.
 	Options *ImportOffsetsOptions `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
 	// The next piece of the file; it may end anywhere.
 	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
@@ -2428,19 +2430,19 @@ func (x *ImportOffsetsRequest) GetContent() []byte {
 type ImportOffsetsOptions struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Format OffsetFormat           `protobuf:"varint,1,opt,name=format,proto3,enum=offsetd.v1.OffsetFormat" json:"format,omitempty"`
-	// Whose offsets these are, for formats that do not say; a file that does must agree.
+	// The group, for formats that do not name it; a file that names it must agree.
 	GroupId string `protobuf:"bytes,2,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// As in `ResetOffsetsRequest`, with each of the groups.
+	// As in `ResetOffsetsRequest`, for each of the groups.
 	RequestId    string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	ValidateOnly bool   `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	Reason       string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What was committed elsewhere stays committed then: offsets keep the commit times that their
-	// lines have. One that lies in the future is taken as now. Expiry counts from that time; of a
-	// group whose retention is "never" nothing expires.
+	// Keep the commit times in the lines, for offsets that were committed elsewhere. A time in the
+	// future is taken as now. Expiry counts from that time; nothing expires in a group whose
+	// retention is "never".
 	KeepCommitTimes bool `protobuf:"varint,6,opt,name=keep_commit_times,json=keepCommitTimes,proto3" json:"keep_commit_times,omitempty"`
-	// For offsets that follow another store as it moves: nothing goes into the audit log, as nothing
-	// of commits does, which may do the same. Each line has a precondition then (INVALID_IMPORT). Not
-	// with a `reason`.
+	// For offsets that follow another store as it changes: no audit record is written, as for
+	// ordinary commits, which could do the same. Each line must then have a precondition
+	// (INVALID_IMPORT). Not allowed with a `reason`.
 	IsUnaudited   bool `protobuf:"varint,7,opt,name=is_unaudited,json=isUnaudited,proto3" json:"is_unaudited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2574,15 +2576,15 @@ type ImportedGroup struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	GroupId     string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	OffsetCount int32                  `protobuf:"varint,2,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
-	// Of its last record; absent with `validate_only`, and if it was refused.
+	// The revision of its last record; absent with `validate_only`, and if it was refused.
 	Revision *Revision `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Set if nothing of this group was imported: as a commit would have failed.
+	// Set if nothing of this group was imported: the error that a commit would have had.
 	Error *status.Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// In how many partitions another offset was stored, of which this one takes (or would take) the
-	// place.
+	// The number of partitions in which this import replaces (or would replace) another stored
+	// offset.
 	ReplacedOffsetCount int32 `protobuf:"varint,5,opt,name=replaced_offset_count,json=replacedOffsetCount,proto3" json:"replaced_offset_count,omitempty"`
-	// With `validate_only`: what would be written, sorted by topic and partition. An answer has at
-	// most 10,000 changes of all groups together.
+	// With `validate_only`: the offsets that would be written, sorted by topic and partition. An
+	// answer has at most 10,000 changes of all groups together.
 	Changes       []*OffsetChange `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2665,15 +2667,15 @@ type ListAuditEventsRequest struct {
 	// At most this many; 0: the server's choice (100). More than 1,000 is taken as 1,000. A page may
 	// hold fewer, even none, while there are more.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before; the other fields must be as they were.
+	// From the previous answer; the other fields must be the same as then.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only such calls, as `ResetOffsets`; empty: any. At most 100.
+	// Only these methods, such as `ResetOffsets`; empty: any. At most 100.
 	Methods []string `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
 	// Only changes of this group; empty: any.
 	GroupId string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Only what was recorded at this time or later.
+	// Only changes recorded at this time or later.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Only what was recorded before.
+	// Only changes recorded before this time.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2806,17 +2808,17 @@ func (x *ListAuditEventsResponse) GetNextPageToken() string {
 
 type AuditEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In `__offsetd_audit`.
+	// Its position in `__offsetd_audit`.
 	Revision *Revision              `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	Time     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	Method   string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
-	// Empty: none, or all.
+	// The topic; empty: none, or all.
 	Topic string `protobuf:"bytes,4,opt,name=topic,proto3" json:"topic,omitempty"`
-	// What was asked for, and what it came to, as JSON: by method.
+	// The request and its result, as JSON; the entries depend on the method.
 	What      string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
 	Reason    string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	RequestId string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Who asked, as gRPC names it.
+	// The caller, as gRPC names it.
 	Peer          string `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,41 +36,43 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// The server and its log. Calls that change something write a record of it to the topic
-// `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
-// from happening by a crash right then.
+// The server and its log. A call that changes something first writes a durable record to the topic
+// `__offsetd_audit`. So every change is recorded, but a crash right after the record may have
+// prevented a recorded change.
 type AdminServiceClient interface {
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
-	// Which log partition a group lives in, and which node serves it. Answered while loading.
+	// The log partition that holds a group, and the node that serves it. Answered while loading.
 	FindCoordinator(ctx context.Context, in *FindCoordinatorRequest, opts ...grpc.CallOption) (*FindCoordinatorResponse, error)
-	// The partitions of a topic's log as they lie on the disk, and how their cleaning goes.
+	// The partitions of a topic's log on the disk, and the progress of their cleaning.
 	DescribeLog(ctx context.Context, in *DescribeLogRequest, opts ...grpc.CallOption) (*DescribeLogResponse, error)
-	// Compacts partitions once, however clean they are; answers when all of them are done. What was
-	// begun goes on when the caller no longer waits. FAILED_PRECONDITION (POLICY_VIOLATION) for a
-	// topic whose `cleanup.policy` lacks `compact`.
+	// Compacts partitions once, even if they are clean; answers when all of them are done. Cleaning
+	// goes on if the caller stops waiting. FAILED_PRECONDITION (POLICY_VIOLATION) for a topic whose
+	// `cleanup.policy` lacks `compact`.
 	CompactLog(ctx context.Context, in *CompactLogRequest, opts ...grpc.CallOption) (*CompactLogResponse, error)
-	// Lets a partition that could not be cleaned be tried again at once.
+	// Lets the cleaner retry an uncleanable partition at once.
 	RetryPartition(ctx context.Context, in *RetryPartitionRequest, opts ...grpc.CallOption) (*RetryPartitionResponse, error)
-	// Raises the start of a partition's log; segments that lie below it go. FAILED_PRECONDITION
+	// Raises the start of a partition's log; segments below it are deleted. FAILED_PRECONDITION
 	// (POLICY_VIOLATION) for a topic whose `cleanup.policy` lacks `delete`.
 	DeleteRecords(ctx context.Context, in *DeleteRecordsRequest, opts ...grpc.CallOption) (*DeleteRecordsResponse, error)
-	// Settings with their values, and where these come from.
+	// Settings with their values and the sources of these values.
 	DescribeConfig(ctx context.Context, in *DescribeConfigRequest, opts ...grpc.CallOption) (*DescribeConfigResponse, error)
 	// Changes settings while the server runs: all that are named or, on any error, none. They are
-	// kept in the topic `__offsetd_config` and go before what the server was started with.
+	// kept in the topic `__offsetd_config` and take precedence over the settings of the server's
+	// start.
 	UpdateConfig(ctx context.Context, in *UpdateConfigRequest, opts ...grpc.CallOption) (*UpdateConfigResponse, error)
-	// Offsets as a file, in pieces. Each group is read at one moment. What a format cannot hold is
-	// refused (INVALID_REQUEST), and what was sent until then is not the whole.
+	// Exports offsets as a file, in pieces. Each group is read at one moment. Values that a format
+	// cannot hold are refused (INVALID_REQUEST); the pieces sent so far are then an incomplete file.
 	ExportOffsets(ctx context.Context, in *ExportOffsetsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportOffsetsResponse], error)
-	// Commits the offsets of a file. Nothing is done before the whole file is read and found good,
-	// else INVALID_IMPORT names its lines. Then each group is committed by itself: all of its
-	// offsets or none, and its result says which; what does not fit one record batch, some 15,000
-	// offsets, is written in several, of which a crash may leave a part. The rules are those of
-	// commits from outside: a group with members, or whose lease is held, is refused. A group with a
-	// precondition that does not hold is refused as a commit is (ABORTED, OFFSET_CONFLICT), and one
-	// with any is never written in several batches. An import has at most 500,000 offsets.
+	// Commits the offsets of a file. Nothing is done before the whole file is read and found valid;
+	// otherwise INVALID_IMPORT names the invalid lines. Then each group is committed independently,
+	// all of its offsets or none, and its result says which. Offsets that do not fit into one record
+	// batch, some 15,000, are written in several, of which a crash may leave a part. The rules of
+	// commits without membership apply: a group with members, or with a held lease, is refused. A
+	// group with a precondition that does not hold is refused as a commit would be (ABORTED,
+	// OFFSET_CONFLICT), and a group with any precondition is never written in several batches. An
+	// import has at most 500,000 offsets.
 	ImportOffsets(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportOffsetsRequest, ImportOffsetsResponse], error)
-	// What administrators did, the newest first.
+	// The administrative changes, newest first.
 	ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error)
 }
 
@@ -208,41 +210,43 @@ func (c *adminServiceClient) ListAuditEvents(ctx context.Context, in *ListAuditE
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// The server and its log. Calls that change something write a record of it to the topic
-// `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
-// from happening by a crash right then.
+// The server and its log. A call that changes something first writes a durable record to the topic
+// `__offsetd_audit`. So every change is recorded, but a crash right after the record may have
+// prevented a recorded change.
 type AdminServiceServer interface {
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
-	// Which log partition a group lives in, and which node serves it. Answered while loading.
+	// The log partition that holds a group, and the node that serves it. Answered while loading.
 	FindCoordinator(context.Context, *FindCoordinatorRequest) (*FindCoordinatorResponse, error)
-	// The partitions of a topic's log as they lie on the disk, and how their cleaning goes.
+	// The partitions of a topic's log on the disk, and the progress of their cleaning.
 	DescribeLog(context.Context, *DescribeLogRequest) (*DescribeLogResponse, error)
-	// Compacts partitions once, however clean they are; answers when all of them are done. What was
-	// begun goes on when the caller no longer waits. FAILED_PRECONDITION (POLICY_VIOLATION) for a
-	// topic whose `cleanup.policy` lacks `compact`.
+	// Compacts partitions once, even if they are clean; answers when all of them are done. Cleaning
+	// goes on if the caller stops waiting. FAILED_PRECONDITION (POLICY_VIOLATION) for a topic whose
+	// `cleanup.policy` lacks `compact`.
 	CompactLog(context.Context, *CompactLogRequest) (*CompactLogResponse, error)
-	// Lets a partition that could not be cleaned be tried again at once.
+	// Lets the cleaner retry an uncleanable partition at once.
 	RetryPartition(context.Context, *RetryPartitionRequest) (*RetryPartitionResponse, error)
-	// Raises the start of a partition's log; segments that lie below it go. FAILED_PRECONDITION
+	// Raises the start of a partition's log; segments below it are deleted. FAILED_PRECONDITION
 	// (POLICY_VIOLATION) for a topic whose `cleanup.policy` lacks `delete`.
 	DeleteRecords(context.Context, *DeleteRecordsRequest) (*DeleteRecordsResponse, error)
-	// Settings with their values, and where these come from.
+	// Settings with their values and the sources of these values.
 	DescribeConfig(context.Context, *DescribeConfigRequest) (*DescribeConfigResponse, error)
 	// Changes settings while the server runs: all that are named or, on any error, none. They are
-	// kept in the topic `__offsetd_config` and go before what the server was started with.
+	// kept in the topic `__offsetd_config` and take precedence over the settings of the server's
+	// start.
 	UpdateConfig(context.Context, *UpdateConfigRequest) (*UpdateConfigResponse, error)
-	// Offsets as a file, in pieces. Each group is read at one moment. What a format cannot hold is
-	// refused (INVALID_REQUEST), and what was sent until then is not the whole.
+	// Exports offsets as a file, in pieces. Each group is read at one moment. Values that a format
+	// cannot hold are refused (INVALID_REQUEST); the pieces sent so far are then an incomplete file.
 	ExportOffsets(*ExportOffsetsRequest, grpc.ServerStreamingServer[ExportOffsetsResponse]) error
-	// Commits the offsets of a file. Nothing is done before the whole file is read and found good,
-	// else INVALID_IMPORT names its lines. Then each group is committed by itself: all of its
-	// offsets or none, and its result says which; what does not fit one record batch, some 15,000
-	// offsets, is written in several, of which a crash may leave a part. The rules are those of
-	// commits from outside: a group with members, or whose lease is held, is refused. A group with a
-	// precondition that does not hold is refused as a commit is (ABORTED, OFFSET_CONFLICT), and one
-	// with any is never written in several batches. An import has at most 500,000 offsets.
+	// Commits the offsets of a file. Nothing is done before the whole file is read and found valid;
+	// otherwise INVALID_IMPORT names the invalid lines. Then each group is committed independently,
+	// all of its offsets or none, and its result says which. Offsets that do not fit into one record
+	// batch, some 15,000, are written in several, of which a crash may leave a part. The rules of
+	// commits without membership apply: a group with members, or with a held lease, is refused. A
+	// group with a precondition that does not hold is refused as a commit would be (ABORTED,
+	// OFFSET_CONFLICT), and a group with any precondition is never written in several batches. An
+	// import has at most 500,000 offsets.
 	ImportOffsets(grpc.ClientStreamingServer[ImportOffsetsRequest, ImportOffsetsResponse]) error
-	// What administrators did, the newest first.
+	// The administrative changes, newest first.
 	ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

@@ -21,8 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Why a call failed. It stands in `google.rpc.ErrorInfo.reason`, without the prefix
-// `ERROR_REASON_`, with the domain `offsetd`; the metadata hold every variable of the message.
+// Why a call failed. `google.rpc.ErrorInfo.reason` has it without the prefix `ERROR_REASON_`, with
+// the domain `offsetd`; the metadata has every variable of the message.
 type ErrorReason int32
 
 const (
@@ -42,7 +42,7 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_COMMIT_SIZE ErrorReason = 11
 	// A setting that does not exist or cannot be changed, or a value that it cannot have.
 	ErrorReason_ERROR_REASON_INVALID_CONFIG ErrorReason = 12
-	// Outside of `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
+	// Not between `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
 	ErrorReason_ERROR_REASON_INVALID_SESSION_TIMEOUT ErrorReason = 13
 	ErrorReason_ERROR_REASON_INVALID_MEMBER_ID       ErrorReason = 14
 	ErrorReason_ERROR_REASON_INVALID_INSTANCE_ID     ErrorReason = 15
@@ -52,7 +52,7 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_LEASE ErrorReason = 17
 	// Not a time, too short, or with `offset.commit.value.version=3`.
 	ErrorReason_ERROR_REASON_INVALID_RETENTION ErrorReason = 18
-	// A file that cannot be imported; `lines` in the metadata says where and why, as JSON.
+	// A file that cannot be imported; `lines` in the metadata has the lines and the reasons, as JSON.
 	ErrorReason_ERROR_REASON_INVALID_IMPORT ErrorReason = 19
 	// NOT_FOUND.
 	ErrorReason_ERROR_REASON_GROUP_ID_NOT_FOUND ErrorReason = 20
@@ -64,27 +64,27 @@ const (
 	ErrorReason_ERROR_REASON_POLICY_VIOLATION ErrorReason = 33
 	// Join again.
 	ErrorReason_ERROR_REASON_ILLEGAL_GENERATION ErrorReason = 34
-	// Another member has the instance id now: do not come back.
+	// Another member has the instance id now: this member must not come back.
 	ErrorReason_ERROR_REASON_FENCED_INSTANCE_ID ErrorReason = 35
-	// Join again, with the id that the metadata name `member_id`.
+	// Join again, with the id in the metadata `member_id`.
 	ErrorReason_ERROR_REASON_MEMBER_ID_REQUIRED ErrorReason = 36
-	// The other members have another protocol type, or none of the protocols.
+	// The other members have another protocol type, or share none of the protocols.
 	ErrorReason_ERROR_REASON_INCONSISTENT_GROUP_PROTOCOL ErrorReason = 37
-	// The epoch is not that of the group's newest lease; the metadata say who holds that now:
-	// `holder`, `holder_epoch`, `expire_time`, all empty if nobody does.
+	// The epoch is not that of the group's newest lease. The metadata describes the present lease:
+	// `holder`, `holder_epoch`, `expire_time`, all empty if there is none.
 	ErrorReason_ERROR_REASON_EPOCH_FENCED ErrorReason = 38
-	// Somebody holds the group's lease; the metadata say who, as for EPOCH_FENCED.
+	// The group's lease is held; the metadata names the holder, as for EPOCH_FENCED.
 	ErrorReason_ERROR_REASON_LEASE_HELD ErrorReason = 39
-	// The earliest or latest offset is asked for, and nobody has said what it is: give bounds.
+	// The earliest or latest offset was requested and is not known: give bounds.
 	ErrorReason_ERROR_REASON_OFFSET_BOUNDS_UNKNOWN ErrorReason = 44
-	// A partition whose offset is to be moved has none.
+	// A partition whose offset should move has no committed offset.
 	ErrorReason_ERROR_REASON_OFFSET_NOT_COMMITTED ErrorReason = 45
-	// The group to be made exists.
+	// The group that should be created exists.
 	ErrorReason_ERROR_REASON_GROUP_EXISTS ErrorReason = 46
 	// ABORTED, with the current values in the metadata.
 	ErrorReason_ERROR_REASON_OFFSET_CONFLICT      ErrorReason = 40
 	ErrorReason_ERROR_REASON_OFFSET_NOT_MONOTONIC ErrorReason = 41
-	// ABORTED: the group rebalances, join again.
+	// ABORTED: the group is rebalancing; join again.
 	ErrorReason_ERROR_REASON_REBALANCE_IN_PROGRESS ErrorReason = 42
 	// UNAVAILABLE, with google.rpc.RetryInfo: try again.
 	// The server loads its log, or a large change of the group goes on.
@@ -93,42 +93,41 @@ const (
 	ErrorReason_ERROR_REASON_UNSTABLE_OFFSET_COMMIT       ErrorReason = 52
 	// UNAVAILABLE, with the owner's address in the metadata.
 	ErrorReason_ERROR_REASON_NOT_COORDINATOR ErrorReason = 53
-	// UNAVAILABLE: whether the write happened is not known.
+	// UNAVAILABLE: it is not known whether the write happened.
 	ErrorReason_ERROR_REASON_STORAGE_FAILED ErrorReason = 54
-	// UNAVAILABLE: the Kafka cluster that was to tell the bounds did not.
+	// UNAVAILABLE: the Kafka cluster did not report the bounds.
 	ErrorReason_ERROR_REASON_KAFKA_UNAVAILABLE ErrorReason = 55
-	// RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure.
-	// A message above `socket.request.max.bytes`. gRPC itself refuses those above that by more than
-	// 1 MiB, with its own RESOURCE_EXHAUSTED and without these details.
+	// RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. A message above `socket.request.max.bytes`.
+	// If it exceeds that limit by more than 1 MiB, gRPC itself refuses it, with its own
+	// RESOURCE_EXHAUSTED and without these details.
 	ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE        ErrorReason = 60
 	ErrorReason_ERROR_REASON_TOO_MANY_BYTES_IN_FLIGHT ErrorReason = 61
 	ErrorReason_ERROR_REASON_DISK_FULL                ErrorReason = 62
-	// The answer would be too large: ask for less at once.
+	// The answer would be too large: request less at a time.
 	ErrorReason_ERROR_REASON_RESPONSE_TOO_LARGE ErrorReason = 63
 	// The group has `group.max.size` members.
 	ErrorReason_ERROR_REASON_GROUP_MAX_SIZE_REACHED ErrorReason = 64
-	// The group's members, what they say and their assignments do not fit one record batch of
+	// The group's members, their metadata and their assignments do not fit into one record batch of
 	// `max.message.bytes`.
 	ErrorReason_ERROR_REASON_GROUP_RECORD_TOO_LARGE ErrorReason = 65
-	// The group makes more commits than `group.commit.rate.max`, by itself; with
-	// google.rpc.RetryInfo.
+	// This one group exceeds `group.commit.rate.max` commits; with google.rpc.RetryInfo.
 	ErrorReason_ERROR_REASON_COMMIT_RATE_EXCEEDED ErrorReason = 66
-	// What was sent to a watcher was not read in time; `token` in the metadata is where to go on.
+	// A watcher did not read in time; go on from `token` in the metadata.
 	ErrorReason_ERROR_REASON_WATCHER_TOO_SLOW  ErrorReason = 68
 	ErrorReason_ERROR_REASON_TOO_MANY_WATCHERS ErrorReason = 69
 	// DATA_LOSS.
 	ErrorReason_ERROR_REASON_PARTITION_QUARANTINED ErrorReason = 70
 	ErrorReason_ERROR_REASON_RECORD_UNDECODABLE    ErrorReason = 71
-	// OUT_OF_RANGE.
-	// The log ends below the offset; or an offset is to be reset to what its partition has not, and
-	// `partitions` in the metadata says which, with their bounds, as JSON.
+	// OUT_OF_RANGE. The offset is above the end of the log; or the target of a reset is outside its
+	// partition's range. `partitions` in the metadata then has those partitions with their bounds, as
+	// JSON.
 	ErrorReason_ERROR_REASON_OFFSET_OUT_OF_RANGE ErrorReason = 75
-	// What is asked for may have been cleaned away; the metadata say from where on all is there:
-	// `oldest_revision`, `oldest_token`.
+	// The requested history may have been cleaned away. The metadata says from where on it is
+	// complete: `oldest_revision`, `oldest_token`.
 	ErrorReason_ERROR_REASON_COMPACTED ErrorReason = 76
-	// DEADLINE_EXCEEDED before anything was done.
+	// DEADLINE_EXCEEDED: the deadline passed before anything was done.
 	ErrorReason_ERROR_REASON_DEADLINE_SPENT ErrorReason = 80
-	// INTERNAL: a defect of the server's.
+	// INTERNAL: a defect of the server.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 90
 )
 

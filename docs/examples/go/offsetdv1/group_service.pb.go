@@ -28,7 +28,7 @@ type GroupType int32
 
 const (
 	GroupType_GROUP_TYPE_UNSPECIFIED GroupType = 0
-	// Kafka's first protocol (JoinGroup, SyncGroup), and simple groups, which never join.
+	// Kafka's classic protocol (JoinGroup, SyncGroup), and simple groups, which never join.
 	GroupType_GROUP_TYPE_CLASSIC GroupType = 1
 	// KIP-848.
 	GroupType_GROUP_TYPE_CONSUMER GroupType = 2
@@ -146,7 +146,7 @@ type GroupListing struct {
 	State   GroupState             `protobuf:"varint,3,opt,name=state,proto3,enum=offsetd.v1.GroupState" json:"state,omitempty"`
 	// Empty for a simple group: one that has offsets and never had members.
 	ProtocolType string `protobuf:"bytes,4,opt,name=protocol_type,json=protocolType,proto3" json:"protocol_type,omitempty"`
-	// Absent: the server's.
+	// Absent: the server's retention.
 	Retention     *Retention `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -221,7 +221,7 @@ type ListGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before; the other fields must be as they were.
+	// From the previous answer; the other fields must be the same as then.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only groups in one of these; empty: any. At most 100 of each.
 	States        []GroupState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=offsetd.v1.GroupState" json:"states,omitempty"`
@@ -301,7 +301,7 @@ type ListGroupsResponse struct {
 	Groups []*GroupListing        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// All log partitions that are damaged: their groups are missing from every page.
+	// All damaged log partitions: their groups are missing from every page.
 	UnreachableLogPartitions []int32 `protobuf:"varint,3,rep,packed,name=unreachable_log_partitions,json=unreachableLogPartitions,proto3" json:"unreachable_log_partitions,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
@@ -361,11 +361,11 @@ func (x *ListGroupsResponse) GetUnreachableLogPartitions() []int32 {
 type GetGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Answer with a page of its offsets, too.
+	// Also return a page of its offsets.
 	IncludeOffsets bool `protobuf:"varint,2,opt,name=include_offsets,json=includeOffsets,proto3" json:"include_offsets,omitempty"`
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before; the group must be the same.
+	// From the previous answer; the group must be the same.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -432,7 +432,7 @@ func (x *GetGroupRequest) GetPageToken() string {
 type GetGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Sorted by topic and partition; only if they were asked for.
+	// Sorted by topic and partition; only with `include_offsets`.
 	Offsets []*CommittedOffset `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -497,7 +497,7 @@ type Group struct {
 	Type         GroupType              `protobuf:"varint,2,opt,name=type,proto3,enum=offsetd.v1.GroupType" json:"type,omitempty"`
 	State        GroupState             `protobuf:"varint,3,opt,name=state,proto3,enum=offsetd.v1.GroupState" json:"state,omitempty"`
 	ProtocolType string                 `protobuf:"bytes,4,opt,name=protocol_type,json=protocolType,proto3" json:"protocol_type,omitempty"`
-	// The assignor its members agreed on.
+	// The assignor that its members agreed on.
 	Protocol string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// The generation of a classic group, the epoch of a KIP-848 group.
 	Generation   int32          `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -506,9 +506,9 @@ type Group struct {
 	LogPartition int32          `protobuf:"varint,9,opt,name=log_partition,json=logPartition,proto3" json:"log_partition,omitempty"`
 	// How many offsets are committed.
 	OffsetCount int32 `protobuf:"varint,10,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
-	// When it came into its state, where that is recorded.
+	// When it entered its state, if that was recorded.
 	StateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
-	// Absent: the server's.
+	// Absent: the server's retention.
 	Retention *Retention `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
 	// The newest lease, which may have expired; absent if there was none, or it was released.
 	Lease         *Lease `protobuf:"bytes,13,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -640,13 +640,13 @@ func (x *Group) GetLease() *Lease {
 // A lease of a group.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whom it was granted to, as they called themselves.
+	// The holder, by the name it gave.
 	Holder    string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
 	Epoch     int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	GrantTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"`
 	Ttl       *durationpb.Duration   `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// When it ends by the server's wall clock, for people to read: what counts is a clock that is
-	// never set. Absent where the lease is over.
+	// When it ends by the server's wall clock, for people to read: the server itself uses a clock
+	// that is never set. Absent if the lease is over.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -804,7 +804,7 @@ func (x *GroupMember) GetAssignment() []*TopicPartition {
 type DeleteGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// As in `CommitOffsetsRequest`. A refusal is not remembered. After a crash in the middle of many
+	// As in `CommitOffsetsRequest`. Refusals are not remembered. After a crash in the middle of many
 	// tombstones, `offset_count` is that of the repeated request.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Check and answer as of now, but change nothing. A `request_id` means nothing then.
@@ -876,7 +876,7 @@ type DeleteGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the last tombstone; absent with `validate_only`.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// How many offsets went with it.
+	// How many offsets were deleted with it.
 	OffsetCount   int32 `protobuf:"varint,2,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -926,7 +926,7 @@ func (x *DeleteGroupResponse) GetOffsetCount() int32 {
 	return 0
 }
 
-// A way to assign that a member knows, and what it says to the leader if that is chosen.
+// An assignor that a member offers, with the metadata for the leader if that assignor is chosen.
 type GroupProtocol struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 32,767 bytes of UTF-8.
@@ -984,22 +984,22 @@ func (x *GroupProtocol) GetMetadata() []byte {
 type JoinGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Empty until the server gave one.
+	// Empty until the server has given one.
 	MemberId string `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// A static member's lasting name: 1 to 249 letters, digits, `.`, `_`, `-`. It may come back
-	// without its member id, in the place that it had.
+	// A static member's permanent name: 1 to 249 letters, digits, `.`, `_`, `-`. The member may come
+	// back without its member id and gets its place back.
 	InstanceId *string `protobuf:"bytes,3,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
 	// Begins the member id, and is shown to operators. At most 255 bytes of UTF-8.
 	ClientId string `protobuf:"bytes,4,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// Without a sign of life for so long the member is removed. Between
+	// A member without a sign of life for this long is removed. Between
 	// `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
 	SessionTimeout *durationpb.Duration `protobuf:"bytes,5,opt,name=session_timeout,json=sessionTimeout,proto3" json:"session_timeout,omitempty"`
 	// How long a rebalance waits for this member to join again. Absent: as the session timeout.
 	RebalanceTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=rebalance_timeout,json=rebalanceTimeout,proto3" json:"rebalance_timeout,omitempty"`
 	// The same for all members of a group: "consumer" for Kafka's consumers.
 	ProtocolType string `protobuf:"bytes,7,opt,name=protocol_type,json=protocolType,proto3" json:"protocol_type,omitempty"`
-	// At least one, the preferred one first; no name twice. What all members know is chosen by
-	// votes. At most 100.
+	// At least one, the preferred one first; no name twice. The members vote among the protocols that
+	// all of them offer. At most 100.
 	Protocols []*GroupProtocol `protobuf:"bytes,8,rep,name=protocols,proto3" json:"protocols,omitempty"`
 	// Why, for the log. At most 1,024 UTF-16 units.
 	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1110,8 +1110,8 @@ type JoinGroupResponse struct {
 	LeaderId string `protobuf:"bytes,5,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"`
 	// All members, for the leader; empty for others.
 	Members []*JoinedMember `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`
-	// The member leads again after it was away, and the assignments stand: it is not to bring new
-	// ones.
+	// The member leads again after an absence, and the assignments stay as they are: it must not send
+	// new ones.
 	SkipAssignment bool `protobuf:"varint,7,opt,name=skip_assignment,json=skipAssignment,proto3" json:"skip_assignment,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1196,12 +1196,12 @@ func (x *JoinGroupResponse) GetSkipAssignment() bool {
 	return false
 }
 
-// A member, as the leader is told of it.
+// A member, as the leader sees it.
 type JoinedMember struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	MemberId   string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	InstanceId *string                `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
-	// What it says under the protocol that was chosen.
+	// Its metadata for the chosen protocol.
 	Metadata      []byte `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1264,10 +1264,10 @@ type SyncGroupRequest struct {
 	MemberId     string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	InstanceId   *string                `protobuf:"bytes,3,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
 	GenerationId int32                  `protobuf:"varint,4,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
-	// Where they are given they have to be the group's, else INCONSISTENT_GROUP_PROTOCOL.
+	// If given, they must be the group's; else INCONSISTENT_GROUP_PROTOCOL.
 	ProtocolType *string `protobuf:"bytes,5,opt,name=protocol_type,json=protocolType,proto3,oneof" json:"protocol_type,omitempty"`
 	Protocol     *string `protobuf:"bytes,6,opt,name=protocol,proto3,oneof" json:"protocol,omitempty"`
-	// From the leader alone; a member that is not named is assigned nothing. At most 10,000.
+	// Only from the leader. A member that is not named gets no partitions. At most 10,000.
 	Assignments   []*MemberAssignment `protobuf:"bytes,7,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1622,7 +1622,7 @@ func (x *LeaveGroupRequest) GetMembers() []*LeavingMember {
 	return nil
 }
 
-// By its member id, or, with an empty one, by its instance id.
+// A member by its member id or, if that is empty, by its instance id.
 type LeavingMember struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	MemberId   string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
@@ -1686,7 +1686,7 @@ func (x *LeavingMember) GetReason() string {
 
 type LeaveGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each that was named, in the same order.
+	// One for each named member, in the same order.
 	Members       []*LeftMember `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1872,10 +1872,10 @@ func (x *RemoveMembersRequest) GetReason() string {
 
 type RemoveMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the record in `__offsetd_audit`; absent if there was nobody to remove, or with
+	// The revision in `__offsetd_audit`; absent if there was no member to remove, or with
 	// `validate_only`.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// One for each that was named, in the same order; with `all`, for each member there was.
+	// One for each named member, in the same order; with `all`, for each member of the group.
 	Members       []*LeftMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1929,8 +1929,8 @@ type LeftMember struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	MemberId   string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	InstanceId *string                `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
-	// Absent if the member has left; else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, as a call for
-	// this member alone would have failed.
+	// Absent if the member has left; else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, the error of a
+	// call for this member only.
 	Error         *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1990,14 +1990,15 @@ func (x *LeftMember) GetError() *status.Status {
 type CloneGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SourceGroupId string                 `protobuf:"bytes,1,opt,name=source_group_id,json=sourceGroupId,proto3" json:"source_group_id,omitempty"`
-	// Another one.
+	// It must differ from the source.
 	TargetGroupId string `protobuf:"bytes,2,opt,name=target_group_id,json=targetGroupId,proto3" json:"target_group_id,omitempty"`
 	// Only offsets of these topics, at most 10,000; empty: all.
 	Topics []string `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
-	// The target may exist, without members and without a lease that is held: what the source has
-	// replaces what it has, and what the source has not stays. Else GROUP_EXISTS.
+	// Allow an existing target without members and without a held lease: the source's offsets replace
+	// the target's, and other offsets of the target stay. Without this, an existing target is refused
+	// (GROUP_EXISTS).
 	Overwrite bool `protobuf:"varint,4,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
-	// As in `ResetOffsetsRequest`, among those of the target.
+	// As in `ResetOffsetsRequest`, among the requests to the target.
 	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	ValidateOnly  bool   `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2090,7 +2091,7 @@ type CloneGroupResponse struct {
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// How many offsets were (or would be) written.
 	OffsetCount int32 `protobuf:"varint,2,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
-	// How many of the target's are left as they are.
+	// How many offsets of the target stay unchanged.
 	KeptOffsetCount int32 `protobuf:"varint,3,opt,name=kept_offset_count,json=keptOffsetCount,proto3" json:"kept_offset_count,omitempty"`
 	// What was (or would be) written, sorted by topic and partition: the first 1,000.
 	Changes       []*OffsetChange `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
@@ -2159,9 +2160,10 @@ func (x *CloneGroupResponse) GetChanges() []*OffsetChange {
 type UpdateGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Absent, or empty: the server's. A group of which nothing else is left is then gone.
+	// Absent, or empty: the server's retention. If the group then has no other content, it no longer
+	// exists.
 	Retention *Retention `protobuf:"bytes,2,opt,name=retention,proto3" json:"retention,omitempty"`
-	// Make the group if there is none; without it that is NOT_FOUND.
+	// Create the group if it does not exist; without this, NOT_FOUND.
 	AllowMissing bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	// As in `CommitOffsetsRequest`.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2247,7 +2249,7 @@ func (x *UpdateGroupRequest) GetReason() string {
 
 type UpdateGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absent if nothing was to change, or `validate_only` was set.
+	// Absent if nothing had to change, or with `validate_only`.
 	Revision      *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2294,13 +2296,13 @@ type AcquireGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in `CommitOffsetsRequest`.
 	GroupId string `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Who acquires, for others to read: 1 to 249 UTF-16 units, any text. Who says the same is taken
-	// for the same.
+	// The name of the holder, for others to read: 1 to 249 UTF-16 units, any text. Callers with the
+	// same name count as the same holder.
 	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	// From `lease.min.ttl.ms` to `lease.max.ttl.ms`. Absent: 30 seconds.
 	Ttl *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Take it from whoever holds it; also where the group's settings cannot be read, which are lost
-	// then. In the audit log where it takes a lease that another holds.
+	// Take it from any holder; also if the group's settings cannot be read, which are then lost.
+	// Recorded in the audit log if it takes a lease from another holder.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	// As in `CommitOffsetsRequest`.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2384,9 +2386,9 @@ func (x *AcquireGroupRequest) GetReason() string {
 
 type AcquireGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the lease's record; its log offset is the epoch.
+	// The revision of the lease's record; its log offset is the epoch.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// To a repeated request, the lease that the first one was granted, which may be over.
+	// For a repeated request, the lease that was granted to the first one, which may be over.
 	Lease         *Lease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2440,7 +2442,7 @@ type RenewGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	Epoch   int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// As in `AcquireGroupRequest`; absent: that which the lease was acquired with.
+	// As in `AcquireGroupRequest`; absent: the ttl that the lease was acquired with.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,17 +23,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What happened to one offset, as the log has it.
+// A change of one offset, as the log has it.
 type OffsetEvent struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	GroupId   string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	Topic     string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition int32                  `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
-	// Where it is written; of one log partition, later events have larger log offsets.
+	// The position of its record. Within one log partition, later events have larger log offsets.
 	Revision *Revision `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When it was written.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// Neither: something was written that cannot be read.
+	// Neither is set: the record cannot be decoded.
 	//
 	// Types that are valid to be assigned to Change:
 	//
@@ -143,7 +143,7 @@ type OffsetEvent_Committed struct {
 }
 
 type OffsetEvent_Deleted struct {
-	// By a call, or because it expired.
+	// Deleted by a call, or expired.
 	Deleted *DeletedPosition `protobuf:"bytes,7,opt,name=deleted,proto3,oneof"`
 }
 
@@ -157,7 +157,7 @@ type CommittedPosition struct {
 	LeaderEpoch *int32                 `protobuf:"varint,2,opt,name=leader_epoch,json=leaderEpoch,proto3,oneof" json:"leader_epoch,omitempty"`
 	Metadata    string                 `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	CommitTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
-	// Of its own; absent where the group's retention counts.
+	// Its own time of expiry; absent if the group's retention applies.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,8 +269,8 @@ type ListOffsetHistoryRequest struct {
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	// Only these, at most 10,000; empty: all. No partition twice.
 	Partitions []*TopicPartition `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// The first event; absent: the oldest that is there with all that follow it. COMPACTED if events
-	// from there on may be missing.
+	// The first event. Absent: the oldest one from which on the history is complete. COMPACTED if
+	// events from the given one on may be missing.
 	//
 	// Types that are valid to be assigned to From:
 	//
@@ -284,11 +284,11 @@ type ListOffsetHistoryRequest struct {
 	//	*ListOffsetHistoryRequest_ToTime
 	//	*ListOffsetHistoryRequest_ToRevision
 	To isListOffsetHistoryRequest_To `protobuf_oneof:"to"`
-	// Else the newest come first.
+	// Return the oldest events first; default: the newest first.
 	OldestFirst bool `protobuf:"varint,7,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
 	// At most this many events; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before; the other fields must be as they were.
+	// From the previous answer; the other fields must be the same as then.
 	PageToken     string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -507,16 +507,16 @@ func (x *ListOffsetHistoryResponse) GetOldestRevision() *Revision {
 type RestoreGroupRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// What the offsets are to be again.
+	// The state to restore.
 	//
 	// Types that are valid to be assigned to Target:
 	//
 	//	*RestoreGroupRequest_Time
 	//	*RestoreGroupRequest_Revision
 	Target isRestoreGroupRequest_Target `protobuf_oneof:"target"`
-	// Also while the group has members, or its lease is held: they may commit over it.
+	// Also while the group has members, or its lease is held: they may then commit over it.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
-	// As in `CommitOffsetsRequest`; a restore that is repeated finds nothing to be changed.
+	// As in `CommitOffsetsRequest`; a repeated restore finds nothing to change.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Check and answer as of now, but change nothing.
 	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -621,13 +621,13 @@ type isRestoreGroupRequest_Target interface {
 }
 
 type RestoreGroupRequest_Time struct {
-	// As they were at the end of that millisecond, which is not to be in the future.
+	// The state at the end of that millisecond, which must not be in the future.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3,oneof"`
 }
 
 type RestoreGroupRequest_Revision struct {
-	// As they were right behind that log offset of the group's log partition, which has to be
-	// written; within what was committed at once, behind the whole of it.
+	// The state right after this log offset of the group's log partition, which must be written
+	// already. If it is inside a batch that was committed at once, the state after the whole batch.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3,oneof"`
 }
 
@@ -637,12 +637,12 @@ func (*RestoreGroupRequest_Revision) isRestoreGroupRequest_Target() {}
 
 type RestoreGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the last record; absent if nothing was written.
+	// The revision of the last record; absent if nothing was written.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// What was (or would be) written, sorted by topic and partition. Offsets that are as they were
-	// then are not among them.
+	// The offsets that were (or would be) changed, sorted by topic and partition. Offsets that
+	// already are as they were then are left out.
 	Changes []*RestoredOffset `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
-	// The offsets are what they were before this log offset was written.
+	// The offsets are as they were before this log offset was written.
 	RestoredBefore *Revision `protobuf:"bytes,3,opt,name=restored_before,json=restoredBefore,proto3" json:"restored_before,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -706,9 +706,10 @@ type RestoredOffset struct {
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Absent: none is committed.
 	OffsetBefore *int64 `protobuf:"varint,3,opt,name=offset_before,json=offsetBefore,proto3,oneof" json:"offset_before,omitempty"`
-	// Absent: none was committed then, and this one is deleted.
+	// Absent: none was committed then, and the present one is deleted.
 	OffsetAfter *int64 `protobuf:"varint,4,opt,name=offset_after,json=offsetAfter,proto3,oneof" json:"offset_after,omitempty"`
-	// Of the record that says so; absent if nothing was written, or by an earlier try of the request.
+	// The revision of its record; absent if nothing was written, or if an earlier attempt of the
+	// request wrote it.
 	Revision      *Revision `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,22 +782,23 @@ func (x *RestoredOffset) GetRevision() *Revision {
 
 type WatchOffsetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only these groups, at most 10,000, and those whose ids begin so; neither: all.
+	// Only these groups, at most 10,000, and those whose ids have the prefix. If neither is set: all.
 	GroupIds      []string `protobuf:"bytes,1,rep,name=group_ids,json=groupIds,proto3" json:"group_ids,omitempty"`
 	GroupIdPrefix string   `protobuf:"bytes,2,opt,name=group_id_prefix,json=groupIdPrefix,proto3" json:"group_id_prefix,omitempty"`
 	// Only these topics, at most 10,000; empty: all.
 	Topics []string `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
-	// From an earlier answer (or from the metadata of a refusal), of a call with the same groups,
-	// prefix and topics: goes on behind the last event before it. Empty: from now on.
+	// From an earlier answer (or from the metadata of a refusal) of a call with the same groups,
+	// prefix and topics: goes on after the last event before the token. Empty: from now on.
 	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
-	// Without a token: from the oldest event of each log partition that has all that follow it.
+	// Without a token: from the oldest event of each log partition from which on its history is
+	// complete.
 	FromOldest bool `protobuf:"varint,5,opt,name=from_oldest,json=fromOldest,proto3" json:"from_oldest,omitempty"`
-	// A token comes at least this often, also without events; absent: the server's choice. From 1 ms
+	// A token comes at least this often, even without events. Absent: the server's choice. From 1 ms
 	// (taken as 100 ms) to a day.
 	ProgressInterval *durationpb.Duration `protobuf:"bytes,6,opt,name=progress_interval,json=progressInterval,proto3" json:"progress_interval,omitempty"`
-	// From an answer to the same groups, prefix and topics: the call ends with OK once all events
-	// before it have been sent, and none behind it is. OUT_OF_RANGE where a log ends below it. Empty:
-	// the call never ends by itself.
+	// From an answer to a call with the same groups, prefix and topics: the call ends with OK once
+	// all events before this token have been sent, and it sends none after it. OUT_OF_RANGE if a log
+	// ends below it. Empty: the call does not end by itself.
 	UntilToken    string `protobuf:"bytes,7,opt,name=until_token,json=untilToken,proto3" json:"until_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -881,15 +883,15 @@ func (x *WatchOffsetsRequest) GetUntilToken() string {
 	return ""
 }
 
-// The first answer comes at once and has a token; the last of a call with an `until_token` covers
-// all before that.
+// The first answer comes at once and has a token. The last answer of a call with an `until_token`
+// covers all events before that token.
 type WatchOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their log offsets, for each log partition.
 	Events []*OffsetEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Behind these events.
+	// The position after these events.
 	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	// In the first answer: log partitions that are damaged, whose events do not come.
+	// In the first answer: the damaged log partitions, whose events are missing.
 	UnreachableLogPartitions []int32 `protobuf:"varint,3,rep,packed,name=unreachable_log_partitions,json=unreachableLogPartitions,proto3" json:"unreachable_log_partitions,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache

@@ -29,13 +29,13 @@ type OffsetCommit struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
-	// The position to go on from. 0 or more.
+	// The next offset to consume. 0 or more.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// The leader epoch of the last record consumed, where the source has such a thing.
+	// The leader epoch of the last consumed record, if the source has leader epochs.
 	LeaderEpoch *int32 `protobuf:"varint,4,opt,name=leader_epoch,json=leaderEpoch,proto3,oneof" json:"leader_epoch,omitempty"`
 	// At most `offset.metadata.max.bytes` UTF-16 units.
 	Metadata string `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// What must hold of the stored offset, else the whole request is ABORTED with
+	// The condition for the stored offset. If it does not hold, the whole request is ABORTED with
 	// OFFSET_CONFLICT and the current values.
 	//
 	// Types that are valid to be assigned to Precondition:
@@ -46,7 +46,7 @@ type OffsetCommit struct {
 	Precondition isOffsetCommit_Precondition `protobuf_oneof:"precondition"`
 	// Refuse (ABORTED, OFFSET_NOT_MONOTONIC) if the stored offset is larger than this one.
 	Monotonic bool `protobuf:"varint,9,opt,name=monotonic,proto3" json:"monotonic,omitempty"`
-	// The source's end, for lag. Kept in memory only: it is gone after a restart.
+	// The end of the source's partition, for lag. Kept in memory only: a restart loses it.
 	EndOffset     *int64 `protobuf:"varint,10,opt,name=end_offset,json=endOffset,proto3,oneof" json:"end_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -196,28 +196,28 @@ type CommitOffsetsRequest struct {
 	GroupId string `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	// At least one; no partition twice.
 	Offsets []*OffsetCommit `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
-	// A name for this request, made by the client (a UUID), at most 64 bytes of UTF-8. The same
-	// name again, within `request.id.window.ms`, is answered as before and not applied again. That
-	// is judged by group, call and name: a request with a name that was used is answered as the
-	// first one, whatever else it holds. Only what wrote something is remembered, at most
-	// `request.ids.per.partition.max` of them in each log partition, the newest.
+	// An id for this request, made by the client (a UUID), at most 64 bytes of UTF-8. If the same id
+	// comes again within `request.id.window.ms`, the server repeats its answer and does not apply the
+	// request again. Group, call and id identify a request: a request with a used id is answered as
+	// the first one, whatever else it contains. The server remembers only requests that wrote
+	// something, the newest `request.ids.per.partition.max` of each log partition.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Of a member: as JoinGroup told it. Needed while the group has members, and refused
-	// (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, in this order) if they are not
-	// the group's; REBALANCE_IN_PROGRESS while the leader's assignment is waited for. A commit that
-	// is taken counts as a heartbeat. 0 or more.
+	// For a member: the generation that JoinGroup returned. Required while the group has members.
+	// Refused (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, in this order) if member or
+	// generation are not the group's; REBALANCE_IN_PROGRESS while the leader's assignment is missing.
+	// An accepted commit counts as a heartbeat. 0 or more.
 	GenerationId *int32 `protobuf:"varint,4,opt,name=generation_id,json=generationId,proto3,oneof" json:"generation_id,omitempty"`
 	MemberId     string `protobuf:"bytes,5,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// Of a static member.
+	// For a static member.
 	InstanceId *string `protobuf:"bytes,6,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
-	// Of the lease that the caller holds (AcquireGroup). Refused (FAILED_PRECONDITION, EPOCH_FENCED)
-	// unless it is that of the group's newest lease; that one is good even after the lease has
-	// expired, until somebody acquires. Without an epoch a commit is refused (LEASE_HELD) as long as
-	// somebody holds the lease. Not together with a member's fields. 0 or more.
+	// The epoch of the caller's lease (AcquireGroup). Refused (FAILED_PRECONDITION, EPOCH_FENCED)
+	// unless it is that of the group's newest lease. That epoch stays valid even after the lease has
+	// expired, until another holder acquires. Without an epoch, a commit is refused (LEASE_HELD)
+	// while a lease is held. Not allowed together with the fields of a member. 0 or more.
 	Epoch *int64 `protobuf:"varint,7,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
-	// How long these offsets are kept, from now on, whatever the group's retention is, unless that
-	// is "never". At least a millisecond; refused with `offset.commit.value.version=3`, which has no
-	// place for it. Absent: the group's retention applies.
+	// How long these offsets are kept from now on, instead of the group's retention, unless that is
+	// "never". At least a millisecond. Refused with `offset.commit.value.version=3`, which has no
+	// field for it. Absent: the group's retention applies.
 	Retention     *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,8 +311,8 @@ func (x *CommitOffsetsRequest) GetRetention() *durationpb.Duration {
 
 type CommitOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the last record of this commit. Offset i of the request was written at
-	// `log_offset - (number of offsets - 1) + i`.
+	// The revision of this commit's last record. Offset i of the request was written at `log_offset -
+	// (number of offsets - 1) + i`.
 	Revision      *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,7 +401,7 @@ func (x *StreamCommitsRequest) GetCommits() []*SequencedCommit {
 
 type SequencedCommit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client; comes back in the result. The server does not interpret it.
+	// Chosen by the client and returned in the result. The server does not interpret it.
 	Sequence      uint64                `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Commit        *CommitOffsetsRequest `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -579,7 +579,7 @@ type CommitResult_Committed struct {
 }
 
 type CommitResult_Error struct {
-	// As the unary call would have failed, with the same details.
+	// The error of the unary call, with the same details.
 	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
 }
 
@@ -591,8 +591,8 @@ type FetchOffsetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// No group twice.
 	Groups []*GroupSelection `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Fail (UNAVAILABLE, UNSTABLE_OFFSET_COMMIT) while a transaction has offsets pending for what
-	// is asked, instead of answering with the offset before it.
+	// Fail (UNAVAILABLE, UNSTABLE_OFFSET_COMMIT) while a transaction has pending offsets for the
+	// requested partitions, instead of answering with the offsets before it.
 	RequireStable bool `protobuf:"varint,2,opt,name=require_stable,json=requireStable,proto3" json:"require_stable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -645,7 +645,7 @@ func (x *FetchOffsetsRequest) GetRequireStable() bool {
 type GroupSelection struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Empty: all that the group has. No partition twice.
+	// Empty: all partitions of the group. No partition twice.
 	Partitions    []*TopicPartition `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -697,7 +697,7 @@ func (x *GroupSelection) GetPartitions() []*TopicPartition {
 
 type FetchOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each group asked, in the order asked.
+	// One for each requested group, in the order of the request.
 	Groups        []*GroupOffsets `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -743,7 +743,7 @@ func (x *FetchOffsetsResponse) GetGroups() []*GroupOffsets {
 type GroupOffsets struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Only what is committed, sorted by topic and partition.
+	// Only committed offsets, sorted by topic and partition.
 	Offsets []*CommittedOffset `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	// The partition of the log that holds this group.
 	LogPartition  int32 `protobuf:"varint,3,opt,name=log_partition,json=logPartition,proto3" json:"log_partition,omitempty"`
@@ -810,12 +810,12 @@ type CommittedOffset struct {
 	LeaderEpoch *int32                 `protobuf:"varint,4,opt,name=leader_epoch,json=leaderEpoch,proto3,oneof" json:"leader_epoch,omitempty"`
 	Metadata    string                 `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	CommitTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
-	// From when on it expires, by the settings in force, if nobody commits and nothing is set
-	// otherwise. Absent: it does not, as while members read its topic.
+	// When the offset expires, by the settings in force, if it is not committed again and nothing
+	// else is set. Absent: it does not expire, for example while members read its topic.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// The log offset of its record; the log partition is the group's.
 	Revision int64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
-	// As last reported with a commit; absent after a restart.
+	// The end last reported with a commit; absent after a restart.
 	EndOffset     *int64 `protobuf:"varint,9,opt,name=end_offset,json=endOffset,proto3,oneof" json:"end_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -918,14 +918,14 @@ type DeleteOffsetsRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	GroupId    string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	Partitions []*TopicPartition      `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// Topics of which every partition's offset is deleted. At most 10,000.
+	// Topics whose offsets are deleted in all partitions. At most 10,000.
 	Topics []string `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
-	// As in `CommitOffsetsRequest`. A deletion that found nothing wrote nothing, so it is not
-	// remembered; nor is one whose answer names more partitions than there is memory for (16 MiB
-	// for those of all log partitions together). After a crash in the middle of many tombstones, it
-	// is answered what the repeated request deleted.
+	// As in `CommitOffsetsRequest`. The server does not remember a deletion that found nothing, since
+	// it wrote nothing; nor one whose answer names more partitions than the memory holds (16 MiB for
+	// the answers of all log partitions together). After a crash in the middle of many tombstones,
+	// the answer names what the repeated request deleted.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Check and answer as of now, but change nothing. A `request_id` means nothing then.
+	// Check, and answer as if it were done now, but change nothing. `request_id` is ignored.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Why, for the log. At most 1,024 UTF-16 units.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1016,9 +1016,9 @@ func (x *DeleteOffsetsRequest) GetEpoch() int64 {
 
 type DeleteOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the last tombstone; absent if nothing was there to delete or `validate_only` was set.
+	// The revision of the last tombstone; absent if nothing was stored, or with `validate_only`.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// What was there and is deleted (or would be).
+	// The offsets that were (or would be) deleted.
 	Deleted       []*TopicPartition `protobuf:"bytes,2,rep,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1071,14 +1071,13 @@ func (x *DeleteOffsetsResponse) GetDeleted() []*TopicPartition {
 type ResetOffsetsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// What is reset: these, be they committed or not, and those of `topics`. Neither: all that the
-	// group has. No partition twice.
+	// The partitions to reset, committed or not, in addition to those of `topics`. If both are empty:
+	// all partitions of the group. No partition twice.
 	Partitions []*TopicPartition `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// Topics of which every committed offset is reset; with a Kafka cluster, of each partition.
-	// At most 10,000.
+	// Topics to reset: every committed offset; with a Kafka cluster, every partition. At most 10,000.
 	Topics []string `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
-	// Where to. An offset that does not change keeps its leader epoch and its metadata; one that
-	// does loses both, as they were those of the position before.
+	// The target. An offset that does not change keeps its leader epoch and its metadata. One that
+	// changes loses both, because they belonged to the earlier position.
 	//
 	// Types that are valid to be assigned to Target:
 	//
@@ -1091,16 +1090,16 @@ type ResetOffsetsRequest struct {
 	//	*ResetOffsetsRequest_Duration
 	//	*ResetOffsetsRequest_Explicit
 	Target isResetOffsetsRequest_Target `protobuf_oneof:"target"`
-	// What the partitions have. Where they are not given, they are asked of the Kafka cluster that
-	// `kafka.bootstrap.servers` names; without one the latest offset is what a commit reported as
-	// its end, and the earliest is not known. No partition twice.
+	// The bounds of partitions. Those not given here are asked of the Kafka cluster in
+	// `kafka.bootstrap.servers`. Without a cluster, the latest offset is the end that a commit
+	// reported, and the earliest offset is not known. No partition twice.
 	Bounds []*PartitionBounds `protobuf:"bytes,12,rep,name=bounds,proto3" json:"bounds,omitempty"`
-	// Also while the group has members, or its lease is held: they may commit over it.
+	// Also while the group has members, or its lease is held: they may then commit over the reset.
 	Force bool `protobuf:"varint,13,opt,name=force,proto3" json:"force,omitempty"`
-	// As in `CommitOffsetsRequest`. A request that is repeated is answered as the first one was, as
-	// far as the audit log says: with the first 1,000 changes.
+	// As in `CommitOffsetsRequest`. A repeated request gets the answer of the first one from the
+	// audit log, with the first 1,000 changes.
 	RequestId string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Check and answer as of now, but change nothing. A `request_id` means nothing then.
+	// Check, and answer as if it were done now, but change nothing. `request_id` is ignored.
 	ValidateOnly bool `protobuf:"varint,15,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Why, for the audit log. At most 1,024 UTF-16 units.
 	Reason        string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1283,12 +1282,13 @@ type ResetOffsetsRequest_Offset struct {
 }
 
 type ResetOffsetsRequest_ShiftBy struct {
-	// So much further, or back, from what is committed. OFFSET_NOT_COMMITTED where nothing is.
+	// By this much further (or back, if negative) from the committed offset. OFFSET_NOT_COMMITTED
+	// if there is none.
 	ShiftBy int64 `protobuf:"varint,5,opt,name=shift_by,json=shiftBy,proto3,oneof"`
 }
 
 type ResetOffsetsRequest_Earliest struct {
-	// The earliest and the latest offset, by the bounds below. False is refused.
+	// The earliest or the latest offset, by the bounds below. False is refused.
 	Earliest bool `protobuf:"varint,6,opt,name=earliest,proto3,oneof"`
 }
 
@@ -1297,17 +1297,18 @@ type ResetOffsetsRequest_Latest struct {
 }
 
 type ResetOffsetsRequest_Current struct {
-	// What is committed, written again; the latest offset where nothing is. False is refused.
+	// The committed offset, written again; the latest offset if none is committed. False is
+	// refused.
 	Current bool `protobuf:"varint,8,opt,name=current,proto3,oneof"`
 }
 
 type ResetOffsetsRequest_Time struct {
-	// What was committed at that time, as far as the log has kept it.
+	// The offset that was committed at that time, as far as the log has kept it.
 	Time *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=time,proto3,oneof"`
 }
 
 type ResetOffsetsRequest_Duration struct {
-	// What was committed so long ago.
+	// The offset that was committed this long ago.
 	Duration *durationpb.Duration `protobuf:"bytes,10,opt,name=duration,proto3,oneof"`
 }
 
@@ -1443,9 +1444,9 @@ type PartitionBounds struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
-	// Its first record's.
+	// The offset of its first record.
 	Earliest *int64 `protobuf:"varint,3,opt,name=earliest,proto3,oneof" json:"earliest,omitempty"`
-	// Behind its last record.
+	// The offset after its last record.
 	Latest        *int64 `protobuf:"varint,4,opt,name=latest,proto3,oneof" json:"latest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1513,7 +1514,7 @@ type FetchBoundsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// No partition twice.
 	Partitions []*TopicPartition `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// Topics of which every partition is asked for. At most 10,000.
+	// Topics whose partitions are all requested. At most 10,000.
 	Topics        []string `protobuf:"bytes,2,rep,name=topics,proto3" json:"topics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1565,7 +1566,7 @@ func (x *FetchBoundsRequest) GetTopics() []string {
 
 type FetchBoundsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sorted by topic and partition; what the cluster does not have is left out.
+	// Sorted by topic and partition. Partitions that the cluster does not have are left out.
 	Bounds        []*PartitionBounds `protobuf:"bytes,1,rep,name=bounds,proto3" json:"bounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1610,14 +1611,15 @@ func (x *FetchBoundsResponse) GetBounds() []*PartitionBounds {
 
 type ResetOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the last record; absent with `validate_only`.
+	// The revision of the last record; absent with `validate_only`.
 	Revision *Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// What was (or would be) written, sorted by topic and partition.
+	// The offsets that were (or would be) written, sorted by topic and partition.
 	Changes []*OffsetChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Of how many of them the partition's end is what a commit once reported: neither the request nor
-	// Kafka said it, and it may be outdated. 0 for a request that is answered again.
+	// How many changes relied on an end that a commit once reported, because neither the request nor
+	// Kafka gave one. It may be outdated. 0 in the answer to a repeated request.
 	ReportedEndCount int32 `protobuf:"varint,3,opt,name=reported_end_count,json=reportedEndCount,proto3" json:"reported_end_count,omitempty"`
-	// Of how many of them nobody knows the partition's end: no offset is checked against it.
+	// How many changes are in partitions with an unknown end: these offsets were not checked against
+	// it.
 	UnknownEndCount int32 `protobuf:"varint,4,opt,name=unknown_end_count,json=unknownEndCount,proto3" json:"unknown_end_count,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1689,7 +1691,7 @@ type OffsetChange struct {
 	// Absent: none was committed.
 	OffsetBefore *int64 `protobuf:"varint,3,opt,name=offset_before,json=offsetBefore,proto3,oneof" json:"offset_before,omitempty"`
 	OffsetAfter  int64  `protobuf:"varint,4,opt,name=offset_after,json=offsetAfter,proto3" json:"offset_after,omitempty"`
-	// Of its record; absent if nothing was written.
+	// The revision of its record; absent if nothing was written.
 	Revision      *Revision `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

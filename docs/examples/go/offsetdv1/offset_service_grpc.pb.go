@@ -33,43 +33,44 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// The offsets of consumer groups. Every OK means: on stable storage.
+// The offsets of consumer groups. An OK means that the change is on stable storage.
 type OffsetServiceClient interface {
 	// Commits offsets of one group: all of them or, on any error, none.
 	CommitOffsets(ctx context.Context, in *CommitOffsetsRequest, opts ...grpc.CallOption) (*CommitOffsetsResponse, error)
-	// The fast road: commits of any groups over one stream. Results come in any order, several a
-	// message, and name the sequence of the commit they answer. A failed commit is a result like
-	// any other and does not end the stream. A message holds at most 10,000 commits. While the
-	// server has its fill of unanswered requests, it reads no further: nothing is refused for that.
+	// Commits of any groups over one stream; the fastest way to commit. Results come in any order,
+	// several in a message, and name the sequence of the commit that they answer. A failed commit is
+	// a result like any other and does not end the stream. A message holds at most 10,000 commits. If
+	// the server has too many unanswered requests, it stops reading the stream for a while: it
+	// refuses nothing for that reason.
 	StreamCommits(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamCommitsRequest, StreamCommitsResponse], error)
-	// Reads committed offsets of many groups. What is absent is absent from the answer. Each group is
-	// read at one moment, but not all of them at the same one. An answer above 64 MiB is refused
-	// (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
+	// Reads committed offsets of many groups. Offsets that are not committed are left out of the
+	// answer. Each group is read at one moment, but the groups may be read at different moments. An
+	// answer above 64 MiB is refused (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
 	FetchOffsets(ctx context.Context, in *FetchOffsetsRequest, opts ...grpc.CallOption) (*FetchOffsetsResponse, error)
-	// Deletes committed offsets of one group: all that are named or, on any error, none. Deleting
-	// what is not there is no error. The tombstones of some 20,000 offsets or more are several record
-	// batches: after a crash, or DISK_FULL, a part of so many may be deleted, and the same request,
-	// also with the same `request_id`, then deletes the rest.
+	// Deletes committed offsets of one group: all that are named or, on any error, none. Deleting an
+	// offset that does not exist is no error. The tombstones of some 20,000 offsets or more need
+	// several record batches: after a crash, or DISK_FULL, only a part of so many may be deleted. The
+	// same request, also with the same `request_id`, then deletes the rest.
 	DeleteOffsets(ctx context.Context, in *DeleteOffsetsRequest, opts ...grpc.CallOption) (*DeleteOffsetsResponse, error)
 	// Moves the offsets of one group: all that are chosen or, on any error, none, in one record
-	// batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or a lease on it is
-	// held (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset that a
-	// partition has not, as far as its bounds are known: nothing is clamped.
+	// batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
+	// (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset outside a
+	// partition's range, as far as its bounds are known: no offset is clamped.
 	ResetOffsets(ctx context.Context, in *ResetOffsetsRequest, opts ...grpc.CallOption) (*ResetOffsetsResponse, error)
-	// The offsets that partitions of the source have now, as the Kafka cluster tells them that
-	// `kafka.bootstrap.servers` names; UNAVAILABLE (KAFKA_UNAVAILABLE) if it does not. Where no
-	// cluster is named, none is known, and the answer is empty: a source that is not Kafka tells its
-	// end with each commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
+	// The bounds that the source's partitions have now, as reported by the Kafka cluster in
+	// `kafka.bootstrap.servers`; UNAVAILABLE (KAFKA_UNAVAILABLE) if the cluster does not answer. If
+	// no cluster is set, the answer is empty: a source that is not Kafka reports its end with each
+	// commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
 	FetchBounds(ctx context.Context, in *FetchBoundsRequest, opts ...grpc.CallOption) (*FetchBoundsResponse, error)
 	// Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
-	// `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
-	// `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
-	// exist, and of which the log knows nothing.
+	// `history.ms`, and older ones that were not cleaned yet. OUT_OF_RANGE (COMPACTED) for older
+	// history, with `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group
+	// that does not exist and that the log does not mention.
 	ListOffsetHistory(ctx context.Context, in *ListOffsetHistoryRequest, opts ...grpc.CallOption) (*ListOffsetHistoryResponse, error)
-	// Events as they become durable, from a token on: each once, also across a new call, a restart
-	// or a crash. OUT_OF_RANGE (COMPACTED) where events behind the token may be missing; the
-	// metadata have `oldest_token`, from which all are there. RESOURCE_EXHAUSTED (WATCHER_TOO_SLOW,
-	// with `token`) if what is sent is not read for `watch.idle.max.ms`.
+	// Events as they become durable, from a token on: each exactly once, also across a new call, a
+	// restart or a crash. OUT_OF_RANGE (COMPACTED) if events after the token may be missing; the
+	// metadata has `oldest_token`, from which on the events are complete. RESOURCE_EXHAUSTED
+	// (WATCHER_TOO_SLOW, with `token`) if the client does not read for `watch.idle.max.ms`.
 	WatchOffsets(ctx context.Context, in *WatchOffsetsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchOffsetsResponse], error)
 }
 
@@ -177,43 +178,44 @@ type OffsetService_WatchOffsetsClient = grpc.ServerStreamingClient[WatchOffsetsR
 // All implementations must embed UnimplementedOffsetServiceServer
 // for forward compatibility.
 //
-// The offsets of consumer groups. Every OK means: on stable storage.
+// The offsets of consumer groups. An OK means that the change is on stable storage.
 type OffsetServiceServer interface {
 	// Commits offsets of one group: all of them or, on any error, none.
 	CommitOffsets(context.Context, *CommitOffsetsRequest) (*CommitOffsetsResponse, error)
-	// The fast road: commits of any groups over one stream. Results come in any order, several a
-	// message, and name the sequence of the commit they answer. A failed commit is a result like
-	// any other and does not end the stream. A message holds at most 10,000 commits. While the
-	// server has its fill of unanswered requests, it reads no further: nothing is refused for that.
+	// Commits of any groups over one stream; the fastest way to commit. Results come in any order,
+	// several in a message, and name the sequence of the commit that they answer. A failed commit is
+	// a result like any other and does not end the stream. A message holds at most 10,000 commits. If
+	// the server has too many unanswered requests, it stops reading the stream for a while: it
+	// refuses nothing for that reason.
 	StreamCommits(grpc.BidiStreamingServer[StreamCommitsRequest, StreamCommitsResponse]) error
-	// Reads committed offsets of many groups. What is absent is absent from the answer. Each group is
-	// read at one moment, but not all of them at the same one. An answer above 64 MiB is refused
-	// (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
+	// Reads committed offsets of many groups. Offsets that are not committed are left out of the
+	// answer. Each group is read at one moment, but the groups may be read at different moments. An
+	// answer above 64 MiB is refused (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
 	FetchOffsets(context.Context, *FetchOffsetsRequest) (*FetchOffsetsResponse, error)
-	// Deletes committed offsets of one group: all that are named or, on any error, none. Deleting
-	// what is not there is no error. The tombstones of some 20,000 offsets or more are several record
-	// batches: after a crash, or DISK_FULL, a part of so many may be deleted, and the same request,
-	// also with the same `request_id`, then deletes the rest.
+	// Deletes committed offsets of one group: all that are named or, on any error, none. Deleting an
+	// offset that does not exist is no error. The tombstones of some 20,000 offsets or more need
+	// several record batches: after a crash, or DISK_FULL, only a part of so many may be deleted. The
+	// same request, also with the same `request_id`, then deletes the rest.
 	DeleteOffsets(context.Context, *DeleteOffsetsRequest) (*DeleteOffsetsResponse, error)
 	// Moves the offsets of one group: all that are chosen or, on any error, none, in one record
-	// batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or a lease on it is
-	// held (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset that a
-	// partition has not, as far as its bounds are known: nothing is clamped.
+	// batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
+	// (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset outside a
+	// partition's range, as far as its bounds are known: no offset is clamped.
 	ResetOffsets(context.Context, *ResetOffsetsRequest) (*ResetOffsetsResponse, error)
-	// The offsets that partitions of the source have now, as the Kafka cluster tells them that
-	// `kafka.bootstrap.servers` names; UNAVAILABLE (KAFKA_UNAVAILABLE) if it does not. Where no
-	// cluster is named, none is known, and the answer is empty: a source that is not Kafka tells its
-	// end with each commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
+	// The bounds that the source's partitions have now, as reported by the Kafka cluster in
+	// `kafka.bootstrap.servers`; UNAVAILABLE (KAFKA_UNAVAILABLE) if the cluster does not answer. If
+	// no cluster is set, the answer is empty: a source that is not Kafka reports its end with each
+	// commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
 	FetchBounds(context.Context, *FetchBoundsRequest) (*FetchBoundsResponse, error)
 	// Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
-	// `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
-	// `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
-	// exist, and of which the log knows nothing.
+	// `history.ms`, and older ones that were not cleaned yet. OUT_OF_RANGE (COMPACTED) for older
+	// history, with `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group
+	// that does not exist and that the log does not mention.
 	ListOffsetHistory(context.Context, *ListOffsetHistoryRequest) (*ListOffsetHistoryResponse, error)
-	// Events as they become durable, from a token on: each once, also across a new call, a restart
-	// or a crash. OUT_OF_RANGE (COMPACTED) where events behind the token may be missing; the
-	// metadata have `oldest_token`, from which all are there. RESOURCE_EXHAUSTED (WATCHER_TOO_SLOW,
-	// with `token`) if what is sent is not read for `watch.idle.max.ms`.
+	// Events as they become durable, from a token on: each exactly once, also across a new call, a
+	// restart or a crash. OUT_OF_RANGE (COMPACTED) if events after the token may be missing; the
+	// metadata has `oldest_token`, from which on the events are complete. RESOURCE_EXHAUSTED
+	// (WATCHER_TOO_SLOW, with `token`) if the client does not read for `watch.idle.max.ms`.
 	WatchOffsets(*WatchOffsetsRequest, grpc.ServerStreamingServer[WatchOffsetsResponse]) error
 	mustEmbedUnimplementedOffsetServiceServer()
 }

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// One partition of a topic, or of whatever a consumer has positions in.
+// One partition of a topic, or of any other source that a consumer has positions in.
 type TopicPartition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 249 UTF-16 units, any text.
@@ -77,13 +77,13 @@ func (x *TopicPartition) GetPartition() int32 {
 	return 0
 }
 
-// The position of a record in the offsets log, or where an answer says so in another. Within one
-// log partition, and so within one group, a later write has a larger log offset; revisions of
-// different log partitions do not compare.
+// The position of a record in the offsets log, or in another log if an answer says so. Within one
+// log partition, and so within one group, a later write has a larger log offset. Revisions of
+// different log partitions cannot be compared.
 type Revision struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	LogPartition int32                  `protobuf:"varint,1,opt,name=log_partition,json=logPartition,proto3" json:"log_partition,omitempty"`
-	// 0 is a legal value.
+	// 0 is valid.
 	LogOffset     int64 `protobuf:"varint,2,opt,name=log_offset,json=logOffset,proto3" json:"log_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -133,7 +133,7 @@ func (x *Revision) GetLogOffset() int64 {
 	return 0
 }
 
-// How long a group's offsets are kept. Neither: as `offsets.retention.minutes` says.
+// How long a group's offsets are kept. If neither is set: `offsets.retention.minutes`.
 type Retention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -210,7 +210,7 @@ type Retention_Duration struct {
 }
 
 type Retention_Never struct {
-	// They never expire, those with a retention of their own neither. False is refused.
+	// They never expire, even those committed with a retention of their own. False is refused.
 	Never bool `protobuf:"varint,2,opt,name=never,proto3,oneof"`
 }
 
