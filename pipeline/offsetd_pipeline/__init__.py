@@ -5,8 +5,8 @@ from offsetd_pipeline import register
 register(spark)
 spark.read.format("offsetd").load("path/of/a/data/folder").show()
 
-What is here is imported when it is first asked for: without PySpark, the command of the jobs, which
-is in this package too, has to be able to say so.
+Each public name is imported when it is first used. So the command of the jobs, which is also in
+this package, can report that PySpark is missing.
 """
 
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ __all__ = [
     "write_offsets",
 ]
 
-# The module of each public name. The imports above are the same for those who read types.
+# The module of each public name. Type checkers read the imports above, which name the same modules.
 _MODULE_OF = {
     "Checkpoint": "queries.checkpoints",
     "CheckpointImport": "queries.checkpoint_import",
@@ -79,7 +79,7 @@ _MODULE_OF = {
     "write_offsets": "writing.write_offsets",
 }
 
-if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
+if not TYPE_CHECKING:  # Type checkers would accept any name otherwise.
     __getattr__ = imported_when_asked_for(__name__, _MODULE_OF)
 
 

@@ -1,10 +1,13 @@
-"""`python -m offsetd_pipeline JOB`. Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done."""
+"""`python -m offsetd_pipeline JOB`.
+
+Exit codes: 0 success, 1 failure, 2 wrong use, 3 partial success.
+"""
 
 import sys
 
 
 def main() -> None:
-    """Runs a job by `sys.argv` and exits. A missing extra is one line, not a trace."""
+    """Runs the job in `sys.argv` and exits. A missing extra gives one line, not a trace."""
     try:
         from offsetd_pipeline.jobs.application import run_jobs  # noqa: PLC0415  it may be missing
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Arrow arrays of the fields of records, made of whole buffers: no record is a Python object."""
+"""Arrow arrays of records' fields, built from whole buffers: no record becomes a Python object."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999  # The last millisecond of the year 9999.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ROOM: Final = 8  # `gather` may write so much behind the last byte.
+_ROOM: Final = 8  # `gather` may write this many bytes past the last one.
 
 
 def time_of(timestamp_ms: int) -> datetime | None:
-    """One time alone, as `ChosenRows.timestamps` has them."""
+    """One time, converted as `ChosenRows.timestamps` does."""
     if timestamp_ms < 0:
         return None
     return _EPOCH + timedelta(milliseconds=min(timestamp_ms, TIMESTAMP_MS_MAX))
 
 
 class ChosenRows:
-    """Some rows, in their order, and Arrow arrays of what they hold."""
+    """Some rows, in order, and Arrow arrays of their fields."""
 
     def __init__(self, rows: Rows, chosen: Numbers) -> None:
         self.rows = rows
         self.chosen = chosen
         is_all = len(chosen) == len(rows.fields)
-        # Each field in one piece, as it is read more than once; and a copy also of a single row:
-        # arrays stay as they are when the rows are used again.
+        # Each field is contiguous, because it is read more than once. It is a copy even for a
+        # single row: arrays must not change when the rows' buffer is reused.
         self._fields = np.array((rows.fields if is_all else rows.fields[chosen]).T, order="C")
         self._kinds: dict[tuple[int, ...], Mask] = {}
 
@@ -56,12 +56,12 @@ class ChosenRows:
         return len(self.chosen)
 
     def field(self, field: int) -> Numbers:
-        """One field of each."""
+        """One field of each row."""
         taken: Numbers = self._fields[field]
         return taken
 
     def has_kind(self, *kinds: int) -> Mask:
-        """Whether each is of one of these kinds."""
+        """Which rows are of one of these kinds."""
         if kinds not in self._kinds:
             self._kinds[kinds] = is_any(self.field(fields.KIND), kinds)
         return self._kinds[kinds]
@@ -74,18 +74,21 @@ class ChosenRows:
         return _array(arrow_type, len(values), valid, pa.py_buffer(values))
 
     def timestamps(self, field: int, valid: Mask | None = None) -> pa.Array:
-        """Milliseconds as Spark's timestamps; null below 0. Later than the year 9999 is its end."""
+        """Milliseconds as Spark's timestamps.
+
+        Null below 0; times after the year 9999 become its end.
+        """
         values = self.field(field)
         valid = values >= 0 if valid is None else valid & (values >= 0)
         micros = np.minimum(values, TIMESTAMP_MS_MAX) * 1000
         return _array(pa.timestamp("us", tz="UTC"), len(micros), valid, pa.py_buffer(micros))
 
     def flags(self, mask: Mask, valid: Mask | None = None) -> pa.Array:
-        """A boolean for each."""
+        """A boolean for each row."""
         return _array(pa.bool_(), len(mask), valid, _bits(mask))
 
     def attribute(self, bit: int) -> pa.Array:
-        """Whether the batch of each has this bit."""
+        """Whether the batch of each row has this attribute bit."""
         return self.flags(self.field(fields.ATTRIBUTES) & bit != 0)
 
     def spans(self, start_field: int, arrow_type: pa.DataType, valid: Mask) -> pa.Array:
@@ -105,12 +108,12 @@ class ChosenRows:
         return self.spans(start_field, pa.string(), named if valid is None else named & valid)
 
     def words(self, numbers: Numbers, words: Sequence[str | None]) -> pa.Array:
-        """The word that each number stands for."""
+        """The word for each number."""
         return pa.array(words, pa.string()).take(pa.array(numbers))
 
 
 def is_any(values: Numbers, wanted: Sequence[int]) -> Mask:
-    """Which values are among those that are wanted, of which there is one at least."""
+    """Which values are among the wanted ones. At least one value must be wanted."""
     mask: Mask = values == wanted[0]
     for each in wanted[1:]:
         mask |= values == each
@@ -203,4 +206,4 @@ COLUMNS: Final[dict[str, Callable[[ChosenRows], pa.Array]]] = {
         rows.field(fields.KIND), ("committed", "deleted", "unreadable", None, None, None)
     ),
 }
-"""How each column that records have by themselves is made."""
+"""How to build each column that records have by themselves."""

@@ -1,4 +1,4 @@
-"""Says that the first reading on a machine waits: its kernels are compiled."""
+"""A notice that the first read on a machine waits for its kernels to be compiled."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SAID: Final = (
 
 @functools.cache
 def say_if_kernels_compile() -> None:
-    """Prints a line to stderr if kernels are not in the cache yet; once, and by one task of all.
+    """Prints a line to stderr if kernels are not in the cache yet; once, in one of all tasks.
 
-    What a task prints comes out where Spark runs: on this machine, or in an executor's log.
+    A task's output appears where Spark runs: on this machine, or in an executor's log.
     """
     task = TaskContext.get()
     if task is not None and task.partitionId() != 0:

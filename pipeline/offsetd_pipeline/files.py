@@ -1,6 +1,6 @@
-"""The one door of the jobs to a disk of their own: reports, manifests, checkpoints.
+"""The jobs' only access to local files: reports, manifests, checkpoints.
 
-What Spark reads and writes goes through Spark. Raises OSError.
+Spark's own reads and writes go through Spark. Raises OSError.
 """
 
 import os
@@ -34,27 +34,27 @@ __all__ = [
 
 
 def has_program(name: str) -> bool:
-    """Whether a program of that name is found where programs are (`PATH`), or at that path."""
+    """Whether a program of that name is in `PATH`, or exists at that path."""
     return shutil.which(name) is not None
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it, where they are not there."""
+    """Creates a folder and its parents if they do not exist."""
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """The file is there as a whole, durably, or as it was."""
+    """Replaces a file as a whole, durably, or leaves it unchanged."""
     write_whole(path, lambda write: write(content))
 
 
 def read_file(path: Path) -> bytes:
-    """All of it: a certificate, a token."""
+    """The content of a file: a certificate, a token."""
     return path.read_bytes()
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """The file is there as a whole, durably. Raises FileExistsError where one of the name was."""
+    """Creates a whole file, durably. Raises FileExistsError if the name exists."""
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         write_file(part, content)
@@ -65,7 +65,10 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def make_durable(file: Path) -> int:
-    """Of what others wrote; returns its bytes. Its folder is another matter: `sync_folder`."""
+    """Makes a file of others durable; returns its size in bytes. It does not sync the folder.
+
+    `sync_folder` does that.
+    """
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -75,7 +78,7 @@ def make_durable(file: Path) -> int:
 
 
 def file_bytes(path: Path) -> int | None:
-    """The size of a file; None: it is not there."""
+    """The size of a file in bytes; None: it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -83,7 +86,7 @@ def file_bytes(path: Path) -> int | None:
 
 
 def file_names(folder: Path) -> list[str]:
-    """Of the files and folders in a folder, sorted; none where it is not there."""
+    """The sorted names of files and folders in a folder; empty if it does not exist."""
     try:
         return sorted(each.name for each in folder.iterdir())
     except FileNotFoundError:
@@ -91,18 +94,21 @@ def file_names(folder: Path) -> list[str]:
 
 
 def remove_file(path: Path) -> None:
-    """Removes a file, if it is there."""
+    """Removes a file if it exists."""
     path.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder with all that is in it, if it is there."""
+    """Removes a folder with its content if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def spark_path(path: Path) -> str:
-    """For Spark to read that path alone, wherever it runs: it takes paths for patterns."""
+    """A URI with which Spark reads exactly this path, on any node.
+
+    Spark treats paths as patterns.
+    """
     return _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
 
 
@@ -111,6 +117,6 @@ _PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards, with all that is in it."""
+    """A folder that is removed afterwards, with its content."""
     with tempfile.TemporaryDirectory(prefix="offsetd-") as folder:
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""What is to be read of a data folder: which segments of which logs, and by which task."""
+"""The plan of a read of a data folder: which segments of which logs, and by which task."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.segments import Damage
 
-_PARTITIONS_MAX: Final = 10_000  # Nobody gives the topic more.
+_PARTITIONS_MAX: Final = 10_000  # Larger numbers of partitions are not considered.
 _LOOK_BYTES: Final = 64 << 10
 
 
 @attrs.frozen(kw_only=True)
 class LogPlan:
-    """What is to be read of one partition of `__consumer_offsets`, and the files it rests on.
+    """What to read of one partition of `__consumer_offsets`, and from which files.
 
     Records below `log_start_offset` were deleted, though segments may still hold them.
     """
@@ -47,12 +47,12 @@ class LogPlan:
 
     @property
     def is_live(self) -> bool:
-        """Whether a server may clean it: then it is read by one task, which holds its files."""
+        """Whether a server may clean the log. One task then reads it, and holds its files open."""
         return self.figures.segment_base_offset is not None
 
 
 class Piece(NamedTuple):
-    """Segments `first` to `end` (which it excludes) of a log."""
+    """The segments `first` to `end` (exclusive) of a log."""
 
     log: LogPlan
     first: int
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 
 
 class FolderWork(InputPartition):  # type: ignore[misc, unused-ignore]
-    """What one task reads: a range of segments, or several where they are small."""
+    """The work of one task: a range of segments, or several small ones."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         super().__init__(None)
@@ -74,9 +74,9 @@ class FolderWork(InputPartition):  # type: ignore[misc, unused-ignore]
 def plan_folder(
     files: Files, folder: Path, *, is_wanted: Callable[[int], bool]
 ) -> tuple[FolderView, list[LogPlan]]:
-    """The logs of a folder that are wanted, by their number; nothing is locked or changed.
+    """The wanted logs of a folder, by number. It locks and changes nothing.
 
-    Raises StorageError (FolderMismatch: there is no offsets log) and OSError.
+    Raises StorageError (FolderMismatch: the folder has no offsets log) and OSError.
     """
     view = read_folder(files, folder)
     logs = [each for each in view.logs if each.topic_partition.topic == OFFSETS_TOPIC]
@@ -90,7 +90,10 @@ def plan_folder(
 def plan_log(
     files: Files, view: FolderView, log: LogView, *, held_by: SegmentFiles | None = None
 ) -> LogPlan:
-    """What of a log can be read now. Raises FolderChanged while it is cleaned all the time."""
+    """What can be read of a log now.
+
+    Raises FolderChanged if it is cleaned again and again meanwhile.
+    """
 
     def look(log: LogView) -> tuple[tuple[Segment, ...], int]:
         segments = segments_of(files, log)
@@ -111,12 +114,12 @@ def plan_log(
 
 @contextmanager
 def opened_piece(files: Files, piece: Piece) -> Iterator[tuple[Piece, SegmentFiles]]:
-    """A piece as it is now, and its files, for as long as it is read.
+    """A piece as it is now, with its files, for the duration of a read.
 
-    Of a live log all files are opened before anything is read, and it is planned anew until they
-    are those of one moment; so what a server does meanwhile changes nothing. Else it is looked at
-    the end whether all files stayed the same. Raises FolderChanged, also instead of what reading
-    raises because of that.
+    All files of a live log are opened before anything is read. If they are not all of the same
+    moment, the log is planned again; so a server's later changes have no effect. Files of other
+    logs are checked after the read for changes. Raises FolderChanged, also in place of a read error
+    that it explains.
     """
     with SegmentFiles(files) as opened:
         if piece.log.is_live:
@@ -149,7 +152,7 @@ def _check_unchanged(files: Files, plan: LogPlan) -> None:
 
 
 def find_log(files: Files, folder: str, log_partition: int) -> tuple[FolderView, LogView]:
-    """A log as it is now. Raises FolderChanged if it is there no more, and as `plan_folder`."""
+    """A log as it is now. Raises FolderChanged if it is gone, and the errors of `plan_folder`."""
     view = read_folder(files, Path(folder))
     for log in view.logs:
         named = log.topic_partition
@@ -159,7 +162,7 @@ def find_log(files: Files, folder: str, log_partition: int) -> tuple[FolderView,
 
 
 def segments_of(files: Files, log: LogView) -> tuple[Segment, ...]:
-    """What can be read of a log's segments now. Raises FileNotFoundError while it is cleaned."""
+    """The readable parts of a log's segments. Raises FileNotFoundError during a cleaning."""
     found = []
     for base_offset in segment_base_offsets(files, log.folder):
         path = segment_path(log.folder, base_offset)
@@ -170,18 +173,21 @@ def segments_of(files: Files, log: LogView) -> tuple[Segment, ...]:
 
 
 def log_start_of(files: Files, view: FolderView, log: LogView) -> int:
-    """Records below were deleted."""
+    """The log start: records below it were deleted."""
     if log.recovery_point is not None:
         return log.recovery_point.log_start_offset
     try:
         named = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        return 0  # As at a start: what is there then counts.
+        return 0  # As at a server's start: everything there counts.
     return named.get(log.topic_partition, 0)
 
 
 def divide(logs: Iterable[LogPlan], *, range_bytes: int, by_segment: bool) -> list[FolderWork]:
-    """The work of each task, about `range_bytes`; a log is divided only `by_segment`."""
+    """Divides the work into tasks of about `range_bytes`.
+
+    A log is divided only with `by_segment`.
+    """
     works: list[FolderWork] = []
     pieces: list[Piece] = []
     size = 0
@@ -211,18 +217,21 @@ def _pieces(logs: Iterable[LogPlan], range_bytes: int, *, by_segment: bool) -> I
 def partitions_of_groups(
     groups: Iterable[str], offsets_partitions: int | None
 ) -> frozenset[int] | None:
-    """Where these groups are; None: anywhere, as it is not known how many partitions there are."""
+    """The log partitions of these groups.
+
+    None: any, because the number of partitions is not known.
+    """
     if offsets_partitions is None:
         return None
     return frozenset(partition_of(group, offsets_partitions) for group in groups)
 
 
 def known_partition_count(files: Files, view: FolderView) -> int | None:
-    """How many partitions `__consumer_offsets` has, if the folder leaves no doubt.
+    """The number of partitions of `__consumer_offsets`, if the folder proves it.
 
-    A broker's folder does not say it, and need not have them all: so it has to be borne out by
-    where some groups are, and no other count may be. How many groups agree says little: names that
-    are numbered are placed side by side, by many counts alike.
+    A broker's folder does not record it, and need not have all partitions. So the places of some
+    groups must confirm the number, and rule out all others. The number of agreeing groups proves
+    little: names with running numbers are placed side by side under many counts.
     """
     placed = [
         (group, log.topic_partition.partition)
@@ -240,10 +249,10 @@ def known_partition_count(files: Files, view: FolderView) -> int | None:
 
 
 def _first_groups(files: Files, log: LogView) -> set[str]:
-    """The groups of the log's first readable batches, if they name any."""
+    """The groups that the log's first readable batches name."""
 
     def passed_over(_: Damage) -> None:
-        """Another task tells of it."""
+        """Ignores damage that another task reports."""
 
     try:
         for segment in segments_of(files, log):

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WHOLE_LOG_MODES: Final = frozenset((Mode.CURRENT, Mode.GROUPS))
-"""What needs the whole log of a partition: it is read by one task."""
+"""Tables that need the whole log of a partition: one task reads it."""
 
 _KEY_COLUMNS: Final = ("group", "topic", "partition", "log_partition")
 _KINDS: Final = {
     Mode.CURRENT: (fields.COMMITTED, fields.UNREADABLE),
     Mode.HISTORY: (fields.COMMITTED, fields.DELETED, fields.UNREADABLE),
 }
-_ROWS_MAX: Final = 32_768  # In a batch.
+_ROWS_MAX: Final = 32_768  # In one batch.
 
 
 class FolderTable:
-    """One table, with the columns of `schema`, as far as it is selected."""
+    """The selected part of one table, with the columns of `schema`."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class FolderTable:
         self.has_passed_over = False
 
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """What the table has of a piece.
+        """Yields the table's rows of a piece.
 
-        Raises DamagedSegment where damage is not passed over, FolderChanged where the folder was
-        written to meanwhile, so that what came does not go together; OSError.
+        Raises DamagedSegment if damage must not be skipped, FolderChanged if the folder was written
+        meanwhile (the rows so far are then inconsistent), and OSError.
         """
         with opened_piece(self._files, piece) as (found, opened):
             match self._mode:
@@ -89,9 +89,9 @@ class FolderTable:
     def stretch(
         self, opened: SegmentFiles, piece: Piece, start: int, end: int
     ) -> Generator[pa.RecordBatch, None, int]:
-        """What `history` or `raw` has of a piece from log offset `start` to `end`.
+        """Yields the rows of `history` or `raw` from log offset `start` to `end` of a piece.
 
-        Returns how many records are there. Raises as `batches`.
+        Returns the number of records in that range. Raises as `batches` does.
         """
         stretch = _Stretch(start, end)
         is_raw = self._mode is Mode.RAW
@@ -119,7 +119,7 @@ class FolderTable:
     def _rows_of(
         self, opened: SegmentFiles, piece: Piece, stretch: _Stretch | None
     ) -> Iterator[tuple[Segment, Rows]]:
-        """The rows of the segments, up to where nothing more can be in the stretch."""
+        """The rows of the segments, up to the end of the stretch."""
         for segment in piece.segments:
             for rows in self._rows(opened, segment):
                 yield segment, rows
@@ -135,7 +135,7 @@ class FolderTable:
             yield pa.RecordBatch.from_pylist(listed, schema=self._schema)
 
     def _latest(self, opened: SegmentFiles, piece: Piece, *, with_groups: bool) -> Rows:
-        """The newest record of each key of a log, as far as its key is selected."""
+        """The newest record of each selected key of a log."""
         latest = LatestRecords()
         keys = self._selection.among(("group",) if with_groups else _KEY_COLUMNS)
         outcomes = Outcomes(opened, piece)
@@ -145,7 +145,7 @@ class FolderTable:
                 wanted = kind <= (fields.OTHER if with_groups else fields.UNREADABLE)
                 wanted &= rows.fields[:, fields.LOG_OFFSET] >= piece.log.log_start_offset
                 if rows.marked:
-                    # Offsets wait for the end of their transaction, and nothing else does.
+                    # Only offsets wait for the end of their transaction.
                     waits = is_any(kind, (fields.COMMITTED, fields.UNREADABLE))
                     wanted &= (outcomes.of(rows) <= Outcome.COMMITTED) | ~waits
                 latest.take(rows, _chosen(rows, wanted, _constants(piece.log), keys))
@@ -174,7 +174,7 @@ class FolderTable:
 
 
 class _Stretch:
-    """Log offsets from `start` to `end`, if there is one, and how many records were seen there."""
+    """The log offsets from `start` to `end`, if any, and the number of records seen there."""
 
     def __init__(self, start: int, end: int | None) -> None:
         self.record_count = 0
@@ -182,7 +182,7 @@ class _Stretch:
         self._end = end
 
     def holds(self, rows: Rows) -> Mask:
-        """Whether each of the rows is there; to be asked once of each."""
+        """Which rows are in the stretch. Call it once for each row."""
         offsets = rows.fields[:, fields.LOG_OFFSET]
         mask: Mask = offsets >= self._start
         if self._end is not None:
@@ -191,13 +191,13 @@ class _Stretch:
         return mask
 
     def ends_within(self, rows: Rows) -> bool:
-        """Whether all that follows these rows is behind it."""
+        """Whether all later rows are after the stretch."""
         last = rows.fields[-1:, fields.LOG_OFFSET]  # A batch may have lost all its records.
         return self._end is not None and bool((last >= self._end - 1).any())
 
 
 def _chosen(rows: Rows, wanted: Mask | None, columns: Columns, selection: Selection) -> Numbers:
-    """The numbers of the rows that are wanted and selected."""
+    """The indexes of the rows that are wanted and selected."""
     chosen = np.arange(len(rows.fields)) if wanted is None else np.flatnonzero(wanted)
     view = ChosenRows(rows, chosen)
     mask = selection.mask(len(chosen), lambda name: _column(name, columns)(view))
@@ -209,7 +209,7 @@ def _column(name: str, columns: Columns) -> Callable[[ChosenRows], pa.Array]:
 
 
 def _constants(log: LogPlan, segment: Segment | None = None) -> Columns:
-    """The columns that are the same for a whole log or segment."""
+    """The columns that are constant for a whole log or segment."""
     columns = {
         "log_partition": _constant(log.log_partition, pa.int32()),
         "folder": _constant(log.folder, pa.string()),

@@ -1,5 +1,7 @@
-"""Several data folders read as one: the nodes of a cluster, or servers that know nothing of
-each other. Of the copies of one log, one is read."""
+"""Several data folders read as one: of a cluster's nodes, or of independent servers.
+
+If folders hold copies of the same log, one copy is read.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ _PROPERTIES_BYTES_MAX: Final = 65_536
 
 
 class FolderPlan(NamedTuple):
-    """What is to be read of one folder."""
+    """What to read of one folder."""
 
     view: FolderView
     logs: list[LogPlan]
 
 
 class LogEnd(NamedTuple):
-    """How far a copy of a log has come: that with the later epoch is the one that counts."""
+    """The end of a copy of a log. The copy with the later epoch counts."""
 
     leader_epoch: int
     offset_next: int
@@ -43,10 +45,10 @@ class LogEnd(NamedTuple):
 def plan_folders(
     files: Files, folders: Iterable[Path], *, is_wanted: Callable[[int], bool]
 ) -> list[FolderPlan]:
-    """The logs that are wanted, of all folders; nothing is locked or changed.
+    """The wanted logs of all folders. It locks and changes nothing.
 
-    Folders of one Kafka cluster, or copies of one folder of ours, hold copies of logs: of these
-    that is read whose last leader epoch is the highest, then the longest, as Kafka would elect it.
+    Folders of one Kafka cluster, or copies of one offsetd folder, hold copies of the same logs. It
+    reads the copy with the highest last leader epoch, then the longest, which Kafka would elect.
     Raises StorageError (FolderMismatch: a folder has no offsets log) and OSError.
     """
     plans = [FolderPlan(*plan_folder(files, each, is_wanted=is_wanted)) for each in folders]
@@ -60,9 +62,9 @@ def plan_folders(
 
 
 def identity_of(files: Files, folder: Path) -> str:
-    """What folders with copies of the same logs have in common; else the folder's own path.
+    """The identity that folders with copies of the same logs share; else the folder's own path.
 
-    Ours: the id that it was given; a broker's: the id of its cluster. Raises FolderMismatch.
+    For offsetd it is the folder's id, for a broker the id of its cluster. Raises FolderMismatch.
     """
     properties = read_properties(files, folder)
     if properties is not None:
@@ -83,7 +85,7 @@ def _furthest(files: Files, copies: Sequence[LogPlan]) -> LogPlan:
 
 
 def end_of(files: Files, log: LogPlan) -> LogEnd:
-    """How far the valid batches of a log reach. Raises OSError."""
+    """The end of a log's valid batches. Raises OSError."""
     if not log.segments:
         return LogEnd(-1, log.log_start_offset)
     last = log.segments[-1]

@@ -1,4 +1,4 @@
-"""Rows of groups, from their newest records and how many offsets they have."""
+"""Rows of groups, from their newest records and their numbers of offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def group_rows(latest: Rows, log_partition: int) -> Iterator[dict[str, Any]]:
-    """A row for each group that the newest records of a log partition speak of."""
+    """Yields a row for each group in the newest records of a log partition."""
     records: dict[str, GroupRecords] = {}
     offsets: Counter[str] = Counter()
     for row in latest.fields.tolist():
@@ -60,7 +60,7 @@ def _put(records: dict[str, GroupRecords], latest: Rows, row: list[int]) -> None
 
 
 def _value(key: GroupRecordKey, encoded: bytes, offset: int) -> GroupRecordValue | None:
-    """What a record says; None: it cannot be read."""
+    """The decoded value of a record; None: it cannot be decoded."""
     try:
         if isinstance(key, GroupKey):
             return GroupMetadataValue.decode(encoded)

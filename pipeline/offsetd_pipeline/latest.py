@@ -1,4 +1,4 @@
-"""The newest record of each offset, and of each other key, of one log partition."""
+"""The newest record of each offset, and of each other key, in one log partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 
 class LatestRecords:
-    """Takes records in any order, and keeps of each key the one with the largest log offset."""
+    """Takes records in any order, and keeps the one with the largest log offset for each key."""
 
     def __init__(self, chance: np.random.Generator | None = None) -> None:
         chance = chance or np.random.default_rng()
@@ -33,7 +33,7 @@ class LatestRecords:
         self._kept = np.empty(_KEPT_BYTES, np.uint8)
 
     def take(self, rows: Rows, chosen: Numbers) -> None:
-        """Takes these of the rows."""
+        """Takes the chosen rows."""
         done = 0
         while True:
             done = latest.keep_latest(
@@ -52,12 +52,12 @@ class LatestRecords:
             self._make_room(rows.fields[chosen[done]])
 
     def rows(self) -> Rows:
-        """What is kept, in no order."""
+        """The kept rows, in any order."""
         count = int(self._state[latest.ENTRIES])
         return Rows(self._kept, np.ascontiguousarray(self._entries[:count, :FIELDS]), 0)
 
     def _make_room(self, record: Numbers) -> None:
-        """Makes room for one more record, and as much again as there is."""
+        """Makes room for one more record, and doubles the space."""
         count = int(self._state[latest.ENTRIES])
         if count == len(self._entries):
             self._entries = np.concatenate([self._entries, np.empty_like(self._entries)])

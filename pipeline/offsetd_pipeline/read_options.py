@@ -18,8 +18,8 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 RANGE_BYTES: Final = 64 << 20
 CHOICES: Final = frozenset(("groups", "group_prefix", "topics"))
-"""Options of what is read alone, batch or stream."""
-_SPARKS_OWN: Final = "paths"  # What `load` makes of a list.
+"""The options that select rows, batch or stream."""
+_SPARKS_OWN: Final = "paths"  # Spark's own option, which `load` sets for a list of paths.
 _NAMES: Final = frozenset(
     (
         "path",
@@ -40,7 +40,7 @@ _WITHOUT_GROUP: Final = (Mode.DAMAGE,)
 
 
 class OnDamage(StrEnum):
-    """What is done about a batch that is not valid."""
+    """What to do with a batch that is not valid."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -48,7 +48,7 @@ class OnDamage(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """What is read alone: groups that are named, or with a prefix; topics. Empty: all."""
+    """The selected groups (by name or prefix) and topics. Empty: all."""
 
     groups: tuple[str, ...] = ()
     group_prefix: str = ""
@@ -56,7 +56,7 @@ class Chosen:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Chosen:
-        """From the options of a reader, batch or stream. Raises ValueError."""
+        """Reads a reader's options, batch or stream. Raises ValueError."""
         chosen = cls(
             groups=list_of(given.get("groups", "")),
             group_prefix=given.get("group_prefix", ""),
@@ -67,7 +67,7 @@ class Chosen:
         return chosen
 
     def check(self, mode: Mode) -> None:
-        """Raises ValueError where a table has no such rows to choose among."""
+        """Raises ValueError if the table has no such rows to select."""
         if self.topics and mode in (*_WITHOUT_TOPIC, *_WITHOUT_GROUP):
             raise ValueError(f"mode {mode} has no topics to choose")
         if (self.groups or self.group_prefix) and mode in _WITHOUT_GROUP:
@@ -76,11 +76,11 @@ class Chosen:
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """What is read, and how. One of `paths` and `server` is set.
+    """What to read, and how. Either `paths` or `server` is set.
 
-    `columns`: of the table, in this order; none: all. `range_bytes`: how much of the log a task
-    reads, about. `offsets_partitions`: how many partitions `__consumer_offsets` has, where the
-    folder does not say it.
+    `columns`: the columns of the table, in this order; none: all.
+    `range_bytes`: about how many bytes of the log one task reads.
+    `offsets_partitions`: the number of partitions of `__consumer_offsets`, if the folder lacks it.
     """
 
     paths: tuple[str, ...] = ()
@@ -95,12 +95,12 @@ class ReadOptions:
 
     @property
     def has_folder_column(self) -> bool:
-        """Whether rows say which of several folders they are of."""
+        """Whether rows name their folder, because several folders are read."""
         return len(self.paths) > 1
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """From the options of a reader. Raises ValueError, which says what can be."""
+        """Reads a reader's options. Raises ValueError, which names valid options."""
         given = {name.lower(): value for name, value in options.items()}
         check_any(given)
         unknown = given.keys() - _NAMES
@@ -134,7 +134,7 @@ class ReadOptions:
 
 
 class NamedTable(NamedTuple):
-    """Which table options name, and which of its columns, whoever reads it."""
+    """The table that the options name, and its columns, for any reader."""
 
     mode: Mode
     columns: tuple[str, ...]
@@ -142,7 +142,7 @@ class NamedTable(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> NamedTable:
-        """From the options of a reader, batch or stream. Raises ValueError."""
+        """Reads a reader's options, batch or stream. Raises ValueError."""
         given = {name.lower(): value for name, value in options.items()}
         return cls(
             word(Mode, "mode", given.get("mode", Mode.CURRENT)),
@@ -152,7 +152,10 @@ class NamedTable(NamedTuple):
 
 
 def check_any(given: Mapping[str, str]) -> None:
-    """Raises ValueError where no option came: Spark keeps those of a catalog's table to itself."""
+    """Raises ValueError if there are no options.
+
+    Spark does not pass on those of a catalog's table.
+    """
     if not given:
         raise ValueError(
             "no option was given: say path (a data folder) or server (host:port). Spark does not"
@@ -162,13 +165,13 @@ def check_any(given: Mapping[str, str]) -> None:
 
 
 def paths_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Of `load(path)`, or of `load([path, ...])`, which Spark tells as a list in JSON."""
+    """The paths of `load(path)`, or of `load([path, ...])`, which Spark passes as a JSON list."""
     several = json.loads(given.get(_SPARKS_OWN) or "[]")
     return tuple(filter(None, [given.get("path"), *several]))
 
 
 def word(words: type[_Word], name: str, text: str) -> _Word:
-    """An option that is one of a few words. Raises ValueError."""
+    """Reads an option with a fixed set of words. Raises ValueError."""
     try:
         return words(text.lower())
     except ValueError:
@@ -176,7 +179,7 @@ def word(words: type[_Word], name: str, text: str) -> _Word:
 
 
 def list_of(text: str) -> tuple[str, ...]:
-    """An option that is a list: by comma, or in JSON. Raises ValueError."""
+    """Reads an option with a list: separated by commas, or in JSON. Raises ValueError."""
     if not text.startswith("["):
         return tuple(filter(None, map(str.strip, text.split(","))))
     try:
@@ -189,7 +192,7 @@ def list_of(text: str) -> tuple[str, ...]:
 
 
 def count_of(name: str, text: str) -> int:
-    """An option that is a whole number above 0. Raises ValueError."""
+    """Reads an option with a whole number above 0. Raises ValueError."""
     try:
         count = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reads segment files, batch by checked batch, as rows of what is known of each record."""
+"""Reads segment files, batch by checked batch, as rows of the fields of records."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _WORDS: Final = {
 
 
 class Rows(NamedTuple):
-    """Records: `fields` has a row for each, whose spans are of `buffer`. Used again for the next.
+    """Records. `fields` has one row for each; its spans point into `buffer`. Both are reused.
 
-    `marked` of them are of transactions, or control records.
+    `marked` counts those of transactions, and control records.
     """
 
     buffer: Bytes
@@ -62,7 +62,8 @@ class Rows(NamedTuple):
 class Segment:
     """A segment's log file, of which the first `size_bytes` are to be read.
 
-    If not from its beginning, then from `start_bytes` on, where the batch of `start_offset` begins.
+    If it is not read from its beginning, it is read from `start_bytes` on, where the batch of
+    `start_offset` begins.
     """
 
     path: str
@@ -74,7 +75,7 @@ class Segment:
 
 @attrs.frozen(kw_only=True)
 class Damage:
-    """Bytes of a segment's file, from `position` on, that hold no valid batch."""
+    """Bytes of a segment's file, from `position` on, without a valid batch."""
 
     path: str
     position: int
@@ -86,7 +87,7 @@ class Damage:
 
 
 class DamagedSegment(StorageError):
-    """A segment with bytes that are no valid batch."""
+    """A segment has bytes that are not a valid batch."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(f"{damage}; `on_damage=skip` reads what is behind, and reports it")
@@ -97,9 +98,9 @@ class DamagedSegment(StorageError):
 
 
 class SegmentFiles:
-    """Opens segments' files: each as it is read, or all of them at once, held until it is closed.
+    """Opens segments' files: each when it is read, or all at once, held until `release`.
 
-    What is held stays as it is, whatever a server does with the names. For a `with` statement.
+    Held files stay readable, whatever a server does with their names. Use it in a `with` statement.
     """
 
     def __init__(self, files: Files) -> None:
@@ -113,19 +114,19 @@ class SegmentFiles:
         self.release()
 
     def release(self) -> None:
-        """Closes what is held."""
+        """Closes the held files."""
         for file in self._held.values():
             file.close()
         self._held.clear()
 
     def hold(self, segments: Iterable[Segment]) -> None:
-        """Opens all of these. Raises OSError; then what was opened is still closed in the end."""
+        """Opens all of these. Raises OSError; files already opened are closed in the end."""
         for segment in segments:
             self._held[segment.path] = self._files.open(Path(segment.path), read_only=True)
 
     @contextmanager
     def opened(self, segment: Segment) -> Iterator[File]:
-        """A segment's file, to be read within."""
+        """A segment's file, open within the `with` block."""
         held = self._held.get(segment.path)
         if held is not None:
             yield held
@@ -145,20 +146,20 @@ def read_segment(
     timestamp_min: int = NO_TIMESTAMP_MIN,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[Rows, None, int]:
-    """Yields the records of a segment's batches, each of which is checked.
+    """Yields the records of a segment's batches, after checking each batch.
 
-    `damaged` is told what is passed over, or raises. Of batches whose records are all from before
-    `timestamp_min` (ms) none come. Returns the least log offset behind all batches, which may have
-    lost their records. Raises OSError.
+    `damaged` is called with each damage, which is then skipped unless `damaged` raises. Batches
+    with only records before `timestamp_min` (ms) are left out. Returns the smallest log offset
+    after all batches, which may have lost their records. Raises OSError.
     """
     with files.opened(segment) as file:
         return (yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).found())
 
 
 class SegmentPass(ABC, Generic[_Found]):
-    """One pass over one segment's batches; what is found of each chunk is up to who derives.
+    """One pass over a segment's batches. Subclasses decide what to yield for each chunk.
 
-    The slots of the kernel's state that are named here are the same for all.
+    The slots of the kernel's state that are named here are common to all of them.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class SegmentPass(ABC, Generic[_Found]):
         self._size = segment.size_bytes
 
     def found(self) -> Generator[_Found, None, int]:
-        """Of the whole file, as far as it is to be read; returns the log offset behind it."""
+        """Yields the findings of the whole range; returns the log offset after it."""
         say_if_kernels_compile()
         position = self._segment.start_bytes
         while position < self._size:
@@ -196,14 +197,14 @@ class SegmentPass(ABC, Generic[_Found]):
 
     @abstractmethod
     def _chunk(self, position: int, end: int) -> Generator[_Found, None, int]:
-        """The whole batches of what was read from `position` on; returns how far they reach."""
+        """Yields the whole batches of the chunk at `position`; returns their end."""
 
     def _batch_bytes(self, at: int) -> int:
         length = self._buffer[at + BATCH_LENGTH_AT : at + BATCH_LENGTH_AT + 4].tobytes()
         return int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
 
     def _grow(self, position: int, end: int) -> bool:
-        """Makes room for a batch that begins the buffer; False where there is no such batch."""
+        """Makes room for the batch at the start of the buffer. False: there is no such batch."""
         if end < BATCH_HEADER_BYTES:
             return False
         size = self._batch_bytes(0)
@@ -213,7 +214,7 @@ class SegmentPass(ABC, Generic[_Found]):
         return True
 
     def _behind_flaw(self, position: int, start: int, end: int, reason: int) -> int:
-        """Where to go on in the chunk where a batch is not valid, or not there as a whole."""
+        """The position in the chunk after a batch that is invalid or incomplete."""
         if reason == scan.INCOMPLETE and position + end < self._size and start > 0:
             return start
         if reason == scan.INCOMPLETE and self._grow(position, end):
@@ -221,9 +222,10 @@ class SegmentPass(ABC, Generic[_Found]):
         return self._behind_damage(position, start, reason)
 
     def _behind_damage(self, position: int, start: int, reason: int) -> int:
-        """Where, from the chunk's `position` on, there is a valid batch again, or the end."""
+        """The next valid batch after the chunk's `position`, or the end."""
         begin = position + start
-        if reason == records.BAD_RECORD:  # The batch is what was written, with its length.
+        # The checksum is right, so the batch's length can be trusted.
+        if reason == records.BAD_RECORD:
             found: int | None = begin + self._batch_bytes(start)
         else:
             found = valid_batch_after(
@@ -243,7 +245,7 @@ class SegmentPass(ABC, Generic[_Found]):
 
 
 class _Reading(SegmentPass[Rows]):
-    """Gives a row for each record."""
+    """Yields a row for each record."""
 
     def __init__(
         self,
@@ -285,11 +287,11 @@ class _Reading(SegmentPass[Rows]):
         return Rows(buffer, self._fields[: state[records.RECORDS]], int(state[records.MARKED]))
 
     def _make_room(self, count: int, start: int, end: int) -> None:
-        # More than the batch has bytes for is found out where its records are read.
+        # If the count exceeds the bytes of the batch, reading its records will show it.
         self._fields = np.empty((min(count, end - start), FIELDS), np.int64)
 
     def _compressed(self, position: int, start: int, size: int) -> Iterator[Rows]:
-        """The records of a compressed batch, whose checksum was found right."""
+        """The records of a compressed batch with a valid checksum."""
         encoded = self._buffer[start : start + size].tobytes()
         count = int.from_bytes(encoded[COUNT_AT : COUNT_AT + 4], "big")
         reason = ""

@@ -1,8 +1,8 @@
-"""What of a table is wanted, by the options of the reader and the filters that Spark pushes down.
+"""The wanted rows of a table, by the reader's options and by the filters that Spark pushes down.
 
-Spark's filters are given back to it, too, and it applies them once more: so what is not understood
-here costs only time, and nothing that Spark would keep may be left out. What options choose nobody
-applies again.
+Spark also gets its filters back and applies them again. So a filter that is not understood here
+only costs time, but no row that Spark would keep may be left out. Spark does not apply the options
+again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], Any]]] = {
     StringEndsWith: pc.ends_with,
     StringContains: pc.match_substring,
 }
-# Which columns filters are used for; the others are cheap for Spark to judge.
+# The columns whose filters are used here. The others are cheap for Spark.
 _COLUMNS: Final = frozenset(
     (
         *("group", "topic", "partition", "log_partition", "log_offset", "timestamp"),
@@ -71,7 +71,7 @@ class Condition:
     filter: Filter
 
     def holds(self, values: pa.Array) -> Mask:
-        """For which values; null is not held."""
+        """Which values meet the condition; a null does not."""
         mask = _judge(self.filter, values)
         found: Mask = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
         return found
@@ -79,13 +79,13 @@ class Condition:
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """All conditions hold for what is wanted."""
+    """The wanted rows meet all conditions."""
 
     conditions: tuple[Condition, ...] = ()
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> Selection:
-        """Those of the filters that are understood."""
+        """The conditions of the filters that are understood."""
         found = ((_column_of(each), each) for each in filters)
         return cls(
             conditions=tuple(
@@ -94,13 +94,13 @@ class Selection:
         )
 
     def among(self, columns: Collection[str]) -> Selection:
-        """The conditions on these columns alone."""
+        """The conditions on these columns only."""
         return Selection(
             conditions=tuple(each for each in self.conditions if each.column in columns)
         )
 
     def mask(self, count: int, column: Callable[[str], pa.Array]) -> Mask | None:
-        """Which of `count` rows are wanted; None: all. `column` makes a column of them."""
+        """Which of `count` rows are wanted; None: all. `column` builds a column."""
         mask: Mask | None = None
         for each in self.conditions:
             held = each.holds(column(each.column))
@@ -109,7 +109,7 @@ class Selection:
         return mask
 
     def values(self, column: str) -> frozenset[Any] | None:
-        """The only values that a column can have in what is wanted; None: any."""
+        """The only values that a column of a wanted row can have; None: any."""
         allowed: frozenset[Any] | None = None
         for each in self.conditions:
             if each.column != column:
@@ -124,13 +124,13 @@ class Selection:
         return allowed
 
     def wants_partition(self, log_partition: int) -> bool:
-        """Whether anything of a log partition can be wanted, by conditions on its number."""
+        """Whether a wanted row can be in a log partition, by conditions on its number."""
         values = pa.array([log_partition], pa.int32())
         mask = self.among(["log_partition"]).mask(1, lambda _: values)
         return mask is None or bool(mask[0])
 
     def timestamp_min_ms(self) -> int | None:
-        """No record from before this is wanted, by its timestamp."""
+        """Records with a timestamp before this are not wanted."""
         bounds = [
             (each.filter.value - _EPOCH) // _MILLISECOND
             for each in self.conditions
@@ -141,7 +141,7 @@ class Selection:
 
 
 def filters_of(chosen: Chosen) -> list[Filter]:
-    """The rows that options choose, as filters; all of them are understood here."""
+    """The options' selection as filters, all of which are understood here."""
     filters: list[Filter] = []
     if chosen.groups:
         filters.append(In(("group",), chosen.groups))
@@ -156,9 +156,9 @@ _MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC) - _EPOCH
 
 
 def _column_of(pushed: Filter) -> str | None:
-    """The column that a filter is about; None: it is not understood."""
+    """The column of a filter; None: the filter is not understood."""
     if isinstance(pushed, Not):
-        # Not of a comparison with null is null, and not held, either way.
+        # In SQL, neither a comparison with null nor its negation holds.
         return None if isinstance(pushed.child, Not) else _column_of(pushed.child)
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in _COLUMNS:
@@ -176,7 +176,7 @@ def _column_of(pushed: Filter) -> str | None:
 
 
 def _is_usable(value: object) -> bool:
-    """A time without a zone is left to Spark, and so is null."""
+    """Whether a value can be used. Times without a zone, and nulls, are left to Spark."""
     if isinstance(value, datetime):
         return value.tzinfo is not None
     return isinstance(value, str | int | bool)
@@ -190,7 +190,7 @@ def _judge(pushed: Filter, values: pa.Array) -> Any:
     if isinstance(pushed, IsNotNull):
         return pc.is_valid(values)
     if isinstance(pushed, In):
-        # Of null it is not known whether it is among the values: not held, nor its opposite.
+        # In SQL, neither `null IN (...)` nor its negation holds.
         found = pc.is_in(values, value_set=pa.array(list(pushed.value), values.type))
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
     value = pushed.value  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The options that say which server is spoken with, and how each side knows the other."""
+"""The options for a server's address, and for authentication between client and server."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SERVER_OPTIONS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class ServerOptions:
-    """`server` is `host:port`; files are named, and read where the client is made.
+    """`server` is `host:port`. Files are named here, and read where the client is made.
 
-    `tls`: also without a file of one's own, by gRPC's list of authorities.
+    `tls`: use TLS even without a file, with gRPC's own list of authorities.
     """
 
     server: str
@@ -44,7 +44,7 @@ class ServerOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ServerOptions:
-        """From options with names in small letters, others among them. Raises ValueError."""
+        """Reads the options from lower-case names; other options are ignored. Raises ValueError."""
         server = given.get("server")
         if not server:
             raise ValueError("say a server, host:port")
@@ -52,7 +52,7 @@ class ServerOptions:
         return cls(server=server, tls=flag("tls", given.get("tls", "false")), **texts)
 
     def client(self, retry: RetryPolicy | None = None) -> OffsetClient:
-        """Raises OSError for a file that cannot be read, ValueError, OffsetdError."""
+        """The client. Raises OSError for a file that cannot be read, ValueError, OffsetdError."""
         return OffsetClient(
             self.server, retry=retry, tls=self._tls_options(), token=_text(self.token_file)
         )
@@ -66,7 +66,7 @@ class ServerOptions:
 
 
 def flag(name: str, text: str) -> bool:
-    """An option that is true or false. Raises ValueError."""
+    """Reads an option that is true or false. Raises ValueError."""
     return flag_of(name, text)
 
 

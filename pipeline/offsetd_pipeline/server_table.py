@@ -1,4 +1,4 @@
-"""The offsets that a running server has, as Arrow batches."""
+"""The offsets of a running server, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from offsetd_pipeline.selection import Selection
     from offsetd_pipeline.server_options import ServerOptions
 
-_ROWS: Final = 10_000  # In a batch.
+_ROWS: Final = 10_000  # In one batch.
 
 
 class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
-    """One server, which one task asks."""
+    """A read of one server, by one task."""
 
     def __init__(self, server: ServerOptions) -> None:
         super().__init__(None)
@@ -33,9 +33,9 @@ class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
 def server_batches(
     work: ServerWork, schema: pa.Schema, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """All committed offsets, or those that are selected by group and topic.
+    """All committed offsets, or those of the selected groups and topics.
 
-    Raises what the client does; what came until then is not the whole, and Spark drops it.
+    Raises the client's errors. The rows so far are then incomplete, and Spark drops them.
     """
     groups, topics = selection.values("group"), selection.values("topic")
     if topics is not None:
@@ -58,7 +58,7 @@ def server_batches(
 
 
 def _selected(rows: list[dict[str, Any]], selection: Selection) -> list[dict[str, Any]]:
-    """An export takes whole names alone; of a prefix all groups come."""
+    """The selected rows. An export selects whole names only: for a prefix it returns all groups."""
     mask = selection.among(("group", "topic")).mask(
         len(rows), lambda name: pa.array([row[name] for row in rows], pa.string())
     )
@@ -66,7 +66,10 @@ def _selected(rows: list[dict[str, Any]], selection: Selection) -> list[dict[str
 
 
 def _is_there(client: OffsetClient, group_id: str) -> bool:
-    """An export refuses a name that is no group's, or can be none's; of a table it is no row."""
+    """Whether a group exists.
+
+    An export refuses unknown and invalid names; a table has no row of them.
+    """
     try:
         client.get_group(group_id)
     except (GroupNotFound, InvalidRequest):
@@ -75,7 +78,7 @@ def _is_there(client: OffsetClient, group_id: str) -> bool:
 
 
 def _can_be_topic(name: str) -> bool:
-    """An export refuses other names, too."""
+    """Whether a text can be a topic's name. An export refuses others."""
     return 0 < utf16_units(name) <= TOPIC_UNITS_MAX
 
 

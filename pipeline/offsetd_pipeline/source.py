@@ -1,4 +1,4 @@
-"""`format("offsetd")`: what offsetd, or a Kafka broker, keeps of offsets, as Spark tables."""
+"""`format("offsetd")`: the offsets of offsetd, or of a Kafka broker, as Spark tables."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("offsetd")` known to a session."""
+    """Registers `format("offsetd")` with a session."""
     spark.dataSource.register(OffsetdSource)
 
 
 def pushes_filters(spark: SparkSession) -> bool:
-    """Whether the session lets the option `push_filters` be set, which it refuses otherwise."""
+    """Whether the session accepts the option `push_filters`."""
     return str(spark.conf.get(PUSHDOWN_SETTING, "false")).lower() == "true"
 
 
 class OffsetdSource(DataSource):
-    """Options: see `docs/guides/spark.md`."""
+    """The data source. For its options see `docs/guides/spark.md`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -66,39 +66,39 @@ class OffsetdSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What is said to `format`."""
+        """The name for `format`."""
         return NAME
 
     def schema(self) -> StructType:
-        """Of the table that the options name."""
+        """The schema of the table that the options name."""
         named = NamedTable.of(self._given)
         return schema_of(named.mode, named.columns, has_folder_column=named.has_folder_column)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the columns of `schema`, which may be some of the table's."""
+        """A reader of the columns in `schema`, which may be a part of the table's."""
         options = ReadOptions.of(self._given)
         check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
         return (FilteringReader if options.push_filters else OffsetdReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Reads changes as they come."""
+        """A reader of changes as they come."""
         options = StreamOptions.of(self._given)
         check_schema(options.mode, schema)
         return OffsetdStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Commits the rows of a table to a server."""
+        """A writer that commits the rows of a table to a server."""
         return batch_writer(self._given, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802  Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Commits the rows of a query to a server, batch after batch."""
+        """A writer that commits the rows of a query to a server, batch after batch."""
         return stream_writer(self._given, schema, overwrite=overwrite)
 
 
 class OffsetdReader(DataSourceReader):
-    """Plans on the driver, reads on the executors."""
+    """Plans on the driver, and reads on the executors."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -106,7 +106,7 @@ class OffsetdReader(DataSourceReader):
         self._selection = Selection.of(filters_of(options.chosen))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The work of each task; log partitions in which nothing can be selected are left out."""
+        """The work of each task. Log partitions without selected rows are left out."""
         if self._options.server is not None:
             return self._of_server(self._options.server)
         files = OsFiles()
@@ -120,11 +120,14 @@ class OffsetdReader(DataSourceReader):
             range_bytes=self._options.range_bytes,
             by_segment=self._options.mode not in WHOLE_LOG_MODES,
         )
-        # Spark has a source without partitions read one that is None.
+        # Without partitions, Spark would read one that is None.
         return works or [FolderWork(())]
 
     def _of_server(self, server: ServerOptions) -> Sequence[InputPartition]:
-        """One task asks. The history that it reads is that of now, whenever it does."""
+        """One task reads the server.
+
+        The history ends at the time of the plan, whenever it is read.
+        """
         if self._options.mode is Mode.CURRENT:
             return [ServerWork(server)]
         stream = ServerStream(self._watching())
@@ -168,13 +171,13 @@ class OffsetdReader(DataSourceReader):
 
 
 class FilteringReader(OffsetdReader):
-    """Reads less where Spark says what it filters.
+    """A reader that reads less, by Spark's filters.
 
-    Up to Spark 4.2 all queries of a table share its reader, and so the filters of the last one: for
-    tables that are used once.
+    Up to Spark 4.2, all queries of a table share its reader, and so the filters of the last query.
+    Use it for tables that are used once.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Uses filters as far as they are understood; Spark applies all of them again."""
+        """Uses the filters that are understood. Spark applies all of them again."""
         self._selection = Selection.of([*filters_of(self._options.chosen), *filters])
         return filters

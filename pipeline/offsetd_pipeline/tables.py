@@ -1,4 +1,4 @@
-"""The tables of `format("offsetd")`: their columns, by mode, with types, units and meaning."""
+"""The tables of `format("offsetd")`: their columns by mode, with types, units and meanings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """Which table is read."""
+    """The table to read."""
 
     CURRENT = "current"
     HISTORY = "history"
@@ -35,7 +35,7 @@ class Mode(StrEnum):
 
 
 class Column(NamedTuple):
-    """One column; `meaning` becomes its comment."""
+    """A column. `meaning` becomes its comment in Spark."""
 
     name: str
     type: DataType
@@ -165,7 +165,7 @@ FOLDER: Final = Column("folder", _TEXT, "data folder, where several are read")
 def schema_of(
     mode: Mode, names: Sequence[str] = (), *, has_folder_column: bool = False
 ) -> StructType:
-    """The table's schema, or that of some columns. Raises ValueError for one it does not have."""
+    """The schema of a table, or of some of its columns. Raises ValueError for an unknown column."""
     table = (*TABLES[mode], FOLDER) if has_folder_column else TABLES[mode]
     columns = {column.name: column for column in table}
     for name in names:
@@ -180,7 +180,7 @@ def schema_of(
 
 
 def check_schema(mode: Mode, schema: StructType, *, has_folder_column: bool = False) -> None:
-    """That a schema somebody asked for has columns of the table. Raises ValueError."""
+    """Checks that a requested schema has columns of the table. Raises ValueError."""
     table = schema_of(mode, schema.fieldNames(), has_folder_column=has_folder_column)
     own = {field.name: field.dataType for field in table.fields}
     for field in schema.fields:
@@ -192,7 +192,7 @@ def check_schema(mode: Mode, schema: StructType, *, has_folder_column: bool = Fa
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """A schema of columns of the tables as Spark wants it of batches."""
+    """The Arrow schema that Spark needs for batches of a table's columns."""
     return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in schema.fields])
 
 

@@ -1,4 +1,4 @@
-"""What became of what transactions wrote."""
+"""The outcomes of transactions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(IntEnum):
-    """Of a record."""
+    """The outcome of a record's transaction."""
 
-    NONE = 0  # It was written outside of any transaction.
+    NONE = 0  # It was written outside any transaction.
     COMMITTED = 1
     ABORTED = 2
     OPEN = 3
@@ -43,10 +43,10 @@ _OUTCOMES: Final = {
 
 
 class Outcomes:
-    """Of the transactions that wrote to a piece of a log.
+    """The outcomes of the transactions that wrote to a piece of a log.
 
-    The ends of transactions are looked for in the piece, and behind it until each has one. They
-    are read when they are first asked for: most logs have none.
+    The ends of transactions are searched in the piece, and after it until each is found. They are
+    read on first use: most logs have none.
     """
 
     def __init__(self, files: SegmentFiles, piece: Piece) -> None:
@@ -55,15 +55,15 @@ class Outcomes:
         self._ends: dict[int, list[_End]] | None = None  # By producer.
 
     def of(self, rows: Rows) -> Numbers:
-        """The outcome of each row, which is of this piece."""
+        """The outcome of each row of the piece."""
         return self._of_each(rows, 1, Outcome.NONE, Outcome.OPEN)
 
     def times_of(self, rows: Rows) -> Numbers:
-        """When the transaction of each row ended, ms; -1: it did not, or there is none."""
+        """When the transaction of each row ended, in ms; -1: it did not end, or there is none."""
         return self._of_each(rows, 2, -1, -1)
 
     def _of_each(self, rows: Rows, column: int, outside: int, unended: int) -> Numbers:
-        """A column of the end of each row's transaction."""
+        """A column of the ends of the rows' transactions."""
         found = np.full(len(rows.fields), outside, np.int64)
         if not rows.marked:
             return found
@@ -99,11 +99,11 @@ class Outcomes:
 
 
 def _passed_over(_: Damage) -> None:
-    """Whoever reads the segment for its records tells of it."""
+    """Ignores damage, which the reader of the segment's records reports."""
 
 
 def _is_part(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows a transaction wrote."""
+    """Which rows were written in a transaction."""
     is_transactional = rows.fields[:, fields.ATTRIBUTES] & TRANSACTIONAL_BIT != 0
     part: npt.NDArray[np.bool_] = is_transactional & (rows.fields[:, fields.KIND] != fields.CONTROL)
     return part
@@ -124,7 +124,7 @@ def _note_ends(rows: Rows, ends: dict[int, list[_End]]) -> None:
         try:
             marker = decode_transaction_marker(key, value)
         except UndecodableRecord:
-            continue  # As at a load: the transaction stays open.
+            continue  # As when a server loads the log: the transaction stays open.
         if marker is not None:
             outcome = _OUTCOMES[marker.control_type]
             end = (row[fields.LOG_OFFSET], int(outcome), row[fields.TIMESTAMP])

@@ -1,1 +1,1 @@
-"""The jobs of `python -m offsetd_pipeline`, a module each: its command, and what it prints."""
+"""The jobs of `python -m offsetd_pipeline`. Each module has a job's command and its output."""

@@ -1,4 +1,4 @@
-"""The command line of the jobs: which there are, and where they are."""
+"""The command line of the jobs: their names and modules."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from offsetd_clients.cli.application import Program, run
 
 JOBS: Final = Program(
     name="python -m offsetd_pipeline",
-    summary="Jobs over many offsets, on Spark: moved, kept, compared, looked into.",
+    summary="Jobs over many offsets, on Spark: archive, restore, compare, migrate, audit.",
     examples="""
         python -m offsetd_pipeline audit offsetd-data --report audit
         python -m offsetd_pipeline compare offsetd-data 127.0.0.1:7171

@@ -1,4 +1,4 @@
-"""`archive`: what is new in data folders is kept as Parquet."""
+"""`archive`: adds the new records of data folders to an archive in Parquet."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,22 +32,25 @@ COLUMNS = ("manifest", "records", "files", "bytes", "log_partitions", "missing",
 
 FoldersArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="FOLDER", help="A data folder, ours or a broker's; those of all nodes."),
+    typer.Argument(
+        metavar="FOLDER", help="The data folders of all nodes, offsetd's or a broker's."
+    ),
 ]
 ToOption = Annotated[
-    Path, typer.Option("--to", metavar="ARCHIVE", help="The archive; made if it is not there.")
+    Path, typer.Option("--to", metavar="ARCHIVE", help="The archive; created if it does not exist.")
 ]
 OnDamageOption = Annotated[
-    OnDamage, typer.Option(help="What is done about bytes that are no valid batch.")
+    OnDamage, typer.Option(help="What to do with bytes that are not a valid batch.")
 ]
 FailOnGapOption = Annotated[
     bool,
     typer.Option(
-        "--fail-on-gap", help="Add nothing where records are gone that were never archived."
+        "--fail-on-gap", help="Add nothing if records were removed before they were archived."
     ),
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FOLDER", help="Write a page and its tables.")
+    Path | None,
+    typer.Option("--report", metavar="FOLDER", help="Write a page and its tables to this folder."),
 ]
 
 
@@ -66,10 +69,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         conf: ConfOption = None,
         py_files: PyFilesOption = None,
     ) -> None:
-        """Add to an archive what data folders have that it has not: each record once.
+        """Add the new records of data folders to an archive, each record once.
 
-        Until it ends nothing counts, then all of it does. Exits with 3 if damaged bytes were passed
-        over.
+        The new records count only once all of them are written. Exits with 3 if damaged bytes were
+        skipped.
 
         Examples:
             python -m offsetd_pipeline archive offsetd-data --to archive

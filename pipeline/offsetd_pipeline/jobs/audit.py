@@ -1,4 +1,4 @@
-"""`audit`: what is wrong in a data folder, and who it is."""
+"""`audit`: the problems of a data folder, and the groups that cause them."""
 
 import json
 from collections.abc import Iterator
@@ -35,12 +35,14 @@ EndOffsetsOption = Annotated[
         help="CSV, Parquet or JSON: topic, partition, end_offset[, sampled_at]; for the lag.",
     ),
 ]
-TopOption = Annotated[int, typer.Option(min=1, max=1000, help="Rows of each table.")]
+TopOption = Annotated[int, typer.Option(min=1, max=1000, help="Number of rows in each table.")]
 NowOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="As if it were then; ISO 8601, else UTC.")
+    str | None,
+    typer.Option(metavar="TIME", help="Take this time as now; ISO 8601, UTC without a zone."),
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Write a page, and all tables as Parquet.")
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write a page, and all tables as Parquet, to this folder."),
 ]
 
 
@@ -62,10 +64,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         conf: ConfOption = None,
         py_files: PyFilesOption = None,
     ) -> None:
-        """Look into a data folder: who commits too often, what expires, how the log fares.
+        """Audit a data folder: who commits too often, what expires, and the state of the log.
 
-        What is wrong comes first; tables have the worst first. Nothing is changed. Exits with 3 if
-        damage was skipped.
+        The output has the problems first; each table has its worst rows first. Nothing is changed.
+        Exits with 3 if damage was skipped.
 
         Examples:
             python -m offsetd_pipeline audit offsetd-data
@@ -91,7 +93,7 @@ def _audited(
     scope: AuditScope, asked: dict[str, Any], options: SparkOptions, terminal: Terminal
 ) -> Audit:
     with told_failures(terminal):
-        read_folder(OsFiles(), Path(scope.folder))  # A wrong path is told before Spark starts.
+        read_folder(OsFiles(), Path(scope.folder))  # Report a wrong path before Spark starts.
         with job_session("audit", options, terminal) as spark, terminal.progress("audit") as told:
 
             def telling(what: str) -> AbstractContextManager[object]:
@@ -135,7 +137,7 @@ def _document(found: Audit) -> dict[str, object]:
 
 
 def _json_lines(found: Audit) -> Iterator[str]:
-    """A line for each finding and each row, which says what it is of."""
+    """A line for each finding and each row, with its kind."""
     tables = {name: rows.to_pylist() for name, rows in found.tables().items()}
     for name, rows in {"findings": list(_finding_rows(found)), **tables}.items():
         for row in rows:

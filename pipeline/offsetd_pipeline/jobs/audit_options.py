@@ -1,4 +1,4 @@
-"""The options of `audit`: what is looked at, and from when on it is worth a word."""
+"""The options of `audit`: its scope, and the thresholds of its findings."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
@@ -17,7 +17,7 @@ _FOREVER_MS: Final = 1 << 53  # Later than any time that a table can hold.
 
 
 def parsed_now(text: str | None) -> datetime:
-    """The time that a text names; None: now."""
+    """Reads a time; None: now."""
     return datetime.now(UTC) if text is None else parse_time(text).astimezone(UTC)
 
 
@@ -81,19 +81,23 @@ _SCOPE_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
         None,
     ),
     "group_prefix": (
-        Annotated[str, _option("--group-prefix", "And groups that begin so.", metavar="TEXT")],
+        Annotated[
+            str, _option("--group-prefix", "Also groups whose id has this prefix.", metavar="TEXT")
+        ],
         "",
     ),
     "since": (
-        Annotated[str | None, _option("--since", "Records from then on.", metavar="TIME")],
+        Annotated[
+            str | None, _option("--since", "Only records from this time on.", metavar="TIME")
+        ],
         None,
     ),
     "until": (
-        Annotated[str | None, _option("--until", "Records before then.", metavar="TIME")],
+        Annotated[str | None, _option("--until", "Only records before this time.", metavar="TIME")],
         None,
     ),
     "on_damage": (
-        Annotated[OnDamage, _option("--on-damage", "skip: read on behind it, and tell of it.")],
+        Annotated[OnDamage, _option("--on-damage", "skip: read on after it, and report it.")],
         OnDamage.FAIL,
     ),
     "offsets_partitions": (
@@ -101,7 +105,7 @@ _SCOPE_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             int | None,
             _option(
                 "--offsets-partitions",
-                "Partitions of __consumer_offsets, where a broker's folder does not say it.",
+                "Partitions of __consumer_offsets, if a broker's folder does not show it.",
                 min=1,
                 metavar="COUNT",
             ),
@@ -110,18 +114,18 @@ _SCOPE_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     ),
 }
 _SPANS: Final = {
-    "retention": _span("--retention", "How long offsets stay; `never`."),
-    "expiry_warning": _span("--expiry-warning", "What goes within that is told."),
-    "future": _span("--future", "So much later than now is the future."),
-    "stopped": _span("--stopped-after", "Without a commit for so long: STOPPED."),
-    "time_lag_max": _span("--time-lag", "A larger lag is told."),
+    "retention": _span("--retention", "The retention of offsets, or `never`."),
+    "expiry_warning": _span("--expiry-warning", "Report offsets that expire within this time."),
+    "future": _span("--future", "Report times this far in the future."),
+    "stopped": _span("--stopped-after", "Report groups without a commit for this long as STOPPED."),
+    "time_lag_max": _span("--time-lag", "Report a larger lag."),
 }
 _THRESHOLD_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     **{name: (annotation, _span_default(name)) for name, annotation in _SPANS.items()},
     "expiry_base": (
         Annotated[
             ExpiryBase | None,
-            _option("--expiry-base", "As offsets.expiry.base; else by whose folder it is."),
+            _option("--expiry-base", "As offsets.expiry.base; default: by the kind of folder."),
         ],
         None,
     ),
@@ -130,42 +134,51 @@ _THRESHOLD_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             str | None,
             _option(
                 "--compaction-lag",
-                "Younger segments stay uncleaned; else 1h in a folder of ours.",
+                "Younger segments stay uncleaned; default: 1h in offsetd's folders.",
                 metavar="TIME",
             ),
         ],
         None,
     ),
     "repeats_min": (
-        Annotated[int, _option("--repeats", "Fewer of a group are not told.", min=1)],
+        Annotated[int, _option("--repeats", "Do not report groups with fewer.", min=1)],
         _DEFAULTS.repeats_min,
     ),
     "repeat_ratio_min": (
-        Annotated[float, _option("--repeat-ratio", "A smaller part is not told.", **_RATIO)],
+        Annotated[float, _option("--repeat-ratio", "Do not report a smaller part.", **_RATIO)],
         _DEFAULTS.repeat_ratio_min,
     ),
     "rewind_min": (
-        Annotated[int, _option("--rewind", "Back by at least so much.", min=1)],
+        Annotated[int, _option("--rewind", "Report a step back by at least this much.", min=1)],
         _DEFAULTS.rewind_min,
     ),
     "skip_min": (
-        Annotated[int, _option("--skip", "Ahead by at least so much.", min=1)],
+        Annotated[int, _option("--skip", "Report a step ahead by at least this much.", min=1)],
         _DEFAULTS.skip_min,
     ),
     "skip_factor": (
-        Annotated[float, _option("--skip-factor", "And so many times as fast as ever.", min=1.0)],
+        Annotated[
+            float, _option("--skip-factor", "And this many times as fast as ever before.", min=1.0)
+        ],
         _DEFAULTS.skip_factor,
     ),
     "stalled_commits_min": (
-        Annotated[int, _option("--stalled-after", "So many of one offset: STALLED.", min=2)],
+        Annotated[
+            int,
+            _option("--stalled-after", "Report this many commits of one offset as STALLED.", min=2),
+        ],
         _DEFAULTS.stalled_commits_min,
     ),
     "dirty_ratio_max": (
-        Annotated[float, _option("--dirty-ratio", "Dirtier logs are due.", **_RATIO)],
+        Annotated[
+            float, _option("--dirty-ratio", "A log with a larger dirty ratio is due.", **_RATIO)
+        ],
         _DEFAULTS.dirty_ratio_max,
     ),
     "saving_ratio_min": (
-        Annotated[float, _option("--saving-ratio", "To save more is a warning.", **_RATIO)],
+        Annotated[
+            float, _option("--saving-ratio", "Warn if a cleaning would save more.", **_RATIO)
+        ],
         _DEFAULTS.saving_ratio_min,
     ),
 }
@@ -174,7 +187,9 @@ with_thresholds: Final = with_options("thresholds", _thresholds, _THRESHOLD_OPTI
 
 
 def with_scope(command: Any) -> Any:
-    """Gives a command a folder and what of it is looked at, as `scope`."""
-    folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Ours, or a broker's.")]
+    """Gives a command a folder and the options of its scope, as `scope`."""
+    folder = Annotated[
+        str, typer.Argument(metavar="FOLDER", help="A data folder, offsetd's or a broker's.")
+    ]
     options = {"folder": (folder, ...), **_SCOPE_OPTIONS}
     return with_options("scope", _scope, options)(command)

@@ -1,4 +1,4 @@
-"""`checkpoint`: a group is given the offsets that a streaming query's checkpoint has."""
+"""`checkpoint`: commits the offsets of a streaming query's checkpoint to a group."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -34,14 +34,14 @@ from offsetd_pipeline.queries.checkpoints import (
 COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "change")
 
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="The query's checkpoint folder, or a URL of it.")
+    str, typer.Argument(metavar="PATH", help="The query's checkpoint folder, or its URL.")
 ]
 GroupOption = Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")]
 ThroughOption = Annotated[
-    Through, typer.Option(help="The last batch that is done, or the one planned behind it.")
+    Through, typer.Option(help="The last batch that is done, or the one planned after it.")
 ]
 AllowBackOption = Annotated[
-    bool, typer.Option("--allow-back", help="Also where the group is further by now.")
+    bool, typer.Option("--allow-back", help="Also set offsets back where the group is further.")
 ]
 
 
@@ -62,10 +62,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         master: MasterOption = "",
         conf: ConfOption = None,
     ) -> None:
-        """Give a group the offsets of a streaming query's checkpoint, of what it reads from Kafka.
+        """Commit the Kafka offsets of a streaming query's checkpoint to a group.
 
-        Nothing happens without --execute. A group that is further stays there. Folders of this
-        machine are read without Spark, URLs with it.
+        Nothing happens without --execute. Offsets of the group that are further stay. Folders of
+        this machine are read without Spark, URLs with it.
 
         Examples:
             python -m offsetd_pipeline checkpoint checkpoints/billing --group billing

@@ -1,4 +1,4 @@
-"""`compare`: what two sources of offsets have that is not the same."""
+"""`compare`: the differences between two sources of offsets."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -44,24 +44,24 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     @with_spark
     def compare_(
         a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP)],
-        b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+        b: Annotated[str, typer.Argument(metavar="B", help="The other source.")],
         *,
         chosen: SourceOptions,
         reading: SourceOptions,
         where: SparkOptions,
         ignore: Annotated[
             list[Ignored] | None,
-            typer.Option("--ignore", help="What need not be the same; repeatable."),
+            typer.Option("--ignore", help="Ignore this difference; repeatable."),
         ] = None,
         tolerance: Annotated[
             int,
-            typer.Option(min=0, metavar="N", help="Offsets so far apart count as the same."),
+            typer.Option(min=0, metavar="N", help="Accept differences of offsets up to this."),
         ] = 0,
         report: ReportOption = None,
     ) -> None:
-        """Compare two sources of offsets, whatever they are: what B has that A has not alike.
+        """Compare two sources of offsets of any kind: how B differs from A.
 
-        Exits with 0 if they are the same, with 1 if not, and with 2 if that could not be found out.
+        Exits with 0 if they are the same, with 1 if not, and with 2 if they could not be compared.
 
         Examples:
             python -m offsetd_pipeline compare broker-data localhost:7171
@@ -77,7 +77,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         )
         with told_failures(terminal, failed=EXIT_WRONG_USE), ExitStack() as stack:
             sources = named_source(a), named_source(b)
-            for source in sources:  # Before Spark starts and reads the other.
+            for source in sources:  # Before Spark starts and reads the other source.
                 check_answers(source, narrowed)
             spark = stack.enter_context(
                 job_session("compare", where, terminal, failed=EXIT_WRONG_USE)
@@ -115,7 +115,9 @@ _with_chosen = with_options(
         "group_prefix": (
             Annotated[
                 str,
-                typer.Option("--group-prefix", metavar="TEXT", help="Only groups that begin so."),
+                typer.Option(
+                    "--group-prefix", metavar="TEXT", help="Only groups whose id has this prefix."
+                ),
             ],
             "",
         ),

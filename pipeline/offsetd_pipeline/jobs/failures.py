@@ -1,4 +1,4 @@
-"""What ends a job, as a line."""
+"""The errors that end a job, as one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 @contextmanager
 def told_failures(terminal: Terminal, *, failed: int = EXIT_FAILED) -> Iterator[None]:
-    """Ends the command with exit code `failed`; with 2 for a source that is none."""
+    """Ends the command with exit code `failed`; with 2 for an invalid source."""
     try:
         yield
     except BadSource as error:
@@ -33,7 +33,7 @@ def told_failures(terminal: Terminal, *, failed: int = EXIT_FAILED) -> Iterator[
 
 
 def cause_of(error: Exception) -> str:
-    """What went wrong in a task: the last line of its trace; else what Spark says first."""
+    """The cause of a failure: the end of a task's trace, else the start of Spark's text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ends = [
         number

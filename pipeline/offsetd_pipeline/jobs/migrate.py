@@ -1,4 +1,4 @@
-"""`migrate`: offsets in bulk from anywhere to a server."""
+"""`migrate`: bulk moves of offsets from any source to a server."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,14 +58,17 @@ StateOption = Annotated[
         "--state",
         file_okay=False,
         metavar="FOLDER",
-        help="Of the plan, and of what was done: with it a run goes on.",
+        help="The folder of the plan and of the progress, from which a run goes on.",
     ),
 ]
 VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Only whether all stands there as planned.")
+    bool, typer.Option("--verify", help="Only check that all offsets are stored as planned.")
 ]
 AllowAheadOption = Annotated[
-    bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+    bool,
+    typer.Option(
+        "--allow-ahead", help="Accept larger offsets: consumers may have moved and gone on."
+    ),
 ]
 
 
@@ -92,11 +95,11 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         allow_ahead: AllowAheadOption = False,
         report: ReportOption = None,
     ) -> None:
-        """Move offsets to a server, in bulk: plan it and show what it would do, or do it.
+        """Move offsets to a server in bulk: plan it and show the effect, or execute it.
 
-        Each group as a whole, or not at all. What stands at the server already is not replaced,
-        unless --overwrite says so; what was written there since the plan never is. A run that was
-        killed goes on, with the same command. Exits with 3 if some groups were refused.
+        Each group is moved as a whole, or not at all. A move replaces stored offsets only with
+        --overwrite, and never those written since the plan. After a kill, the same command goes on.
+        Exits with 3 if some groups were refused.
 
         Examples:
             python -m offsetd_pipeline migrate zk-export.txt --to localhost:7171 --state moving
@@ -166,20 +169,21 @@ _with_moving = with_options(
                 list[State] | None,
                 typer.Option(
                     metavar="STATE",
-                    help="Replace what stands there: behind, ahead, conflict; repeatable.",
+                    help="Replace stored offsets in this state: behind, ahead, "
+                    "conflict; repeatable.",
                 ),
             ],
             None,
         ),
         "allow_partial": (steps.PartialOption, False),
-        "force": _flag("--force", "Also groups that had members, in a folder."),
+        "force": _flag("--force", "Also groups of a folder that had members."),
         "retention": (
             Annotated[
                 str,
                 typer.Option(
                     metavar="TIME",
-                    help="How long the groups' offsets are kept there: as in 90d, never, default "
-                    "for as long as the server says, or as-is.",
+                    help="The retention of the groups on the server: a time such as 90d, never, "
+                    "default (the server's setting), or as-is.",
                 ),
             ],
             "never",
@@ -187,11 +191,14 @@ _with_moving = with_options(
         "rate": (steps.RateOption, None),
         "parallelism": (
             Annotated[
-                int, typer.Option(min=1, metavar="N", help="Tasks that write at once, at most.")
+                int,
+                typer.Option(
+                    min=1, metavar="N", help="At most this many concurrent writing tasks."
+                ),
             ],
             PARALLELISM,
         ),
-        "unaudited": _flag("--unaudited", "The audit log keeps nothing of it: faster."),
+        "unaudited": _flag("--unaudited", "Write no audit records, which is faster."),
         "reason": (ReasonOption, ""),
     },
 )
@@ -202,7 +209,7 @@ def _steps(
 ) -> tuple[RunResult | None, VerifyResult | None]:
     if only_verify:
         return None, migration.verify(allow_ahead=allow_ahead)
-    # What was shown is what is done; what is only looked at is looked at anew.
+    # A run executes exactly the plan that was shown. A dry run makes a new plan.
     if migration.header is None or (not execute and not migration.is_begun):
         migration.plan()
     done = migration.run(execute=execute)

@@ -1,4 +1,4 @@
-"""`restore`: offsets become again what an archive says they were."""
+"""`restore`: restores the offsets of an archive on a server."""
 
 from datetime import datetime
 from pathlib import Path
@@ -50,27 +50,32 @@ from offsetd_pipeline.reports import write_report
 TIMEOUT_S_DEFAULT = 600.0  # A call imports many offsets.
 COLUMNS = ("group", "outcome", "offsets", "written", "others", "deleted", "expiring", "problem")
 
-ArchiveArgument = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What `archive` made.")]
+ArchiveArgument = Annotated[
+    Path, typer.Argument(metavar="ARCHIVE", help="An archive made by `archive`.")
+]
 AtOption = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="As they were then, UTC; else where it ends."),
+    typer.Option(
+        "--at", metavar="TIME", help="Restore to this time, UTC; default: the archive's end."
+    ),
 ]
 PrefixOption = Annotated[
-    str, typer.Option("--group-prefix", metavar="TEXT", help="And groups whose id begins so.")
+    str,
+    typer.Option("--group-prefix", metavar="TEXT", help="Also groups whose id has this prefix."),
 ]
 DeleteOthersOption = Annotated[
     bool,
-    typer.Option("--delete-others", help="What these groups have now and had not then goes."),
+    typer.Option(
+        "--delete-others", help="Delete present offsets that the groups did not have then."
+    ),
 ]
 OtherSourceOption = Annotated[
     bool,
-    typer.Option(
-        "--from-other-source", help="Also where the archive is not of this server's folder."
-    ),
+    typer.Option("--from-other-source", help="Also if the archive is of another server's folder."),
 ]
 AcceptGapsOption = Annotated[
     bool,
-    typer.Option("--accept-gaps", help="Also where the archive may lack records of that time."),
+    typer.Option("--accept-gaps", help="Also if the archive may lack records of that time."),
 ]
 
 
@@ -98,7 +103,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         conf: ConfOption = None,
         py_files: PyFilesOption = None,
     ) -> None:
-        """Make offsets of a server what an archive says they were: each group, or nothing of it.
+        """Restore offsets on a server from an archive: each group as a whole, or nothing of it.
 
         Nothing happens without --execute. Exits with 3 if some groups failed.
 

@@ -1,4 +1,4 @@
-"""The Spark session of a job, and how far Spark is with it."""
+"""The Spark session of a job, and its progress."""
 
 import os
 import signal
@@ -28,22 +28,23 @@ MasterOption = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Spark's master, as spark://HOST:PORT; else what spark-submit says, or this machine.",
+        help="Spark's master, as spark://HOST:PORT; default: that of spark-submit, or this "
+        "machine.",
     ),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, several times."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
 ]
 PyFilesOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILE", help="A zipped wheel that executors need, several times."),
+    typer.Option(metavar="FILE", help="A zipped wheel that executors need; repeatable."),
 ]
 
 
 @attrs.frozen(kw_only=True)
 class SparkOptions:
-    """Where a job runs. `settings`: `key=value` each, over those that Spark has else."""
+    """Where a job runs. `settings` has `key=value` texts, which replace Spark's other settings."""
 
     master: str = ""
     settings: Sequence[str] = ()
@@ -54,10 +55,10 @@ class SparkOptions:
 def job_session(
     job: str, options: SparkOptions, terminal: Terminal, *, failed: int = EXIT_FAILED
 ) -> Iterator[SparkSession]:
-    """A session that knows `format("offsetd")`; stopped at the end, unless it was there before.
+    """A session with `format("offsetd")`. It is stopped at the end, unless it existed before.
 
-    Without `--master` it is the one of spark-submit, else all cores of this machine. Wrong
-    settings end the command; so does having no Java, with exit code `failed`.
+    Without `--master` it is that of spark-submit, else all cores of this machine. Wrong settings
+    end the command; so does a missing Java, with exit code `failed`.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -72,7 +73,8 @@ def job_session(
             session = _builder(job, options, str(logging), terminal).getOrCreate()
         except PySparkException as error:
             terminal.fail(f"Spark does not start: {str(error).splitlines()[0]}", failed)
-        # Spark's own handler calls Java from within a call, and fails; `told_progress` cancels.
+        # Spark's own handler calls Java from within a call, and fails. `told_progress` cancels
+        # instead.
         signal.signal(signal.SIGINT, handler)
         try:
             register(session)
@@ -84,12 +86,12 @@ def job_session(
 
 
 def is_not_of_py4j(record: LogRecord) -> bool:
-    """A filter of the root logger: py4j tells it, with a trace, what it then raises."""
+    """A filter for the root logger: py4j logs each error, with a trace, that it then raises."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def _check_java(terminal: Terminal, failed: int) -> None:
-    """As Spark looks for it, which says less."""
+    """Looks for Java as Spark does, but explains more."""
     home = os.environ.get("JAVA_HOME")
     if home and not has_program(f"{home}/bin/java"):
         terminal.fail(f"Spark needs Java 17 or newer: JAVA_HOME={home} has no bin/java", failed)
@@ -116,7 +118,7 @@ def _builder(job: str, options: SparkOptions, logging: str, terminal: Terminal) 
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            # Of 200, as Spark has it for a cluster, most would be empty, and each takes a moment.
+            # Of Spark's default of 200, most would be empty, and each takes a moment.
             settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
             settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
             settings.setdefault("spark.driver.host", "127.0.0.1")
@@ -139,7 +141,7 @@ def _given_settings(texts: Sequence[str], terminal: Terminal) -> dict[str, str]:
 
 @contextmanager
 def told_progress(spark: SparkSession, report: ProgressReport, what: str) -> Iterator[None]:
-    """While Spark works in the body, reports how many of its tasks are done, as `what`."""
+    """Reports, while Spark works in the body, how many of its tasks are done, as `what`."""
     context = spark.sparkContext
     group, is_over = str(uuid4()), threading.Event()
     context.setJobGroup(group, what, interruptOnCancel=True)

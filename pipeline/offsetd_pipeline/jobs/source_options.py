@@ -1,4 +1,4 @@
-"""Options of the jobs that read sources of offsets, and how they reach servers."""
+"""The options of jobs that read sources of offsets, and of their connections to servers."""
 
 import os
 from collections.abc import Mapping
@@ -15,27 +15,30 @@ from offsetd_pipeline.offset_sources import SourceOptions
 from offsetd_pipeline.server_options import ServerOptions
 
 SOURCE_HELP = (
-    "A data folder, HOST:PORT, an archive, or a file: Kafka's CSV, rpk's lines, JSON of "
-    "kafka-utils, ours (jsonl), Parquet, ZooKeeper's export. KIND:PLACE, where it cannot be told."
+    "A data folder, HOST:PORT, an archive, or a file: Kafka's CSV, rpk's lines, JSON "
+    "of kafka-utils, offsetd's jsonl, Parquet, ZooKeeper's export. Use KIND:PLACE if "
+    "the kind is not clear."
 )
 
 ReportOption = Annotated[
     Path | None,
-    typer.Option("--report", file_okay=False, metavar="FOLDER", help="For the page and Parquet."),
+    typer.Option(
+        "--report", file_okay=False, metavar="FOLDER", help="The folder for the page and Parquet."
+    ),
 ]
 
 
 def passed_over(count: int, listed: int) -> str:
-    """What stands before the lines of a source that were passed over, of which some are listed."""
+    """The text before the skipped lines of a source, of which some are listed."""
     told = f"{counted(count, 'line')} passed over"
     return f"{told}; --report has all of them, the first are" if count > listed else f"{told}:"
 
 
 def connection_options(token_file: str) -> dict[str, str]:
-    """How tasks reach servers: TLS as the environment has it, by files that they have, too.
+    """How tasks connect to servers: TLS by the environment, with files that the tasks have too.
 
-    Raises typer.BadParameter for a token in the environment, as tasks run elsewhere, and for what
-    is said of TLS and cannot be understood.
+    Raises typer.BadParameter for a token in the environment, because tasks run elsewhere, and for
+    unclear TLS settings.
     """
     if os.environ.get(TOKEN_VARIABLE) and not token_file:
         raise typer.BadParameter(f"{TOKEN_VARIABLE} does not reach tasks: say --token-file")
@@ -55,7 +58,7 @@ def connection_options(token_file: str) -> dict[str, str]:
 
 
 def server_options(address: str, connection: Mapping[str, str]) -> ServerOptions:
-    """A server to write to."""
+    """The server to write to."""
     return ServerOptions.of({"server": address, **connection})
 
 
@@ -81,7 +84,7 @@ with_reading = with_options(
                 typer.Option(
                     "--file-group",
                     metavar="GROUP",
-                    help="Whose offsets a file has that does not say it.",
+                    help="The group, if a file does not name it.",
                 ),
             ],
             "",
@@ -90,7 +93,7 @@ with_reading = with_options(
             Annotated[
                 bool,
                 typer.Option(
-                    "--skip-bad-lines", help="Lines that are no offsets are counted, and no error."
+                    "--skip-bad-lines", help="Count lines that are not offsets instead of failing."
                 ),
             ],
             False,
@@ -98,17 +101,19 @@ with_reading = with_options(
         "token_file": (
             Annotated[
                 str,
-                typer.Option("--token-file", metavar="FILE", help="With the token for servers."),
+                typer.Option(
+                    "--token-file", metavar="FILE", help="A file with the token for servers."
+                ),
             ],
             "",
         ),
     },
 )
-"""Gives a command the options that make up its argument `reading`, `SourceOptions`."""
+"""Gives a command the options that make up its parameter `reading`, `SourceOptions`."""
 
 with_spark = with_options(
     "where",
     _where,
     {"master": (MasterOption, ""), "conf": (ConfOption, None), "py_files": (PyFilesOption, None)},
 )
-"""Gives a command the options that make up its argument `where`, `SparkOptions`."""
+"""Gives a command the options that make up its parameter `where`, `SparkOptions`."""

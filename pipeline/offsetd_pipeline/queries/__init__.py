@@ -1,1 +1,1 @@
-"""Streaming queries that read from Kafka, and the groups that say how far they are."""
+"""Streaming queries that read from Kafka, and the groups that hold their progress."""

@@ -1,4 +1,4 @@
-"""Gives a group the offsets that a streaming query's checkpoint has."""
+"""Commits the offsets of a streaming query's checkpoint to a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ImportsOffsets(Protocol):
-    """An `OffsetClient`, as far as it is needed here."""
+    """The part of `OffsetClient` that is needed here."""
 
     def fetch(
         self, group_id: str, *, require_stable: bool = False
@@ -39,10 +39,11 @@ class ImportsOffsets(Protocol):
 
 @attrs.frozen(kw_only=True)
 class CheckpointImport:
-    """What an import does, or did: each change with the offset before it, None if there was none.
+    """The result of an import, or of a dry run: each change with the offset before; None: none.
 
-    `held_back`: partitions of which the group is further, and stays so. `unchanged`: where it
-    is already. `revision` is that of the last record; None: nothing was written.
+    `held_back`: partitions in which the group is further, and stays there.
+    `unchanged`: partitions in which the group is already at the offset.
+    `revision`: that of the last record; None: nothing was written.
     """
 
     group_id: str
@@ -60,11 +61,13 @@ def import_checkpoint(
     allow_back: bool = False,
     execute: bool = False,
 ) -> CheckpointImport:
-    """Shows what would be written to the group; writes it, audited, if `execute` says so.
+    """Shows what would be written to the group.
 
-    All or nothing (a group too large for one record batch in several), and nothing if anybody
-    else commits to one of the partitions meanwhile: `OffsetConflict`. `allow_back` also sets
-    offsets back. Raises OffsetdError, also for a group that has members or a lease.
+    With `execute` it writes it, with an audit record.
+
+    It writes all or nothing (a group too large for one record batch, in several), and nothing if
+    someone else commits to one of the partitions meanwhile: `OffsetConflict`. `allow_back` also
+    sets offsets back. Raises OffsetdError, also for a group that has members or a lease.
     """
     stored = client.fetch(group_id, require_stable=True)
     compared = [

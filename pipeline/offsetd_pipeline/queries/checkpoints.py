@@ -1,4 +1,4 @@
-"""How far a streaming query is with Kafka, as its checkpoint says: `offsets`, `commits`."""
+"""A streaming query's progress in Kafka, by its checkpoint (`offsets` and `commits`)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TOLD_CHARACTERS_MAX: Final = 80
 
 
 class CheckpointUnreadable(ValueError):
-    """It is no checkpoint, or not of a kind that is known; says which file, and why."""
+    """It is not a checkpoint, or of an unknown kind. The text names the file and the reason."""
 
 
 class Through(StrEnum):
-    """Up to which batch: the last that is done, or the one that was planned, perhaps, behind it.
+    """The batch to read: the last one that is done, or the one that may be planned after it.
 
-    What a query reads again after PLANNED is nothing; but of that batch, if it was not done, some
-    may never have been processed.
+    With PLANNED, the query reads nothing twice; but if that batch was not done, some of it may
+    never have been processed.
     """
 
     COMMITTED = "committed"
@@ -39,7 +39,7 @@ class Through(StrEnum):
 
 @attrs.frozen
 class PassedOver:
-    """A source that is not Kafka's: its place in the query, or its name, and why."""
+    """A source that is not Kafka's: its place in the query, or its name, and the reason."""
 
     source: str
     reason: str
@@ -47,7 +47,7 @@ class PassedOver:
 
 @attrs.frozen(kw_only=True)
 class Checkpoint:
-    """The offsets behind `batch_id`: of each partition the next to read.
+    """The offsets after `batch_id`: for each partition the next one to read.
 
     `planned_batch_id` is a later batch that was begun, and may have been processed in part.
     """
@@ -64,10 +64,10 @@ class CheckpointFiles(Protocol):
     """The files of a checkpoint, by names below its folder."""
 
     def batches(self, folder: str) -> Sequence[int]:
-        """The numbers that files of a folder are named by; none if there is no such folder."""
+        """The batch numbers that name the files of a folder; empty if it does not exist."""
 
     def read(self, name: str) -> bytes:
-        """All of a file."""
+        """The content of a file."""
 
 
 def from_checkpoint(
@@ -75,8 +75,8 @@ def from_checkpoint(
 ) -> Checkpoint:
     """Reads the checkpoint folder of a query, which may be running.
 
-    With `spark` it is read through Spark, from wherever that reads: `s3a://…`, `hdfs://…`.
-    Raises CheckpointUnreadable, OSError, and what Spark does.
+    With `spark` it is read through Spark, from any place that Spark reads: `s3a://…`, `hdfs://…`.
+    Raises CheckpointUnreadable, OSError, and Spark's errors.
     """
     if spark is None and "://" in path:
         raise CheckpointUnreadable(f"{path} is read through Spark: give it as `spark`")
@@ -86,7 +86,7 @@ def from_checkpoint(
 
 def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Checkpoint:
     """The checkpoint in `files`, which is at `path`. Raises CheckpointUnreadable."""
-    # In this order: of a batch that is done the offsets have been there before.
+    # In this order: the offsets of a batch that is done were written before.
     done, planned = files.batches("commits"), files.batches("offsets")
     if not planned:
         raise CheckpointUnreadable(f"{path} is no checkpoint with a batch: it has no offsets/0")
@@ -122,11 +122,11 @@ def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Chec
 
 
 def _sources(content: bytes, file: str) -> Iterator[tuple[str, str]]:
-    """What a file of `offsets` has of each source: `v1` by its place, `v2` by its name."""
+    """The offsets of each source in a file of `offsets`: `v1` by its place, `v2` by its name."""
     version, *lines = content.decode().split("\n")
     if version.strip() not in ("v1", "v2") or len(lines) < 2:
         raise CheckpointUnreadable(f"{file}: a file of v1 or v2 is expected, with a line a source")
-    for place, line in enumerate(lines[1:]):  # Behind what the batch was planned with.
+    for place, line in enumerate(lines[1:]):  # The line before has the batch's own settings.
         if version.strip() == "v1":
             yield str(place), line.strip()
             continue
@@ -153,7 +153,7 @@ def _reason(text: str) -> str:
 
 
 class LocalFiles:
-    """In a folder of this machine."""
+    """A checkpoint in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -172,7 +172,7 @@ class LocalFiles:
 
 
 class SparkFiles:
-    """Wherever Spark can read."""
+    """A checkpoint in any place that Spark can read."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._reader = spark.read.format("binaryFile")

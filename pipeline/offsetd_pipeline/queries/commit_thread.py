@@ -1,4 +1,4 @@
-"""A thread that commits what a ledger has, so that whoever notes progress never waits."""
+"""A thread that commits the ledger's progress, so that notes of progress never wait."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from offsetd_pipeline.queries.query_commits import Part, QueryCommits
 
 EXIT_S_MAX: Final = 10.0
-"""So long the end of the program waits for what is not committed, if nobody has closed before."""
+"""How long the end of the program waits for commits, if `close` was not called before."""
 _JOIN_S_MAX: Final = 1.0
 
 
 class CommitsOffsets(Protocol):
-    """An `OffsetClient`, as far as it is needed here."""
+    """The part of `OffsetClient` that is needed here."""
 
     def commit(
         self,
@@ -43,7 +43,7 @@ class CommitsOffsets(Protocol):
 
 
 class CommitThread:
-    """One commit at a time, of the queries in turn. It begins with the first that there is."""
+    """Makes one commit at a time, of the queries in turn. It starts with the first progress."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CommitThread:
         retention: timedelta | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ledger` is its own from now on, but for what `tell` and `wait` are given."""
+        """The thread owns `ledger` from now on. Others reach it only through `tell` and `wait`."""
         self._client = client
         self._ledger = ledger
         self._retention = retention
@@ -64,16 +64,16 @@ class CommitThread:
 
     @property
     def counts(self) -> ListenerCounts:
-        """As of now."""
+        """The present counts."""
         with self._changed:
             return self._ledger.counts
 
     def now_s(self) -> float:
-        """By the ledger's clock."""
+        """The time by the ledger's clock."""
         return self._monotonic_s()
 
     def tell(self, note: Callable[[ProgressLedger], object]) -> None:
-        """Has something noted, unless it is closed. What it raises is noted, too."""
+        """Calls `note` with the ledger, unless the thread is closed. Its errors are noted too."""
         with self._changed:
             if self._is_closed:
                 return
@@ -90,14 +90,17 @@ class CommitThread:
             self._changed.notify_all()
 
     def wait(self, is_over: Callable[[ProgressLedger], bool], timeout_s: float) -> bool:
-        """Waits until it holds of the ledger; False: it does not in time."""
+        """Waits until `is_over` holds for the ledger; False: it did not in time."""
         with self._changed:
             self._ledger.hurry()
             self._changed.notify_all()
             return self._changed.wait_for(lambda: is_over(self._ledger), timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Ends it, once all is committed or the time is over; False: something is not."""
+        """Ends the thread once all is committed, or after the time.
+
+        False: not all was committed.
+        """
         self.wait(lambda ledger: self._is_closed or not ledger.is_behind, timeout_s)
         with self._changed:
             self._is_closed = True
@@ -107,7 +110,7 @@ class CommitThread:
         return is_done
 
     def join(self) -> None:
-        """Waits a moment for what is under way, once it is closed."""
+        """Waits a moment for a commit in progress, after `close`."""
         if self._thread is not None:
             self._thread.join(_JOIN_S_MAX)
 

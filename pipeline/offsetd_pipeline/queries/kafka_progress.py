@@ -1,4 +1,4 @@
-"""What Spark says of its Kafka sources, in the progress of a query and in its checkpoint."""
+"""The offsets of Kafka sources in a query's progress and in its checkpoint."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 KAFKA_SOURCES: Final = ("KafkaV2[", "KafkaSourceV1[", "KafkaSource[")
-"""How the description of a source begins that is Kafka's, of any version of Spark."""
+"""The beginning of a Kafka source's description, in any version of Spark."""
 
 
 class QueryProgress(Protocol):
-    """Spark's `StreamingQueryProgress`, as far as it is needed here."""
+    """The part of Spark's `StreamingQueryProgress` that is needed here."""
 
     @property
     def json(self) -> str:
-        """All of it. Its attributes have offsets in a form that differs by version and by way."""
+        """The whole progress. Its attributes have offsets in forms that differ by version."""
 
 
 @attrs.frozen
 class Position:
-    """The next offset to read, and the end of the partition as far as the query knows."""
+    """The next offset to read, and the end of the partition as far as the query knows it."""
 
     offset: int
     end_offset: int | None = None
@@ -33,7 +33,7 @@ class Position:
 
 @attrs.frozen(kw_only=True)
 class BatchProgress:
-    """How far a query is with what it reads from Kafka, behind one batch.
+    """A query's progress in Kafka after one batch.
 
     `query_id` stays the same for a checkpoint, `run_id` until the query ends.
     """
@@ -46,33 +46,33 @@ class BatchProgress:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that it reads."""
+        """The topics that the query reads."""
         return frozenset(each.topic for each in self.positions)
 
 
 def batch_progress(progress: QueryProgress) -> BatchProgress | None:
-    """What a batch came to; None if the query reads nothing from Kafka.
+    """The progress of a batch; None if the query reads nothing from Kafka.
 
-    Raises ValueError for a source of Kafka's whose offsets are none.
+    Raises ValueError for invalid offsets of a Kafka source.
     """
     return _batch_progress(json.loads(progress.json))
 
 
 def idle_progress(progress: QueryProgress) -> BatchProgress | None:
-    """What the last batch came to, by the progress of a query that waits for something to read.
+    """The progress after the last batch, from that of a query that waits for data.
 
-    None if it has read nothing yet, or does not wait by now.
+    None if it has read nothing yet, or no longer waits.
     """
     told = json.loads(progress.json)
     found = _batch_progress(told)
     if found is None or any(each["startOffset"] != each["endOffset"] for each in _kafkas(told)):
         return None
-    # It bears the number of the batch that will be next.
+    # It has the number of the next batch.
     return attrs.evolve(found, batch_id=found.batch_id - 1)
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """The offsets in a source's JSON, `{"orders":{"0":42}}`; None: it is not of this form."""
+    """The offsets in a source's JSON, `{"orders":{"0":42}}`; None: it has another form."""
     try:
         return _offsets(json.loads(text))
     except ValueError:
@@ -80,7 +80,7 @@ def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
 
 
 def least_offsets(sources: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """What all sources have read: where several read one partition, the one furthest behind."""
+    """The offsets that all sources have read: for a partition of several, the smallest."""
     least: dict[TopicPartition, int] = {}
     for offsets in sources:
         for where, offset in offsets.items():
@@ -105,7 +105,8 @@ def _batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
         run_id=told["runId"],
         name=told.get("name"),
         batch_id=told["batchId"],
-        # In real-time mode the latest is that of the batch's beginning, and may be below its end.
+        # In real-time mode, the latest offset is that of the batch's beginning, and may be below
+        # its end.
         positions={
             where: Position(offset, max(offset, latest[where]) if where in latest else None)
             for where, offset in least_offsets(ends).items()

@@ -1,4 +1,4 @@
-"""Streaming queries that read from Kafka commit how far they are to groups here."""
+"""A listener that commits the progress of streaming queries on Kafka to groups in offsetd."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 COMMIT_S_MAX: Final = 10.0
-"""So long one try may take; then the newest progress by then is tried."""
+"""The timeout of one attempt. The next attempt commits the newest progress."""
 REFRESH_S: Final = 3600.0
 
 
 @attrs.frozen(kw_only=True)
 class ReadingQuery:
-    """A query that is to be given a group. `id` stays with its checkpoint; `name` may be none."""
+    """A query that is to get a group. `id` stays with its checkpoint; `name` may be None."""
 
     id: str
     run_id: str
@@ -42,15 +42,15 @@ class ReadingQuery:
 
 
 GroupOf: TypeAlias = Callable[[ReadingQuery], str | None]
-"""Names the group of a query; None: its progress is not committed."""
+"""Returns the group of a query; None: its progress is not committed."""
 
 
 class OffsetCommitListener(StreamingQueryListener):
-    """Commits the end of each batch, of what a query reads from Kafka, to a group.
+    """Commits the end of each batch of a query on Kafka to a group.
 
-    `spark.streams.addListener(listener)`. It never waits and never raises where Spark calls it:
-    a thread commits, the newest batch of a query first, and tries again for as long as it takes.
-    See `docs/guides/spark-kafka.md`.
+    Use `spark.streams.addListener(listener)`. It never waits and never raises in Spark's calls: a
+    thread commits, the newest batch of a query first, and retries without limit. See
+    `docs/guides/spark-kafka.md`.
     """
 
     def __init__(
@@ -63,12 +63,15 @@ class OffsetCommitListener(StreamingQueryListener):
         retention: timedelta | None = None,
         refresh_s: float = REFRESH_S,
     ) -> None:
-        """`client`: or the address of a server, `host:port`. `queries`: only these, by name or id.
+        """`client`: a client, or the address of a server, `host:port`.
 
-        `rewinds`: what becomes of a group when a query reads again what was committed. `retention`:
-        how long the offsets are kept, where the group's is not to count. What does not change is
-        committed again after `refresh_s`. Made while a session is active, it also looks at what
-        waiting queries had not told. Raises ValueError for what cannot be.
+        `queries`: only these, by name or id.
+        `rewinds`: what happens to the group when a query reads again what was committed.
+        `retention`: how long the offsets are kept, instead of the group's retention.
+        `refresh_s`: unchanged offsets are committed again after this many seconds.
+
+        If a session is active at this point, the listener also looks for progress of waiting
+        queries that was not reported. Raises ValueError for invalid arguments.
         """
         if isinstance(queries, str):
             raise TypeError("queries: one text where several are expected")
@@ -90,7 +93,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def counts(self) -> ListenerCounts:
-        """How it goes."""
+        """The present counts."""
         return self._thread.counts
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
@@ -99,28 +102,28 @@ class OffsetCommitListener(StreamingQueryListener):
         self._thread.tell(lambda ledger: ledger.start(query_id, run_id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
-        """Hands the end of a batch over to be committed."""
+        """Passes on the end of a batch to be committed."""
         found = self._found(lambda: batch_progress(event.progress))
         if found is not None:
             self._thread.tell(lambda ledger: ledger.put(*found))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
-        """Has committed what is not: by a run that was killed, say. Or what would expire."""
+        """Commits what is not committed (by a killed run, for example), or would expire."""
         found = self._found(lambda: self._idle_progress(str(event.id)))
         if found is not None:
             now_s = self._thread.now_s()
             self._thread.tell(lambda ledger: ledger.put_idle(*found, now_s))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
-        """Notes that a query has ended; behind this no more of it comes."""
+        """Notes that a query has ended. No more events of it follow."""
         run_id = str(event.runId)
         self._groups.pop(run_id, None)
         self._thread.tell(lambda ledger: ledger.end(run_id))
 
     def flush(self, *queries: Any, timeout_s: float = 30.0) -> bool:
-        """Waits until all is committed that it was told of; False: it is not in time.
+        """Waits until all noted progress is committed; False: it is not in time.
 
-        Of `queries` that have ended it waits first for all that Spark has still to tell.
+        For `queries` that have ended, it first waits for all events that Spark still has.
         """
         ended = [str(each.runId) for each in queries if not each.isActive]
         return self._thread.wait(
@@ -128,13 +131,13 @@ class OffsetCommitListener(StreamingQueryListener):
         )
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Commits what is left, as far as the time goes, and ends; False: not all was committed.
+        """Commits the rest as far as the time allows, and ends. False: not all was committed.
 
-        What Spark tells later is passed over. A client that was given stays open.
+        Later events of Spark are ignored. A client that was passed in stays open.
         """
         is_done = self._thread.close(timeout_s)
         if self._own_client is not None:
-            with suppress(CommitsUnanswered):  # What is returned says so.
+            with suppress(CommitsUnanswered):  # The return value says so.
                 self._own_client.close(timeout_s=0)
         self._thread.join()
         return is_done
@@ -151,7 +154,7 @@ class OffsetCommitListener(StreamingQueryListener):
         self.close()
 
     def _found(self, read: Callable[[], BatchProgress | None]) -> tuple[str, BatchProgress] | None:
-        """What an event says, and the group it is for. Errors are noted: none goes into Spark."""
+        """The progress in an event, and its group. Errors are noted: none reaches Spark."""
         try:
             progress = read()
             group_id = None if progress is None else self._group_of(progress)

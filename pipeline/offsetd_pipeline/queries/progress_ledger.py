@@ -1,4 +1,4 @@
-"""Which queries run, what of each is to be committed, and how that goes: under its owner's lock."""
+"""The running queries, what each has to commit, and the outcomes. Its owner's lock protects it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class GroupTaken(Exception):
 
 @attrs.frozen(kw_only=True)
 class ListenerCounts:
-    """What a listener has done since it was made.
+    """The counts of a listener since it was made.
 
-    Of the batches it was told of, so many are `batches_committed`, and of `batches_skipped` a newer
-    one came before they were; `batches_out_of_order` came twice or behind a newer one.
-    `failures` counts tries of a commit, and events that were no progress; `last_error` is the
-    newest of them. As of now: `behind` is how many batches the queries are ahead of their groups,
-    and `held_back` of how many partitions the groups are ahead of the queries.
+    `batches_committed`: batches that are committed.
+    `batches_skipped`: a newer batch came before they were committed.
+    `batches_out_of_order`: they came twice, or after a newer one.
+    `failures`: failed commits, and events that were not progress; `last_error` is the newest.
+    Present values: `behind` is the number of batches by which queries are ahead of their groups,
+    and `held_back` the number of partitions in which groups are ahead of the queries.
     """
 
     batches_committed: int = 0
@@ -45,20 +46,20 @@ class ListenerCounts:
 
 
 class ProgressLedger:
-    """Of all queries of one listener. Times are seconds of one steady clock."""
+    """The ledger of all queries of a listener. Times are in seconds of one steady clock."""
 
     def __init__(self, *, rewinds: Rewinds, refresh_s: float) -> None:
-        """`refresh_s`: after so long offsets are committed again that did not change."""
+        """`refresh_s`: unchanged offsets are committed again after this time."""
         self._rewinds = rewinds
         self._refresh_s = refresh_s
         self._counts = ListenerCounts()
-        self._runs: dict[str, tuple[str, int]] = {}  # Query and number of those that run.
+        self._runs: dict[str, tuple[str, int]] = {}  # Query and number of each running one.
         self._runs_seen = 0
         self._queries: dict[str, QueryCommits] = {}
 
     @property
     def counts(self) -> ListenerCounts:
-        """As of now."""
+        """The present counts."""
         queries = self._queries.values()
         return attrs.evolve(
             self._counts,
@@ -72,27 +73,27 @@ class ProgressLedger:
 
     @property
     def is_behind(self) -> bool:
-        """Whether anything is to be committed."""
+        """Whether anything has to be committed."""
         return any(each.is_behind for each in self._queries.values())
 
     def runs(self, run_id: str) -> bool:
-        """Whether a run has begun, and not ended, as far as events have come."""
+        """Whether a run has begun and not ended, by the events so far."""
         return run_id in self._runs
 
     def start(self, query_id: str, run_id: str) -> int:
-        """Notes a run; returns its number, by which later runs are known to be later."""
+        """Notes a run; returns its number. Later runs have larger numbers."""
         if run_id not in self._runs:
             self._runs_seen += 1
             self._runs[run_id] = (query_id, self._runs_seen)
         return self._runs[run_id][1]
 
     def end(self, run_id: str) -> None:
-        """Notes its end; what it has come to is still committed."""
+        """Notes the end of a run. Its progress is still committed."""
         self._runs.pop(run_id, None)
         self._forget_ended()
 
     def put(self, group_id: str, progress: BatchProgress) -> None:
-        """Notes what is to be committed to a group. Raises GroupTaken."""
+        """Notes progress to commit to a group. Raises GroupTaken."""
         number = self.start(progress.query_id, progress.run_id)
         self._check_alone(group_id, progress)
         commits = self._queries.get(progress.query_id)
@@ -107,7 +108,7 @@ class ProgressLedger:
             self._count(batches_skipped=1)
 
     def put_idle(self, group_id: str, progress: BatchProgress, now_s: float) -> None:
-        """Notes that a query waits behind this batch, of which nothing may have been told."""
+        """Notes that a query waits after this batch, which may not have been reported."""
         number = self.start(progress.query_id, progress.run_id)
         commits = self._queries.get(progress.query_id)
         if commits is None or commits.is_before(progress, number):
@@ -116,25 +117,25 @@ class ProgressLedger:
             commits.refresh(now_s)
 
     def hurry(self) -> None:
-        """What has failed is due at once."""
+        """Makes failed commits due at once."""
         for commits in self._queries.values():
             commits.due_s = 0.0
             commits.failures = min(commits.failures, 1)
 
     def next_part(self, now_s: float) -> tuple[QueryCommits, Part] | None:
-        """What to commit now, if anything is due: of the query whose turn was longest ago."""
+        """The next commit, if one is due: of the query whose turn was longest ago."""
         for query_id, commits in list(self._queries.items()):
             if not commits.is_behind or commits.due_s > now_s:
                 continue
             part = commits.next_part(now_s)
             if part is not None:
-                self._queries[query_id] = self._queries.pop(query_id)  # Now behind the others.
+                self._queries[query_id] = self._queries.pop(query_id)  # Now after the others.
                 return commits, part
             self._is_done(commits)  # Nothing of it has changed.
         return None
 
     def next_due_s(self) -> float | None:
-        """When something is due; None: nothing is to be committed."""
+        """When the next commit is due; None: there is nothing to commit."""
         return min((each.due_s for each in self._queries.values() if each.is_behind), default=None)
 
     def committed(
@@ -154,7 +155,7 @@ class ProgressLedger:
         error: CommitConflict,
         now_s: float,
     ) -> None:
-        """Notes that other offsets stand in the way of a part."""
+        """Notes that other stored offsets forbid a part."""
         were_held_back = bool(commits.held_back)
         if not commits.refused(part, error.conflicts):
             self.failed(commits, error, now_s)
@@ -164,7 +165,7 @@ class ProgressLedger:
             self._is_done(commits)
 
     def failed(self, commits: QueryCommits, error: Exception, now_s: float) -> None:
-        """Notes that a commit failed; it is tried again, later each time."""
+        """Notes a failed commit. It is retried after growing waits."""
         if not commits.failures:
             _LOG.warning("group %s: not committed, to be tried again: %s", commits.group_id, error)
         commits.failures += 1
@@ -174,7 +175,7 @@ class ProgressLedger:
         self._count(failures=1, last_error=f"group {commits.group_id}: {error}")
 
     def note_error(self, error: Exception) -> None:
-        """Notes an event that was no progress."""
+        """Notes an event that was not progress."""
         text = f"{type(error).__name__}: {error}"
         if text != self._counts.last_error:
             _LOG.warning("an event of Spark's is passed over: %s", text)
@@ -192,7 +193,7 @@ class ProgressLedger:
                     f" {min(shared)}; give each a group of its own"
                 )
             if shared and self._rewinds is Rewinds.FOLLOW and commits.is_behind:
-                commits.drop()  # Whoever reads the topic now is followed.
+                commits.drop()  # The query that reads the topic now is followed.
                 self._count(batches_skipped=1)
 
     def _is_done(self, commits: QueryCommits) -> None:

@@ -1,4 +1,4 @@
-"""What is to be committed of one streaming query, and what was: no thread, clock or server."""
+"""What one streaming query has committed and still has to commit. No thread, clock or server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from offsetd_pipeline.queries.kafka_progress import BatchProgress, Position
 
 PART_OFFSETS_MAX: Final = 1000
-"""Of one commit: with its metadata far below what one record batch may hold."""
+"""The most offsets of one commit: with their metadata far below the limit of a record batch."""
 TURNS_MAX: Final = 5
-"""So often in a row a commit may lose a comparison before it counts as failed."""
+"""A commit may lose its comparison this often in a row before it counts as failed."""
 
 
 def told_batch(query_id: str, batch_id: int) -> str:
-    """The metadata of an offset that a streaming query has come to."""
+    """The metadata of an offset that a streaming query commits."""
     return json.dumps({"spark_query": query_id, "batch": batch_id}, separators=(",", ":"))
 
 
 class Rewinds(StrEnum):
-    """What becomes of a group when its query reads again what was committed already.
+    """What happens to a group when its query reads again what was already committed.
 
-    REFUSE: an offset never goes back; the group waits until the query is there again. FOLLOW: it
-    goes where the query is, and wherever somebody else sets it meanwhile, back to the query.
+    REFUSE: an offset never goes back; the group waits until the query reaches it again. FOLLOW: the
+    group follows the query; if someone else sets it meanwhile, it returns to the query.
     """
 
     REFUSE = "refuse"
@@ -55,19 +55,21 @@ class _Done:
 
 
 class QueryCommits:
-    """The newest batch of a query counts: offsets are absolute, so older ones may be skipped.
+    """The commits of a query.
 
-    Times are seconds of one steady clock.
+    Its newest batch counts: offsets are absolute, so older batches may be skipped.
+
+    Times are in seconds of one steady clock.
     """
 
     def __init__(self, group_id: str, *, rewinds: Rewinds, refresh_s: float) -> None:
-        """What does not change is committed again after `refresh_s`, so that it does not expire."""
+        """Unchanged offsets are committed again after `refresh_s`, so that they do not expire."""
         self.group_id = group_id
-        self.due_s = 0.0  # Not before, since it failed.
+        self.due_s = 0.0  # The time of the next attempt after a failure.
         self.failures = 0  # In a row.
         self.refusals = 0  # In a row.
         self.committed_batch_id = -1
-        self.held_back: set[TopicPartition] = set()  # Of these the group is further.
+        self.held_back: set[TopicPartition] = set()  # Partitions in which the group is further.
         self.progress: BatchProgress | None = None
         self._rewinds = rewinds
         self._refresh_s = refresh_s
@@ -76,25 +78,25 @@ class QueryCommits:
         self._parts: list[Part] = []
         self._cuts = 0
         self._done: dict[TopicPartition, _Done] = {}
-        # By FOLLOW, what is stored by now; None: nothing is.
+        # With FOLLOW: the stored offset; None: none is stored.
         self._revisions: dict[TopicPartition, int | None] = {}
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to commit, or to look through for it."""
+        """Whether there is something to commit, or to check for it."""
         return not self._is_cut or bool(self._parts)
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that the query reads."""
+        """The topics that the query reads."""
         return frozenset() if self.progress is None else self.progress.topics
 
     def is_before(self, progress: BatchProgress, run_number: int) -> bool:
-        """Whether the batch is newer than all it knows."""
+        """Whether the batch is newer than all known ones."""
         return (run_number, progress.batch_id) > self._order
 
     def put(self, progress: BatchProgress, run_number: int) -> bool:
-        """Takes a batch in place of what is not committed yet; False: it knows a newer one."""
+        """Replaces uncommitted progress by this batch. False: a newer one is known."""
         if not self.is_before(progress, run_number):
             return False
         self._order, self.progress = (run_number, progress.batch_id), progress
@@ -102,24 +104,24 @@ class QueryCommits:
         return True
 
     def refresh(self, now_s: float) -> bool:
-        """Begins once more with the newest batch, if some of it was committed long ago."""
+        """Starts again with the newest batch, if some of it was committed long ago."""
         if self.is_behind or not any(self._is_old(each, now_s) for each in self._done.values()):
             return False
         self._is_cut = False
         return True
 
     def drop(self) -> None:
-        """Gives up what is not committed."""
+        """Gives up uncommitted progress."""
         self._is_cut, self._parts = True, []
 
     def next_part(self, now_s: float) -> Part | None:
-        """What to commit next; None: all is. It stays the next until it is committed."""
+        """The next commit; None: all is committed. It stays the next until it is committed."""
         if not self._is_cut:
             self._cut(now_s)
         return self._parts[0] if self._parts else None
 
     def unknown(self, part: Part) -> list[TopicPartition]:
-        """Of which it has to be known what is stored, before they can be committed."""
+        """Partitions whose stored offsets must be fetched before they can be committed."""
         if self._rewinds is Rewinds.REFUSE:
             return []
         return [each for each in part.positions if each not in self._revisions]
@@ -127,13 +129,13 @@ class QueryCommits:
     def learn(
         self, asked: Iterable[TopicPartition], stored: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """What a fetch of these said."""
+        """Notes the result of fetching these partitions."""
         for where in asked:
             found = stored.get(where)
             self._revisions[where] = None if found is None else found.revision
 
     def offsets_of(self, part: Part) -> dict[TopicPartition, OffsetToCommit]:
-        """The commit of a part, with what must hold for it."""
+        """The offsets of a part, with their conditions."""
         assert self.progress is not None, "a part is one of a batch"
         metadata = told_batch(self.progress.query_id, part.batch_id)
         return {
@@ -142,7 +144,7 @@ class QueryCommits:
         }
 
     def committed(self, part: Part, revision: Revision, now_s: float) -> None:
-        """The part is stored; `revision` is that of its last offset."""
+        """Notes that the part is stored; `revision` is that of its last offset."""
         self.failures = self.refusals = 0
         first = revision.log_offset - len(part.positions) + 1
         for log_offset, (where, position) in enumerate(part.positions.items(), first):
@@ -152,9 +154,12 @@ class QueryCommits:
         self._parts = [each for each in self._parts if each is not part]
 
     def refused(self, part: Part, conflicts: Sequence[Conflict]) -> bool:
-        """The part is not stored since others are; False: trying again does not help.
+        """Notes that the part is refused because of other stored offsets.
 
-        By REFUSE what would go back is left out, by FOLLOW it goes on from what is stored.
+        False: a retry cannot help.
+
+        With REFUSE, offsets that would go back are left out. With FOLLOW, it continues from what is
+        stored.
         """
         self.refusals += 1
         in_the_way = {each.topic_partition: each.revision for each in conflicts}
@@ -204,9 +209,12 @@ class QueryCommits:
         return now_s - done.time_s >= self._refresh_s
 
     def _replace(self, part: Part, positions: Mapping[TopicPartition, Position]) -> None:
-        """Another part for one: with a name of its own, as the server answers each name once."""
+        """Replaces a part.
+
+        The new part has its own name, because the server answers each name once.
+        """
         place = [each is part for each in self._parts]
-        if any(place):  # Else a newer batch has come meanwhile.
+        if any(place):  # Otherwise a newer batch has come meanwhile.
             self._parts[place.index(True)] = self._part(positions)
         self._parts = [each for each in self._parts if each.positions]
 

@@ -1,4 +1,4 @@
-"""Where a streaming query of Spark's Kafka source begins, by what a group has committed."""
+"""The start of a streaming query on Kafka, at the offsets that a group has committed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Uncommitted(IntEnum):
-    """Where a partition begins for which nothing is committed; the numbers are Spark's."""
+    """Where a partition begins if nothing is committed for it. The numbers are Spark's."""
 
     LATEST = -1
     EARLIEST = -2
 
 
 class FetchesOffsets(Protocol):
-    """An `OffsetClient`, as far as it is needed here."""
+    """The part of `OffsetClient` that is needed here."""
 
     def fetch(
         self, group_id: str, *, require_stable: bool = False
@@ -27,7 +27,7 @@ class FetchesOffsets(Protocol):
         """The stored offsets of a group."""
 
     def fetch_bounds(self, *, topics: Iterable[str] = ()) -> Mapping[TopicPartition, Bounds]:
-        """The partitions of topics, by the Kafka cluster that the server asks."""
+        """The partitions of topics, as reported by the server's Kafka cluster."""
 
 
 def starting_offsets(
@@ -37,13 +37,15 @@ def starting_offsets(
     *,
     uncommitted: Uncommitted = Uncommitted.EARLIEST,
 ) -> str:
-    """The text for Spark's option `startingOffsets`, by which a new query goes on from a group.
+    """The value of Spark's option `startingOffsets` that lets a new query continue a group.
 
-    `topics` says how many partitions each has: Spark wants all of them named. Names alone do where
-    the server knows the Kafka cluster (`kafka.bootstrap.servers`). A partition begins at the
-    committed offset, which is the next to read. Waits while a transaction has offsets pending.
-    Raises ValueError for a committed partition that is not among them, or a topic of which nobody
-    knows the partitions, and what the client does.
+    `topics` has the number of partitions of each topic: Spark wants all of them named. Names alone
+    are enough if the server knows the Kafka cluster (`kafka.bootstrap.servers`). A partition begins
+    at its committed offset, which is the next one to read. Waits while a transaction has pending
+    offsets.
+
+    Raises ValueError for a committed partition that is not among them, or a topic whose partitions
+    are not known, and the client's errors.
     """
     counts = _partition_counts(client, topics)
     begin: dict[str, dict[str, int]] = {

@@ -1,1 +1,1 @@
-"""Offsets of a table to a server: tasks pack their rows, the driver commits them."""
+"""Writes tables of offsets to a server: tasks pack their rows, and the driver commits them."""

@@ -1,4 +1,4 @@
-"""The columns that are written: their names, their types, and which go with which mode."""
+"""The columns that a write accepts: their names, types and write modes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 
 class WriteMode(StrEnum):
-    """What must hold of the stored offset for one to be written over it.
+    """The condition for a stored offset to be replaced.
 
-    `overwrite`: nothing. `compare_and_set`: what the row expects; null: that nothing is stored.
-    `monotonic`: that it is not larger. `create`: that there is none.
+    `overwrite`: none.
+    `compare_and_set`: it is the one that the row expects; null: none is stored.
+    `monotonic`: it is not larger.
+    `create`: none is stored.
     """
 
     OVERWRITE = "overwrite"
@@ -36,7 +38,10 @@ class WriteMode(StrEnum):
 
 
 class WriteColumn(NamedTuple):
-    """`types`: as Spark may have it. `packed`: as it comes to the driver; `given`: as it came."""
+    """`types`: those accepted from Spark. `packed`: the type sent to the driver.
+
+    `given`: the original type.
+    """
 
     types: tuple[type[DataType], ...]
     packed: pa.DataType
@@ -68,17 +73,17 @@ COLUMNS: Final[Mapping[str, WriteColumn]] = {
 
 
 RANK: Final = "latest_by"
-"""What rows of one partition are ranked by, on their way to the driver: a number in each row."""
+"""Ranks the rows of one partition on their way to the driver: a number in each row."""
 RANK_TYPE: Final = pa.int64()
 _TIME_NAME: Final = "commit_time"
 _RANKED: Final = (*_WHOLE, TimestampType, TimestampNTZType)
 
 
 class WrittenColumns(NamedTuple):
-    """Which of the columns a table has, in the order of `COLUMNS`, and where each is in it.
+    """The columns of a table, in the order of `COLUMNS`, with their places in the table.
 
-    `rank_place`: where the column is by which the latest row of a partition is known; None: two
-    rows of a partition are an error.
+    `rank_place`: the place of the column that identifies a partition's latest row. None: two rows
+    of a partition are an error.
     """
 
     places: Mapping[str, int]
@@ -93,7 +98,7 @@ class WrittenColumns(NamedTuple):
         keep_commit_times: bool,
         latest_by: str | None = None,
     ) -> WrittenColumns:
-        """Names are compared without case. Raises ValueError for a table that cannot be written."""
+        """Compares names without case. Raises ValueError for a table that cannot be written."""
         found: dict[str, int] = {}
         rank_place = None if latest_by is None else _rank_place(schema, latest_by)
         for place, field in enumerate(schema.fields):
@@ -120,13 +125,13 @@ class WrittenColumns(NamedTuple):
 
     @property
     def packed_schema(self) -> pa.Schema:
-        """Of rows on their way to the driver."""
+        """The schema of rows on their way to the driver."""
         rank = [] if self.rank_place is None else [(RANK, RANK_TYPE)]
         return pa.schema([*((name, COLUMNS[name].packed) for name in self.places), *rank])
 
     @property
     def given_schema(self) -> pa.Schema:
-        """Of rows as they were given, which can be wrong."""
+        """The schema of rows as they were given; they may be invalid."""
         return pa.schema([(name, COLUMNS[name].given) for name in self.places])
 
 

@@ -1,4 +1,4 @@
-"""Groups of rows as requests, under names by which attempts of one write know each other."""
+"""Groups of rows as requests. Attempts of the same write use the same request ids."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PLAIN: Final = ("topic", "partition", "offset", "leader_epoch", "metadata", "en
 
 
 class RequestMaker:
-    """For one write. Its name is the job's, or that of a query and an epoch.
+    """Makes the requests of one write, whose name is the job's, or that of a query and an epoch.
 
-    A server answers what it has applied under an id as it did then, whatever else the request
-    holds. So an id is made of the name and of all that is written: another attempt with the same
-    rows, whichever tasks had them, has the same one, and one with other rows has not.
+    A server answers a known request id as it did the first time, whatever the request contains. So
+    an id is made of the name and of all content: another attempt with the same rows has the same
+    id, whichever tasks had them; an attempt with other rows has another id.
     """
 
     def __init__(self, name: str, mode: WriteMode) -> None:
@@ -34,7 +34,7 @@ class RequestMaker:
         self._key = hashlib.blake2b(name.encode(), digest_size=32).digest()
 
     def commit(self, group: GroupRows) -> CommitOffsetsRequest:
-        """All of a group."""
+        """A commit of a whole group."""
         request = CommitOffsetsRequest(group_id=group.group_id)
         add = request.offsets.add
         rows = zip(*map(group.column, _PLAIN), strict=True)
@@ -52,7 +52,7 @@ class RequestMaker:
         return request
 
     def file(self, groups: Iterable[GroupRows]) -> tuple[bytes, str]:
-        """All of several groups as a file to import, a line for each row; and its request id."""
+        """A file for an import, with a line for each row of several groups; and its request id."""
         content = b"".join(
             json.dumps(self._line(row), ensure_ascii=False).encode() + b"\n"
             for group in groups
@@ -61,7 +61,7 @@ class RequestMaker:
         return content, self._id_of(content)
 
     def conflicts(self, row: Mapping[str, Any], stored: CommittedOffset | None) -> bool:
-        """Whether what is stored, None: nothing, stands in the way of a row."""
+        """Whether the stored offset, or None, forbids writing a row."""
         match self._mode:
             case WriteMode.OVERWRITE:
                 return False

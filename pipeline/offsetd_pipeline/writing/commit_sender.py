@@ -1,4 +1,4 @@
-"""Groups of rows to a server: each as one commit, or, to keep commit times, in imports."""
+"""Sends groups of rows to a server: each as one commit, or in imports to keep commit times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IMPORT_OFFSETS_MAX: Final = 10_000
 IMPORT_GROUPS_MAX: Final = 1_000
-"""So that an import takes a second or two: it has one deadline, and its answer is its end."""
+"""An import of this size takes a second or two: it has one deadline, and one answer at its end."""
 _REFUSALS: Final = (
     InvalidRequest,
     GroupRefused,
@@ -49,7 +49,10 @@ _FIELD: Final = re.compile(r"offsets\[(\d+)\]")
 
 
 class CommitSender:
-    """One write's. Counts what is written, and has rejects keep what is refused."""
+    """Sends the groups of one write.
+
+    Counts what is written, and adds refused rows to the rejects.
+    """
 
     def __init__(self, client: OffsetClient, maker: RequestMaker, rejects: Rejects) -> None:
         self.group_count = 0
@@ -59,13 +62,13 @@ class CommitSender:
         self._rejects = rejects
         self._unanswered: deque[tuple[GroupRows, Future[Revision]]] = deque()
         self._failure: OffsetdError | None = None
-        self._unknown = 0  # Groups that may be written or not.
+        self._unknown = 0  # Groups whose outcome is unknown.
 
     def commit(self, groups: Iterable[GroupRows]) -> None:
         """Commits each group, many at a time, and waits for all answers.
 
-        Raises UnfinishedWrite when the server does not answer, or answers what trying later may
-        mend: that is no row's fault, so nothing more is sent.
+        Raises UnfinishedWrite if the server does not answer, or if a later attempt may succeed.
+        That is no fault of a row, so nothing more is sent.
         """
         for group in groups:
             request = self._maker.commit(group)
@@ -119,9 +122,9 @@ class CommitSender:
             self._reject(group, error)
 
     def _is_stored(self, group: GroupRows, error: OffsetConflict) -> bool:
-        """Whether all of a group is stored as it is to be written.
+        """Whether all of a group is already stored as it is to be written.
 
-        So an attempt leaves it of which the server does not know the request id any more.
+        An attempt leaves it so if the server no longer knows its request id.
         """
         columns = map(group.column, ("offset", "leader_epoch", "metadata"))
         values = [(*rest, metadata or "") for *rest, metadata in zip(*columns, strict=True)]
@@ -141,7 +144,7 @@ class CommitSender:
             return {}
 
     def _conflicts(self, group: GroupRows, error: CommitConflict) -> Iterator[Conflict]:
-        """Those that the answer lists, and those that there was no room for, as of now."""
+        """The conflicts in the answer, and those for which it had no room, as they are now."""
         listed = {each.topic_partition: each for each in error.conflicts}
         yield from listed.values()
         if len(listed) >= int(error.details.get("conflict_count", "0")):
@@ -200,7 +203,10 @@ class CommitSender:
         self._check()
 
     def _without_wrong(self, groups: list[GroupRows], error: InvalidImport) -> list[GroupRows]:
-        """Rejects those groups of which the server has named a line; there may be more."""
+        """Rejects the groups of which the server has named a line.
+
+        There may be more such groups.
+        """
         problems = {int(str(each["line"])): str(each["problem"]) for each in error.lines}
         good: list[GroupRows] = []
         line = 1
@@ -216,7 +222,7 @@ class CommitSender:
                 self._rejects.add_group(group, rest, own)
             else:
                 good.append(group)
-        if len(good) == len(groups):  # The same import would be refused for ever.
+        if len(good) == len(groups):  # The same import would be refused again and again.
             self._failure = error
             self._check()
         return good

@@ -28,14 +28,14 @@ _NAMES: Final = SERVER_OPTIONS | {
     "retry_timeout_s",
 }
 OUTCOME_FILE: Final = "outcome_file"
-"""An option between `write_offsets` and the process of the driver that commits."""
+"""An internal option between `write_offsets` and the driver's process that commits."""
 _SPARKS: Final = frozenset(("path", "checkpointlocation", "queryname"))
-"""What Spark hands on of what it is told itself."""
+"""Spark's own options, which it passes on."""
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class OnError(StrEnum):
-    """What comes of rows that are not written."""
+    """What to do with rows that are not written."""
 
     FAIL = "fail"
     COLLECT = "collect"
@@ -43,9 +43,9 @@ class OnError(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """To which server is written, and how. `job_id` names a batch; None: by chance.
+    """The server to write to, and how. `job_id` names a batch; None: a random name.
 
-    `latest_by`: the column by which the latest of several rows of a partition is known; None: such
+    `latest_by`: the column that identifies the latest of several rows of a partition. None: such
     rows are rejected.
     """
 
@@ -61,7 +61,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From the options of a writer. Raises ValueError, which says what can be."""
+        """Reads a writer's options. Raises ValueError, which names valid options."""
         given = {name.lower(): value for name, value in options.items()}
         check_any(given)
         unknown = given.keys() - _NAMES - _SPARKS - {OUTCOME_FILE}
@@ -91,11 +91,11 @@ class WriteOptions:
 
     @property
     def retry(self) -> RetryPolicy:
-        """How long a commit is tried."""
+        """How long a commit is retried."""
         return RetryPolicy(timeout_s=self.retry_timeout_s)
 
     def named(self) -> str:
-        """The batch's name: what was said, or a new one."""
+        """The batch's name: the given one, or a new one."""
         return self.job_id or str(uuid.uuid4())
 
 

@@ -1,4 +1,4 @@
-"""What comes of a write."""
+"""The outcome of a write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RejectedOffset:
-    """A row that was not written. `reason` is one of the contract's, or one of the guide's."""
+    """A row that was not written. `reason` is one of the contract's reasons, or of the guide's."""
 
     group: str | None
     topic: str | None
@@ -31,10 +31,10 @@ class RejectedOffset:
 
 @attrs.frozen(kw_only=True)
 class WrittenOffsets:
-    """What was written, and what was not, and why: rows by reason, and some of the first.
+    """The rows written; the rejected rows by reason, and some of them.
 
-    `superseded_offset_count`: rows in whose place a later one of their partition was taken.
-    `rejects` is the file with all rejected rows; None: there is none.
+    `superseded_offset_count`: rows that were replaced by a later row of their partition.
+    `rejects`: the file with all rejected rows; None: there is none.
     """
 
     group_count: int
@@ -48,7 +48,7 @@ class WrittenOffsets:
 
 
 class OffsetsRejected(Exception):
-    """All groups were tried, and some were not written, of which nothing was stored."""
+    """All groups were tried. Some were rejected; nothing of those was stored."""
 
     def __init__(self, written: WrittenOffsets) -> None:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in written.reasons.items())
@@ -77,19 +77,20 @@ class OffsetsRejected(Exception):
 class UnfinishedWrite(Exception):
     """The server did not answer: some groups are written, and some were not tried.
 
-    The same write again, under the same name, does the rest, and the first no harm.
+    Repeat the same write under the same name: it writes the rest, and does not harm what is
+    written.
     """
 
 
 def outcome_to_json(outcome: WrittenOffsets | UnfinishedWrite) -> bytes:
-    """For `outcome_of_json`, which another process calls."""
+    """Encodes an outcome for `outcome_of_json`, which another process calls."""
     if isinstance(outcome, UnfinishedWrite):
         return json.dumps({"unfinished": str(outcome)}).encode()
     return json.dumps({"written": attrs.asdict(outcome)}).encode()
 
 
 def outcome_of_json(content: bytes) -> WrittenOffsets:
-    """Raises UnfinishedWrite, if that came of it."""
+    """Decodes an outcome. Raises UnfinishedWrite if it is one."""
     found = json.loads(content)
     if "unfinished" in found:
         raise UnfinishedWrite(found["unfinished"])

@@ -1,6 +1,8 @@
-"""What a task does of a write: its rows are checked, and packed for the driver. It sends nothing.
+"""The tasks' part of a write: it checks the rows, and packs them for the driver.
 
-So a task may fail, be tried again or run twice: nobody else sees it.
+It sends nothing.
+
+So a task may fail, be retried or run twice without effect on others.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ REJECTION: Final = pa.schema(
         ("stored_revision", pa.int64()),
     ]
 )
-"""What a rejected row has beside what was given: why, and what was stored in its way."""
+"""The extra columns of a rejected row: the reason, and the stored offset in its way."""
 
 _NAME_REASONS: Final = {
     "group": "INVALID_GROUP_ID",
@@ -56,9 +58,9 @@ _NUMBER_REASONS: Final = {
 
 @attrs.frozen(kw_only=True)
 class PackedRows(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
-    """A task's rows as Arrow streams, each None where there is none.
+    """A task's rows as Arrow streams; None if there are none.
 
-    `rejected` has `REJECTION` beside the columns. `query_id` is that of a stream.
+    `rejected` has the columns of `REJECTION` too. `query_id` is that of a stream.
     """
 
     rows: bytes | None
@@ -75,7 +77,7 @@ class TaskRows:
         self._rejected: list[pa.Table] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in, each as good or as rejected."""
+        """Adds rows, each as good or as rejected."""
         findings = _Findings(batch.num_rows)
         arrays: dict[str, Any] = {}
         for name, place in self._columns.places.items():
@@ -104,27 +106,27 @@ class TaskRows:
         self._rejected.append(findings.described(rejected))
 
     def packed(self, query_id: str | None = None) -> PackedRows:
-        """All of them."""
+        """All rows, packed."""
         return PackedRows(
             rows=_packed(self._good), rejected=_packed(self._rejected), query_id=query_id
         )
 
 
 class _Findings:
-    """What is wrong with rows of a batch: of each the first thing that was found."""
+    """The problems of a batch's rows: for each row the first that was found."""
 
     def __init__(self, count: int) -> None:
-        self.which = np.zeros(count, np.int32)  # 0: nothing.
+        self.which = np.zeros(count, np.int32)  # 0: no problem.
         self._problems: list[tuple[str, str]] = []
 
     def note(self, mask: Mask, reason: str, message: str) -> None:
-        """Something is wrong with the rows of a mask."""
+        """Notes a problem of the rows in a mask."""
         if mask.any():
             self._problems.append((reason, message))
             self.which[mask & (self.which == 0)] = len(self._problems)
 
     def described(self, rejected: pa.Table) -> pa.Table:
-        """The rows that something is wrong with, with what that is."""
+        """The rejected rows, with their problems."""
         found = [self._problems[each - 1] for each in self.which[self.which > 0]]
         nothing = pa.nulls(len(found), pa.int64())
         more = [[reason for reason, _ in found], [text for _, text in found], nothing, nothing]
@@ -169,7 +171,7 @@ def _checked_numbers(name: str, values: Any, findings: _Findings) -> Any:
 
 
 def _ranks(values: Any) -> Any:
-    """Whole numbers, or times, as numbers; a null comes before all."""
+    """Whole numbers, or times, as numbers; a null comes before all others."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", tz=values.type.tz))
     return pc.fill_null(values.cast(RANK_TYPE), _RANK_MIN)
@@ -179,13 +181,13 @@ def _checked_times(values: Any, findings: _Findings) -> Any:
     micros = values.cast(COLUMNS["commit_time"].packed).cast(pa.int64())
     before = pc.fill_null(pc.less(micros, 0), False)
     findings.note(_mask(before), "INVALID_COMMIT_TIME", "commit_time is before 1970")
-    # To the server all of the future is now; but these are on their way as Python's times.
+    # The server takes all future times as now. But these travel as Python's times.
     micros = pc.min_element_wise(micros, TIMESTAMP_MS_MAX * 1000, skip_nulls=False)
     return micros.cast(COLUMNS["commit_time"].packed)
 
 
 def _checked_names(name: str, values: Any, findings: _Findings) -> Any:
-    """The names by a dictionary, in which what is no text is made some."""
+    """The dictionary-encoded names. Invalid text is replaced by valid text."""
     if values.null_count and name != "metadata":
         findings.note(_mask(values.is_null()), _NAME_REASONS[name], f"{name} is null")
     if _is_plain(name, values):
@@ -210,7 +212,7 @@ def _as_bytes(values: Any) -> Any:
 
 
 def _is_plain(name: str, values: Any) -> bool:
-    """Whether nothing can be wrong with any of them, seen from their lengths."""
+    """Whether their lengths alone show that no value has a problem."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
@@ -224,7 +226,7 @@ def _is_plain(name: str, values: Any) -> bool:
 
 
 def _judged(name: str, content: bytes) -> tuple[str, str | None]:
-    """A name as text, and what is wrong with it, by the rules of the server for all names."""
+    """A name as text, and its problem by the server's rules for names."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -240,5 +242,5 @@ def _judged(name: str, content: bytes) -> tuple[str, str | None]:
 
 
 def utf16_units(text: str) -> int:
-    """By which the length of a topic's name is counted, as Kafka counts it."""
+    """The length of a topic's name as Kafka counts it."""
     return len(text.encode("utf-16-le")) // 2

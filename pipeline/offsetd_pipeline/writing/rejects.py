@@ -1,4 +1,4 @@
-"""Rows that are not written: counted, some kept for people, all put into a file of Parquet."""
+"""Rows that are not written: counted, some kept for people, all written to a Parquet file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOLD: Final = ("group", "topic", "partition", "offset", "reason", "message")
 
 
 class Rejection(NamedTuple):
-    """Why a row is not written, and what is stored in its place, where that is why."""
+    """The reason why a row is not written, and the stored offset, if that is the reason."""
 
     reason: str
     message: str
@@ -37,16 +37,16 @@ class Rejection(NamedTuple):
 
 
 class RejectsFile:
-    """`NAME.parquet` in a folder: it is there as a whole, or not at all.
+    """`NAME.parquet` in a folder. It is written as a whole, or not at all.
 
-    The folder is a path, or a URI as `pyarrow.fs` knows them. A file that an earlier attempt of
-    the same name has left is replaced, or taken away where nothing is rejected any more.
+    The folder is a path, or a URI of `pyarrow.fs`. A file of an earlier attempt with the same name
+    is replaced; it is removed if nothing is rejected any more.
     """
 
     def __init__(self, folder: str, name: str, schema: pa.Schema) -> None:
-        """Makes the folder: what cannot be written there is to be known before anything is sent.
+        """Creates the folder, so that a write error shows before anything is sent.
 
-        Raises OSError, and ValueError for a URI of a kind that is not known.
+        Raises OSError, and ValueError for an unknown kind of URI.
         """
         is_uri = "://" in folder or folder.startswith("file:")
         place = folder if is_uri else str(Path(folder).absolute())
@@ -58,7 +58,7 @@ class RejectsFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Rows more."""
+        """Adds rows."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._part, self._schema, filesystem=self._files, compression="zstd"
@@ -66,7 +66,7 @@ class RejectsFile:
         self._writer.write_table(table)
 
     def close(self) -> str | None:
-        """Where it is; None: there was nothing to write."""
+        """Closes the file and returns its place. None: there was nothing to write."""
         if self._writer is None:
             if self._files.get_file_info(self.path).type is not pyarrow.fs.FileType.NotFound:
                 self._files.delete_file(self.path)
@@ -80,21 +80,21 @@ class Rejects:
     """The rejected rows of a write."""
 
     def __init__(self, given: pa.Schema, file: RejectsFile | None) -> None:
-        """`given` are the columns of the rows."""
+        """`given` has the columns of the rows."""
         self.schema = rejects_schema(given)
         self.reasons: Counter[str] = Counter()
         self.first: list[RejectedOffset] = []
         self.groups: set[str] = set()
-        """Of which nothing is written."""
+        """Groups of which nothing is written."""
         self._file = file
         self._waiting: list[dict[str, Any]] = []
 
     def add_found(self, found: pa.Table) -> None:
-        """Those that tasks have found, with why."""
+        """Adds rows that tasks have rejected, with the reasons."""
         found = found.select(self.schema.names).cast(self.schema)
         for each in pc.value_counts(found.column("reason")).to_pylist():
             self.reasons[each["values"]] += each["counts"]
-        # Of others there is no telling which group that was to be.
+        # An unreadable group cannot be named.
         has_group = pc.not_equal(found.column("reason"), "INVALID_GROUP_ID")
         self.groups.update(pc.unique(found.filter(has_group).column("group")).to_pylist())
         self._keep_first(found.slice(0, FIRST_MAX).select(_TOLD).to_pylist())
@@ -104,7 +104,7 @@ class Rejects:
     def add_group(
         self, group: GroupRows, rest: Rejection, own: Mapping[int, Rejection] | None = None
     ) -> None:
-        """All rows of a group; those at some places for a reason of their own."""
+        """Adds all rows of a group; those at the places in `own` with their own reasons."""
         self.groups.add(group.group_id)
         own = own or {}
         for each in own.values():
@@ -116,12 +116,12 @@ class Rejects:
             if len(self._waiting) >= _ROWS_AT_ONCE:
                 self._flush()
         if len(self.first) < FIRST_MAX:
-            # What is wrong says more than what goes with it.
+            # A row's own problem says more than a problem of its group.
             rows = sorted(_rejected(group, rest, own), key=_is_along)
             self._keep_first(islice(rows, FIRST_MAX))
 
     def close(self) -> str | None:
-        """Puts all into the file, and returns where that is; None: there is none."""
+        """Writes all rows to the file, and returns its place. None: there is none."""
         if self._file is None:
             return None
         self._flush()
@@ -139,7 +139,7 @@ class Rejects:
 
 
 def rejects_schema(given: pa.Schema) -> pa.Schema:
-    """Of the file, for rows of these columns."""
+    """The schema of the file, for rows of these columns."""
     return pa.schema([*given, *REJECTION])
 
 

@@ -1,4 +1,4 @@
-"""A table of offsets to a server, from a program that wants to know what came of it."""
+"""Writes a table of offsets to a server, and returns the outcome to the program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def write_offsets(table: DataFrame, server: str, **options: object) -> WrittenOffsets:
-    """Writes a table of offsets to a server, `host:port`, and returns what came of it.
+    """Writes a table of offsets to a server, `host:port`, and returns the outcome.
 
-    The options are those of `df.write.format("offsetd")`; None is as if it was not said. The
-    session is to be of this machine, not one of Spark Connect. Raises ValueError for options that
-    cannot be, OffsetsRejected unless `on_error="collect"`, UnfinishedWrite, and what Spark does.
+    The options are those of `df.write.format("offsetd")`; None means not set. The session must be a
+    local one, not of Spark Connect. Raises ValueError for invalid options, OffsetsRejected unless
+    `on_error="collect"`, UnfinishedWrite, and Spark's errors.
     """
     texts = {name: _text(value) for name, value in options.items() if value is not None}
     texts["server"] = server

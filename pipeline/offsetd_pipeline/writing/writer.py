@@ -1,4 +1,4 @@
-"""Writing offsets to a server: tasks pack their rows, the driver commits them, group by group."""
+"""Writes offsets to a server: tasks pack their rows, the driver commits them, group by group."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offsetd_pipeline.writing.written_groups import GroupRows
 
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Under this name Spark tells tasks the id of their query, which a restart does not change."""
+"""The property in which Spark gives tasks the id of their query. A restart does not change it."""
 _NOTHING: Final = WrittenOffsets(
     group_count=0, offset_count=0, rejected_group_count=0, rejected_offset_count=0
 )
@@ -55,31 +55,31 @@ _log: Final = logging.getLogger(__name__)
 
 
 class OffsetdWriter(DataSourceArrowWriter):
-    """A batch: nothing is written if a task of it fails."""
+    """Writes a batch. Nothing is written if a task of it fails."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns) -> None:
         self._options = options
         self._columns = columns
-        self._name = options.named()  # Here, for the tasks and the commit to have one.
+        self._name = options.named()  # Set here, so that the tasks and the commit share it.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """A task's rows, checked and packed."""
+        """Checks and packs a task's rows."""
         return _packed(iterator, self._columns)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Writes all of them. Raises OffsetsRejected, UnfinishedWrite."""
+        """Writes all rows. Raises OffsetsRejected, UnfinishedWrite."""
         write_packed(self._options, self._columns, self._name, messages)
 
 
 class OffsetdStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query: a batch of it is written before the next one begins."""
+    """Writes a streaming query: one batch is written before the next one begins."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns) -> None:
         self._options = options
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """A task's rows, checked and packed, and whose they are."""
+        """Checks and packs a task's rows, with the id of their query."""
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         assert query_id, "Spark tells tasks of a stream which query they are of"
@@ -99,14 +99,14 @@ class OffsetdStreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(given: dict[str, str], schema: StructType, *, overwrite: bool) -> OffsetdWriter:
-    """For `df.write`. Raises ValueError."""
+    """The writer of `df.write`. Raises ValueError."""
     return OffsetdWriter(*_checked(given, schema, "mode('append')", overwrite=overwrite))
 
 
 def stream_writer(
     given: dict[str, str], schema: StructType, *, overwrite: bool
 ) -> OffsetdStreamWriter:
-    """For `df.writeStream`. Raises ValueError."""
+    """The writer of `df.writeStream`. Raises ValueError."""
     checked = _checked(
         given,
         schema,
@@ -124,10 +124,10 @@ def write_packed(
     name: str,
     messages: Iterable[WriterCommitMessage | None],
 ) -> None:
-    """Commits what tasks have packed, in a write of that name.
+    """Commits the packed rows of tasks, in a write of that name.
 
-    Raises OffsetsRejected, if that is to be an error, and UnfinishedWrite. Where an outcome file is
-    asked for, it says which of that came of it, and nothing of it is raised.
+    Raises OffsetsRejected, if rejects are to be an error, and UnfinishedWrite. If an outcome file
+    is requested, the outcome goes there, and neither is raised.
     """
     outcome = _outcome_of(options, columns, name, messages)
     if options.outcome_file is not None:
@@ -186,7 +186,7 @@ def _outcome_of(
 
 
 def _whole(groups: Iterable[GroupRows], rejects: Rejects) -> Iterator[GroupRows]:
-    """Those groups that nothing is wrong with so far; the others are rejected."""
+    """The groups without problems so far. The others are rejected."""
     found = frozenset(rejects.groups)
     for group in groups:
         if group.group_id in found:

@@ -1,4 +1,4 @@
-"""The rows of all tasks of a write, as groups: each becomes one commit, or none of it does."""
+"""The rows of all tasks of a write, as groups. Each group is one commit or none."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     Ranks = npt.NDArray[np.int32]
 
 _ROWS_AT_ONCE: Final = 50_000
-"""Rows that are Python objects at one time, about; a group is not divided."""
+"""About how many rows are Python objects at one time. A group is not divided."""
 
 
 class GroupRows:
-    """The rows of one group, by topic and partition: a part of columns that are shared.
+    """The rows of one group, by topic and partition: a part of shared columns.
 
-    `repeated` are the places, from 0, of those whose topic and partition another row has, too.
+    `repeated` has the places, from 0, of rows whose topic and partition another row has too.
     """
 
     __slots__ = ("_begin", "_columns", "_end", "group_id", "repeated")
@@ -60,28 +60,29 @@ class GroupRows:
         return [None] * len(self) if values is None else values[self._begin : self._end]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each with the columns that the table has."""
+        """The rows, each with the columns of the table."""
         for place in range(self._begin, self._end):
             yield {name: values[place] for name, values in self._columns.items()}
 
     def partitions(self) -> list[TopicPartition]:
-        """Of each row."""
+        """The partition of each row."""
         return [*map(TopicPartition, self.column("topic"), self.column("partition"))]
 
 
 class GroupedRows:
-    """The rows of all tasks by group, topic and partition, whichever tasks had them.
+    """The rows of all tasks by group, topic and partition.
 
-    Where rows have ranks, of each partition those with the highest one; `superseded_count` are not.
+    If rows have ranks, only those with the highest rank of each partition; `superseded_count`
+    counts the others.
     """
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:
-        """`tables` are those of tasks, of one schema."""
+        """`tables` are those of the tasks, all with one schema."""
         self._table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
         del tables  # They are copied, and may be large.
         keys = {name: _ranks(self._table.column(name)) for name in ("group", "topic")}
         partitions = self._table.column("partition").to_numpy()
-        # Only what is later replaces a row; of two that are as late neither does.
+        # Only a later row replaces a row; two equally late rows both stay.
         ranks = np.zeros(len(partitions), np.int64)
         if RANK in self._table.column_names:
             ranks = self._table.column(RANK).to_numpy()
@@ -100,16 +101,16 @@ class GroupedRows:
         self._repeated = np.union1d(twice, twice + 1)
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self._bounds) - 1
 
     @property
     def row_count(self) -> int:
-        """How many rows all groups have, without those that are superseded."""
+        """The number of rows of all groups, without superseded ones."""
         return len(self._order)
 
     def __iter__(self) -> Iterator[GroupRows]:
-        """Each group, in the order of their names."""
+        """Yields each group, in the order of names."""
         first = 0
         while first < len(self):
             begin = self._bounds[first]
@@ -135,7 +136,7 @@ class GroupedRows:
 
 
 def _is_latest(ranks: Numbers, places: Sequence[npt.NDArray[Any]]) -> Mask:
-    """Which rows have the highest rank of those at the same place. They are sorted by both."""
+    """Which rows have the highest rank at their place. The rows are sorted by both."""
     is_same = np.ones(len(ranks) - 1, np.bool_)
     for each in places:
         is_same &= each[1:] == each[:-1]
@@ -153,7 +154,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _ranks(column: pa.ChunkedArray) -> Ranks:
-    """Where the name of each row is among all names, in their order."""
+    """The place of each row's name among all names in order."""
     names = column.chunk(0)
     order = pc.array_sort_indices(names.dictionary).to_numpy()
     ranks = np.empty(len(order), np.int32)
