@@ -1,4 +1,4 @@
-"""The past of offsets, kept as Parquet, and brought back."""
+"""The past of offsets, archived as Parquet, and restored."""
 
 from offsetd_pipeline.archive.manifests import (
     ArchiveBusy,

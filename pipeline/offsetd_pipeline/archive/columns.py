@@ -1,4 +1,4 @@
-"""The columns of an archive's files, beside `dt` and `log_partition`, which folders name."""
+"""The columns of an archive's files, except `dt` and `log_partition`, which are in folder names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VANISHED: Final = "vanished"
 TRANSACTION_TIME: Final = Column(
     "transaction_time", TimestampType(), "when its transaction ended, ms; null: outside of any"
 )
-_MICROSECONDS: Final = 1000  # Of a millisecond.
+_MICROSECONDS: Final = 1000  # In a millisecond.
 
 
 _NAMES: Final = (
@@ -62,7 +62,7 @@ SPARK_SCHEMA: Final = StructType(
 
 
 def archived_batch(rows: ChosenRows, outcomes: Numbers, end_times: Numbers) -> pa.RecordBatch:
-    """Rows as files have them. What is known of transactions is by the rows' numbers."""
+    """Rows in the form of the files. The outcomes of transactions are by the rows' numbers."""
     own = {
         "transaction": lambda: rows.words(outcomes[rows.chosen], WORDS),
         "transaction_time": lambda: _times(end_times[rows.chosen]),

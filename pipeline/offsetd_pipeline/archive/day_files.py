@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What Spark, and others, read as null."""
 DAY_MS: Final = 86_400_000
-_MICROSECONDS: Final = 1000  # Of a millisecond.
+_MICROSECONDS: Final = 1000  # In a millisecond.
 _GROUP_ROWS: Final = 262_144
-_OPEN_MAX: Final = 4  # So many days at once; each holds up to a row group.
-# These repeat; in the others nearly every value is another.
+_OPEN_MAX: Final = 4  # The most days at the same time; each holds up to a row group.
+# Values of these columns repeat; in the others nearly every value is different.
 _REPEATING: Final = ["kind", "transaction", "group", "topic", "partition", "leader_epoch"]
 _GROWING: Final = ("log_offset", "timestamp", "offset", "commit_time")
 
 
 class _DayFile:
-    """One file, as it grows."""
+    """One file while it is written."""
 
     def __init__(self, root: Path, log_partition: int, day: str | None, name: str) -> None:
         self._place = f"{DAY}{day or NO_DAY}/{LOG_PARTITION}{log_partition}"
@@ -50,7 +50,7 @@ class _DayFile:
         self._earliest: int | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows behind those before."""
+        """Appends rows."""
         offsets = batch.column("log_offset")
         if not self._count:
             self._first = offsets[0].as_py()
@@ -65,7 +65,7 @@ class _DayFile:
             self._flush()
 
     def close(self) -> ArchivedFile:
-        """The file is whole, and durable but for its folder."""
+        """Completes the file durably, except for its folder."""
         self._flush()
         assert self._writer is not None, "a file has rows"
         self._writer.close()
@@ -101,18 +101,18 @@ class _DayFile:
 
 
 class DayFiles:
-    """Takes rows in the order of their log offsets. Nobody else's files have the names of these."""
+    """Takes rows in the order of their log offsets. The names of its files are unique."""
 
     def __init__(self, root: Path, log_partition: int, run_id: str) -> None:
         self._root = root
         self._log_partition = log_partition
         self._name = f"{run_id}-{uuid4().hex[:8]}"
-        self._open: dict[str | None, _DayFile] = {}  # Used last comes last.
+        self._open: dict[str | None, _DayFile] = {}  # The last used one comes last.
         self._closed: list[ArchivedFile] = []
         self._made = 0
 
     def add(self, day: str | None, batch: pa.RecordBatch) -> None:
-        """Rows of one day."""
+        """Adds rows of one day."""
         file = self._open.pop(day, None)
         if file is None:
             if len(self._open) == _OPEN_MAX:
@@ -124,14 +124,14 @@ class DayFiles:
         file.add(batch)
 
     def close(self) -> tuple[ArchivedFile, ...]:
-        """All files, which are whole."""
+        """Completes all files, and returns them."""
         self._closed += [each.close() for each in self._open.values()]
         self._open.clear()
         return tuple(self._closed)
 
 
 def by_day(chosen: Numbers, timestamps_ms: Numbers) -> list[tuple[str | None, Numbers]]:
-    """Rows, as they are chosen, by the UTC day of their timestamps; None: those without."""
+    """Divides the chosen rows by the UTC day of their timestamps; None: those without one."""
     days = np.where(timestamps_ms < 0, -1, timestamps_ms // DAY_MS)
     if len(days) and (days == days[0]).all():
         return [(_day(int(days[0])), chosen)]

@@ -1,4 +1,4 @@
-"""Which offsets a log partition has, without what they are."""
+"""The keys of a log partition's current offsets, without their values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ KEY_COLUMNS: Final = ("log_partition", "group", "topic", "partition")
 def live_keys(
     opened: SegmentFiles, log: LogPlan, *, below: int, damaged: Callable[[Damage], object]
 ) -> pa.Table:
-    """Groups, topics and partitions whose offsets are current right below a log offset.
+    """The groups, topics and partitions whose offsets are current just below a log offset.
 
-    No transaction is open below it.
+    No transaction may be open below it.
     """
     latest = LatestRecords()
     piece = Piece(log, 0, len(log.segments))
@@ -37,7 +37,7 @@ def live_keys(
             offsets, kind = rows.fields[:, fields.LOG_OFFSET], rows.fields[:, fields.KIND]
             wanted = (kind <= fields.UNREADABLE) & (offsets >= log.log_start_offset)
             wanted &= offsets < below
-            # Deletions wait for no transaction.
+            # A deletion does not wait for a transaction.
             wanted &= (outcomes.of(rows) <= Outcome.COMMITTED) | (kind == fields.DELETED)
             latest.take(rows, np.flatnonzero(wanted))
     newest = latest.rows()

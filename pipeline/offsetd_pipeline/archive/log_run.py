@@ -1,4 +1,4 @@
-"""One run's work on one log partition: what is new in it, as files. On executors."""
+"""The work of one run on one log partition: it writes new records to files. On executors."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-_NEVER: Final = -1  # As a time.
+_NEVER: Final = -1  # In place of a time.
 
 
 @attrs.frozen(kw_only=True)
 class LogWork:
-    """What a task does. `position` None: nothing of this log partition is archived.
+    """The work of a task. `position` None: nothing of this log partition is archived.
 
-    `time_ms`: when the run began.
+    `time_ms`: the start of the run.
     """
 
     log: LogPlan
@@ -62,7 +62,7 @@ class LogWork:
 
 @attrs.frozen(kw_only=True)
 class HeldUp:
-    """The archive stays below an open transaction: its first offset, whose it is, since when."""
+    """An open transaction at which the archive stops: its first offset, its producer, its start."""
 
     log_partition: int
     log_offset: int
@@ -72,7 +72,7 @@ class HeldUp:
 
 @attrs.frozen(kw_only=True)
 class LogRun:
-    """What came of it. `keys_file`: what is current, where deletions may have been missed."""
+    """The result. `keys_file`: the current keys, if deletions may have been missed."""
 
     log_partition: int
     position: LogPosition
@@ -85,19 +85,20 @@ class LogRun:
 
 @attrs.frozen
 class LogFailure:
-    """Why nothing came of it, for people."""
+    """Why there is no result, for people."""
 
     reason: str
 
 
 class NotTheLog(StorageError):
-    """A log that does not go on where the archive ends: another one, or an older copy."""
+    """The log does not continue the archive: it is another log, or an older copy."""
 
 
 def archive_log(work: LogWork) -> LogRun | LogFailure:
-    """Writes what is new; nothing of it counts before a manifest names it.
+    """Writes the new records. They count only once a manifest names their files.
 
-    What is wrong with the log, or changes meanwhile, is a failure; else raises OSError.
+    Problems of the log, and changes during the run, are returned as a failure. Otherwise raises
+    OSError.
     """
     try:
         return _LogRunning(OsFiles(), work).run()
@@ -116,16 +117,16 @@ class _LogRunning:
         self._seen = 0
         self._last = (-1, _NEVER)  # The newest record: log offset, ms.
         self._latest_ms = _NEVER
-        self._settled_ms = work.time_ms  # From then on no cleaner touched anything.
+        self._settled_ms = work.time_ms  # From this time on no cleaner touched anything.
         self._cleanable_below = 0
-        self._seen_behind = 0  # At or above that.
-        self._superseding_ms = _NEVER  # From then on all that is below it counts.
+        self._seen_behind = 0  # The number seen at or above that.
+        self._superseding_ms = _NEVER  # From this time on everything below it counts.
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None
         self._days = DayFiles(Path(work.archive), work.log.log_partition, work.run_id)
 
     def run(self) -> LogRun:
-        """Reads the log once; and once more where something of it is missing."""
+        """Reads the log once; and a second time if something of it is missing."""
         whole = Piece(self._log, 0, len(self._log.segments))
         with opened_piece(self._files, whole) as (found, opened):
             self._log = found.log
@@ -164,7 +165,7 @@ class _LogRunning:
             self._log_end = max(self._log_end, end)
 
     def _take(self, rows: Rows, outcomes: Outcomes) -> bool:
-        """Archives what is new in the rows; False: what follows is not settled yet."""
+        """Archives the new rows. False: later records are not settled yet."""
         offsets = rows.fields[:, fields.LOG_OFFSET]
         is_new = offsets >= max(self._begin, self._log.log_start_offset)
         if not is_new.any():
@@ -211,7 +212,7 @@ class _LogRunning:
             self._days.add(day, archived_batch(ChosenRows(rows, taken), ends, end_times))
 
     def _check_known(self, rows: Rows) -> None:
-        """Raises NotTheLog where the newest archived record is another one here."""
+        """Raises NotTheLog if this log has another record in place of the newest archived one."""
         known = self._work.position
         if known is None or known.last_log_offset is None:
             return
@@ -227,7 +228,7 @@ class _LogRunning:
             )
 
     def _last_segment(self) -> int:
-        """Where the segment begins that no cleaner touches."""
+        """The start of the segment that no cleaner touches."""
         base = self._log.figures.segment_base_offset
         if base is None:
             folder = Path(self._log.folder) / f"__consumer_offsets-{self._log.log_partition}"
@@ -245,7 +246,7 @@ class _LogRunning:
                 f" {self._log_end}, and {self._begin} is archived already: it is an older copy, or"
                 " another log"
             )
-        # What the last batches had may be cleaned away.
+        # The content of the last batches may have been cleaned away.
         self._end = max(self._end, self._log_end)
 
     def _gap(self) -> Gap | None:
@@ -253,9 +254,10 @@ class _LogRunning:
         if not missing:
             return None
         known = self._work.position
-        # What a cleaner removes is superseded by something that it may touch, too, which counts
-        # later where a clock was set back, or a transaction went on. There is no such bound for
-        # damage, nor for what the cleaner of another node removed, whose log was copied.
+        # A record that a cleaner removes is superseded by another that the cleaner may touch too.
+        # That one counts later if a clock was set back, or a transaction went on. There is no such
+        # bound for damage, nor for records that the cleaner of another node removed, whose log was
+        # copied.
         behind = self._end - max(self._begin, self._cleanable_below)
         is_own = not self._damage and self._seen_behind == max(behind, 0)
         known_ms = min(max(self._settled_ms, self._superseding_ms), self._work.time_ms)
@@ -275,7 +277,7 @@ class _LogRunning:
         return gap is not None or known.log_start_offset != self._log.log_start_offset
 
     def _keys_file(self, opened: SegmentFiles) -> str:
-        """What is current below the end, for all that the archive takes for current and is not."""
+        """Writes the current keys below the end, for the archive to drop all others."""
         keys = live_keys(opened, self._log, below=self._end, damaged=lambda _: None)
         folder = Path(self._work.archive) / RUNS
         make_folder(folder)

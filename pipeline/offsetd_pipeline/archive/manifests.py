@@ -1,7 +1,9 @@
-"""What an archive consists of: its manifests, each made by one run, each naming that run's files.
+"""The content of an archive: its manifests.
 
-Readers go by manifests alone. `_manifests/00000001.json` is the first; each names how far the
-archive has come, so the newest says where the next run begins.
+Each was made by one run, and names that run's files.
+
+Readers use only files in manifests. `_manifests/00000001.json` is the first one. Each manifest has
+the position of the archive, so the newest says where the next run begins.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ _DIGITS: Final = 8
 
 
 class ArchiveError(Exception):
-    """Why an archive cannot be written, or read."""
+    """An archive cannot be written or read. The text says why."""
 
 
 class ArchiveDamaged(ArchiveError):
-    """Files of an archive are gone, or not what a run left."""
+    """Files of an archive are gone, or differ from what a run wrote."""
 
 
 class ArchiveBusy(ArchiveError):
@@ -50,7 +52,7 @@ class ArchiveBusy(ArchiveError):
 
 @attrs.frozen(kw_only=True)
 class ArchivedFile:
-    """A Parquet file; `path` is within the archive. Sorted by log offset.
+    """A Parquet file, sorted by log offset; `path` is relative to the archive.
 
     `earliest_ms`: the earliest timestamp in it.
     """
@@ -67,10 +69,10 @@ class ArchivedFile:
 
 @attrs.frozen(kw_only=True)
 class LogPosition:
-    """How far the archive has come with a log partition: `log_offset` is the next to be read.
+    """The position of the archive in a log partition: `log_offset` is the next to be read.
 
-    `last_log_offset` and `last_timestamp_ms` are of the newest record below it, by which the log is
-    known again. `latest_ms`: the latest timestamp of all below it.
+    `last_log_offset` and `last_timestamp_ms` are those of the newest record below it, which
+    identifies the log. `latest_ms`: the latest timestamp of all records below it.
     """
 
     log_offset: int
@@ -82,10 +84,10 @@ class LogPosition:
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """Log offsets that the log no longer had when they were to be archived, or that were damaged.
+    """Log offsets that were gone, or damaged, before they were archived.
 
-    What was committed from `from_ms` (None: ever) until before `to_ms` may be missing; from then on
-    the archive knows what is current.
+    Commits from `from_ms` (None: from the beginning) until before `to_ms` may be missing. From
+    `to_ms` on the archive knows the current offsets.
     """
 
     log_partition: int
@@ -98,7 +100,7 @@ class Gap:
 
 @attrs.frozen(kw_only=True)
 class DamagedBytes:
-    """Bytes of a segment's file that hold no valid batch, and were passed over."""
+    """Bytes of a segment's file without a valid batch, which were skipped."""
 
     log_partition: int
     file: str
@@ -109,10 +111,10 @@ class DamagedBytes:
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """One run. `positions` are of all log partitions; files, gaps and damage of this run alone.
+    """One run. `positions` has all log partitions; files, gaps and damage are those of this run.
 
-    `source` is the id of the folder, or of the broker's cluster. `offsets_partitions` None: nobody
-    knows how many `__consumer_offsets` has.
+    `source` is the id of the folder, or of the broker's cluster. `offsets_partitions` None: the
+    number of partitions of `__consumer_offsets` is not known.
     """
 
     number: int
@@ -128,23 +130,23 @@ class Manifest:
 
     @property
     def record_count(self) -> int:
-        """Of all files."""
+        """The records of all files."""
         return sum(each.record_count for each in self.files)
 
     @property
     def latest_ms(self) -> int | None:
-        """The latest timestamp of all that was ever read."""
+        """The latest timestamp of all records ever read."""
         times = (each.latest_ms for each in self.positions.values())
         return max((each for each in times if each is not None), default=None)
 
     def to_json(self) -> bytes:
-        """As the file has it."""
+        """The content of the file."""
         fields = {"format_version": FORMAT_VERSION, **attrs.asdict(self)}
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
-        """Raises ValueError, KeyError, TypeError for what is none."""
+        """Reads a file's content. Raises ValueError, KeyError, TypeError if it is invalid."""
         fields: dict[str, Any] = json.loads(content)
         version = fields.pop("format_version")
         if version != FORMAT_VERSION:
@@ -167,13 +169,13 @@ _PARTS: Final[dict[str, Callable[..., Any]]] = {
 
 @attrs.frozen
 class ArchiveFolder:
-    """An archive on a disk, or on a file system that is mounted like one."""
+    """An archive on a disk, or on a mounted file system."""
 
     path: Path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """No other run writes meanwhile. Raises ArchiveBusy, OSError."""
+        """Keeps other runs from writing. Raises ArchiveBusy, OSError."""
         make_folder(self.path / MANIFESTS)
         try:
             lock = LockedFile(self.path / MANIFESTS / _LOCK)
@@ -185,7 +187,7 @@ class ArchiveFolder:
             lock.close()
 
     def manifests(self) -> list[Manifest]:
-        """All of them, the oldest first. Raises ArchiveDamaged, OSError."""
+        """All manifests, the oldest first. Raises ArchiveDamaged, OSError."""
         folder = self.path / MANIFESTS
         names = [name for name in file_names(folder) if name.endswith(".json")]
         if names != [_name(number) for number in range(1, len(names) + 1)]:
@@ -193,7 +195,7 @@ class ArchiveFolder:
         return [self._manifest(folder / name) for name in names]
 
     def committed(self, manifest: Manifest) -> None:
-        """The run counts. Raises ArchiveBusy where another one was first, OSError."""
+        """Makes the run count. Raises ArchiveBusy if another run was faster, OSError."""
         path = self.path / MANIFESTS / _name(manifest.number)
         try:
             create_file(path, manifest.to_json())
@@ -203,7 +205,7 @@ class ArchiveFolder:
             ) from None
 
     def check_files(self, manifest: Manifest) -> None:
-        """That its files are there as they were written. Raises ArchiveDamaged."""
+        """Checks that the files are there as they were written. Raises ArchiveDamaged."""
         for each in manifest.files:
             size_bytes = file_bytes(self.path / each.path)
             if size_bytes != each.size_bytes:
@@ -214,9 +216,9 @@ class ArchiveFolder:
                 )
 
     def remove_orphans(self, manifests: list[Manifest]) -> int:
-        """Removes what runs left that came to no manifest; returns how many files those were.
+        """Removes files of runs that did not finish; returns their number.
 
-        Only where the archive is locked.
+        The archive must be locked.
         """
         known = {file.path for manifest in manifests for file in manifest.files}
         orphans = [path for path in self._files_there() if path not in known]
@@ -226,7 +228,7 @@ class ArchiveFolder:
         return len(orphans)
 
     def remove_run_files(self) -> None:
-        """What runs had for themselves, and manifests that were not whole."""
+        """Removes temporary files of runs, and incomplete manifests."""
         for name in file_names(self.path / RUNS):
             remove_file(self.path / RUNS / name)
         for name in file_names(self.path / MANIFESTS):

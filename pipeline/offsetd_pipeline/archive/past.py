@@ -1,4 +1,4 @@
-"""An archive as a table, and the state that it has of a time."""
+"""An archive as a table, and its state at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.archive.manifests import ArchivedFile, Gap, Manifest
 
-_MICROSECONDS: Final = 1000  # Of a millisecond.
+_MICROSECONDS: Final = 1000  # In a millisecond.
 _KEY: Final = ("group", "topic", "partition")
 _KEPT: Final = (
     "log_partition",
@@ -36,21 +36,21 @@ _KEPT: Final = (
 
 @attrs.frozen(kw_only=True)
 class GroupSelection:
-    """Which offsets are meant: those of all these groups, topics; empty: of any."""
+    """The chosen offsets: of all these groups and topics; empty: of any."""
 
     groups: tuple[str, ...] = ()
     group_prefix: str = ""
     topics: tuple[str, ...] = ()
 
     def takes_group(self, group: str) -> bool:
-        """Whether a group may have such offsets. Named ones need not begin with the prefix."""
+        """Whether a group may have chosen offsets. Named groups need not have the prefix."""
         if not self.groups and not self.group_prefix:
             return True
         is_prefixed = bool(self.group_prefix) and group.startswith(self.group_prefix)
         return group in self.groups or is_prefixed
 
     def condition(self) -> Column:
-        """Of rows that are meant."""
+        """The condition for chosen rows."""
         meant = F.lit(True)
         if self.groups or self.group_prefix:
             meant = F.col("group").isin(*self.groups)
@@ -61,7 +61,7 @@ class GroupSelection:
         return meant
 
     def log_partitions(self, offsets_partitions: int | None) -> frozenset[int] | None:
-        """Where they are; None: anywhere."""
+        """The log partitions of chosen offsets; None: any."""
         if not self.groups or self.group_prefix or offsets_partitions is None:
             return None
         return frozenset(partition_of(group, offsets_partitions) for group in self.groups)
@@ -71,7 +71,7 @@ ALL: Final = GroupSelection()
 
 
 def read_archive(spark: SparkSession, archive: str | Path) -> DataFrame:
-    """Everything that was archived, a row for each record, and those that have `kind` vanished.
+    """All archived rows: one for each record, and those of kind `vanished`.
 
     Raises ArchiveError, OSError.
     """
@@ -81,7 +81,10 @@ def read_archive(spark: SparkSession, archive: str | Path) -> DataFrame:
 
 
 def manifests_of(folder: ArchiveFolder) -> list[Manifest]:
-    """At least one, whose files are all there. Raises ArchiveError, OSError."""
+    """The manifests, at least one, after a check that all files exist.
+
+    Raises ArchiveError, OSError.
+    """
     manifests = folder.manifests()
     if not manifests:
         raise ArchiveError(f"{folder.path} is no archive: it has no manifest")
@@ -93,7 +96,7 @@ def manifests_of(folder: ArchiveFolder) -> list[Manifest]:
 def rows_of(
     spark: SparkSession, folder: ArchiveFolder, files: Collection[ArchivedFile]
 ) -> DataFrame:
-    """What files have, with their day and log partition."""
+    """The rows of files, with their day and log partition."""
     if not files:
         return spark.createDataFrame([], SPARK_SCHEMA)
     reader = spark.read.schema(SPARK_SCHEMA).option("basePath", str(folder.path.absolute()))
@@ -103,7 +106,7 @@ def rows_of(
 def files_until(
     manifests: Iterable[Manifest], day: str | None, log_partitions: Collection[int] | None
 ) -> list[ArchivedFile]:
-    """Those that can have records of a day or before (None: of any), of these log partitions."""
+    """The files that may have records up to a day (None: of any day), of these log partitions."""
     return [
         file
         for manifest in manifests
@@ -114,12 +117,12 @@ def files_until(
 
 
 def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
-    """What was committed at a time (None: in the end), a row for each offset.
+    """The offsets at a time (None: at the end), one row for each.
 
-    `kind` is committed or, where the newest value does not decode, unreadable. Of each offset that
-    record counts which has the largest log offset among those from `at_ms` or before; what a
-    transaction wrote is from when it was committed, but no earlier than it was written, whoever's
-    clocks these are; a deletion is from when it was written.
+    `kind` is `committed` or, if the newest value cannot be decoded, `unreadable`. For each offset
+    the record with the largest log offset counts, among those at `at_ms` or before. A record
+    written in a transaction counts from the commit of the transaction on, but not before it was
+    written, by whatever clocks; a deletion counts from when it was written.
     """
     is_deletion = F.col("kind") == "deleted"
     counts = rows.where(
@@ -139,13 +142,13 @@ def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
 
 
 def earliest_ms(manifests: Iterable[Manifest]) -> int | None:
-    """The first timestamp of an archive."""
+    """The earliest timestamp of an archive."""
     times = (file.earliest_ms for manifest in manifests for file in manifest.files)
     return min((each for each in times if each is not None), default=None)
 
 
 def damaged_bytes(manifests: Iterable[Manifest], log_partitions: Collection[int] | None) -> int:
-    """How many bytes of logs were passed over; what a later run met again counts once."""
+    """How many bytes of logs were skipped. Bytes that a later run met again count once."""
     met = {
         (damage.file, damage.position): damage.size_bytes
         for manifest in manifests
@@ -158,7 +161,7 @@ def damaged_bytes(manifests: Iterable[Manifest], log_partitions: Collection[int]
 def gaps_at(
     manifests: Sequence[Manifest], at_ms: int, log_partitions: Collection[int] | None
 ) -> list[Gap]:
-    """Those in which a time lies: what was committed then is not known."""
+    """The gaps that contain a time: the commits at that time are not known for sure."""
     return [
         gap
         for manifest in manifests

@@ -1,4 +1,4 @@
-"""The pages of `archive` and `restore`."""
+"""The report pages of `archive` and `restore`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIME = pa.timestamp("ms", tz="UTC")
 
 
 def archived_report(archived: Archived, archive: str) -> Report:
-    """What a run added, and what it could not have."""
+    """What a run added, and what it could not read."""
     manifest = archived.manifest
     sections: tuple[Section, ...] = ()
     facts: dict[str, object] = {"archive": archive, "new_records": 0}
@@ -132,7 +132,7 @@ def _lacking_sections(manifest: Manifest) -> list[Section]:
 
 
 def restored_report(restored: Restored, archive: str, server: str) -> Report:
-    """What became, or would become, of each group."""
+    """The outcome of each group, or the outcome that an execution would have."""
     groups = restored.groups
     outcomes = {each.value: restored.count(each) for each in Outcome if restored.count(each)}
     rows = _table(attrs.asdict(each) | {"outcome": each.outcome.value} for each in groups)
@@ -169,7 +169,7 @@ def _restore_findings(restored: Restored) -> list[Finding]:
 
 
 def warnings_of(restored: Restored) -> list[str]:
-    """What somebody who restores should know, for people."""
+    """Warnings about a restore, for people."""
     found = [gap_told(each) for each in restored.gaps]
     if restored.other_source is not None:
         found.append(
@@ -217,7 +217,7 @@ def warnings_of(restored: Restored) -> list[str]:
 
 
 def gaps_of(archived: Archived) -> Sequence[Gap]:
-    """All of a run, also of log partitions that were archived for the first time."""
+    """All gaps of a run, also those of log partitions archived for the first time."""
     return () if archived.manifest is None else archived.manifest.gaps
 
 
@@ -233,9 +233,9 @@ def gap_told(gap: Gap) -> str:
 
 
 def beginnings_told(archived: Archived) -> list[str]:
-    """What log partitions lacked when they were archived for the first time, for people.
+    """What log partitions lacked when they were first archived, for people.
 
-    Where a log is damaged it is not known which of its records damage took, and which a cleaner.
+    In a damaged log it is not known whether damage or a cleaner removed a record.
     """
     first = [each for each in gaps_of(archived) if each not in archived.gaps]
     damaged = {each.log_partition for each in archived.damage}
@@ -258,7 +258,7 @@ def beginnings_told(archived: Archived) -> list[str]:
 
 
 def damage_told(damage: DamagedBytes) -> str:
-    """Bytes that were passed over, for people."""
+    """Skipped bytes, for people."""
     return (
         f"Passed over {counted(damage.size_bytes, 'byte')} of {damage.file} at byte"
         f" {damage.position}: {damage.reason}."
@@ -266,13 +266,13 @@ def damage_told(damage: DamagedBytes) -> str:
 
 
 def orphans_told(archived: Archived) -> str:
-    """That earlier runs had left something, for people."""
+    """A note on files that earlier runs left, for people."""
     count = archived.orphan_count
     return f"{counted(count, 'file')} of runs that did not end {were(count)} removed."
 
 
 def vanished_told(archived: Archived) -> str:
-    """That rows stand for deletions of which the log has nothing, for people."""
+    """A note on rows for deletions that the log no longer has, for people."""
     return (
         f"{counted(archived.vanished_count, 'row')} of the new ones stand for deletions of which"
         " the log has no record any more (kind vanished)."

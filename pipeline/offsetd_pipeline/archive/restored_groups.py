@@ -1,4 +1,4 @@
-"""What a group had at some time, and what a restore made of it."""
+"""A group's offsets at some time, and the outcome of their restore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PastOffset:
-    """An offset as it was; `offset` None: its value does not decode."""
+    """An offset at that time. `offset` None: its value cannot be decoded."""
 
     topic: str
     partition: int
@@ -31,11 +31,11 @@ class PastOffset:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose it is."""
+        """Its topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
     def is_stored_as(self, stored: CommittedOffset | None) -> bool:
-        """Whether a restore has nothing to do; when it was committed does not matter."""
+        """Whether it is already stored so. The commit time does not matter."""
         return stored is not None and (stored.offset, stored.leader_epoch, stored.metadata) == (
             self.offset,
             self.leader_epoch,
@@ -43,7 +43,7 @@ class PastOffset:
         )
 
     def expires_ms(self, retention_ms: int | None) -> int | None:
-        """When it expires, as a simple group's; None: never."""
+        """When it expires in a simple group; None: never."""
         if self.expire_time_ms is not None:
             return self.expire_time_ms
         if retention_ms is None or self.commit_time_ms is None:
@@ -59,7 +59,7 @@ class PastGroup:
     offsets: tuple[PastOffset, ...]
 
     def problem(self) -> str:
-        """Why no server can have them all; empty: none."""
+        """Why no server can store them all; empty: it can."""
         for each in self.offsets:
             if each.offset is None:
                 return f"the offset of {each.topic_partition} cannot be read"
@@ -69,7 +69,7 @@ class PastGroup:
 
 
 def import_line(group_id: str, offset: PastOffset) -> str:
-    """A line of the file that is imported."""
+    """A line of the file to import."""
     line: dict[str, object] = {
         "group": group_id,
         "topic": offset.topic,
@@ -85,21 +85,22 @@ def import_line(group_id: str, offset: PastOffset) -> str:
 
 
 class Outcome(StrEnum):
-    """What became of a group; in a dry run, what would."""
+    """The outcome of a group; in a dry run, the outcome that an execution would have."""
 
     RESTORED = "restored"
-    UNCHANGED = "unchanged"  # It is as it was then.
-    KEPT = "kept"  # It had nothing then, and stays as it is.
-    DELETED = "deleted"  # It had nothing then, and has nothing now.
+    UNCHANGED = "unchanged"  # Its offsets are already as they were then.
+    KEPT = "kept"  # It had no offsets then, and keeps its present ones.
+    DELETED = "deleted"  # It had no offsets then, and has none now.
     FAILED = "failed"  # Nothing of it was restored.
 
 
 @attrs.frozen(kw_only=True)
 class RestoredGroup:
-    """`offset_count`: what it had then; of these `written_count` were not as they are now.
+    """`offset_count`: its offsets then; `written_count` of them differed from the present ones.
 
-    `other_count`: what it has now and had not then, of which `deleted_count` were deleted.
-    `expiring_count`: of what was written, what the server's retention removes at once.
+    `other_count`: its present offsets that it did not have then; `deleted_count` of them were
+    deleted.
+    `expiring_count`: written offsets that the server's retention removes at once.
     """
 
     group_id: str
@@ -114,10 +115,14 @@ class RestoredGroup:
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """Each group, by id. `gaps`: what may be missing of that time. `begins_later`: the archive has
-    nothing from then or before. `archive_latest`: its latest timestamp. `damaged_bytes`: so many
-    were passed over; what they held is not in it. `other_source`: whose the archive is, where that
-    is not the server's folder. `stopped_by`: why groups behind the last one were not tried.
+    """The outcome of a restore: each group, by id.
+
+    `gaps`: what may be missing of that time.
+    `begins_later`: the archive has nothing from that time or before.
+    `archive_latest`: the archive's latest timestamp.
+    `damaged_bytes`: how many bytes were skipped, whose content is not in the archive.
+    `other_source`: the archive's source, if that is not the server's folder.
+    `stopped_by`: why the groups after the last one were not tried.
     """
 
     at: datetime | None
@@ -131,12 +136,12 @@ class Restored:
     stopped_by: OffsetdError | None = None
 
     def count(self, *outcomes: Outcome) -> int:
-        """How many groups came to one of these."""
+        """The number of groups with one of these outcomes."""
         return sum(each.outcome in outcomes for each in self.groups)
 
     @property
     def ends_before(self) -> bool:
-        """Whether the archive has nothing from that time, or later."""
+        """Whether the archive has nothing from that time or later."""
         return (
             self.at is not None
             and self.archive_latest is not None

@@ -1,4 +1,4 @@
-"""Brings back to a server what groups had at some time, by an archive."""
+"""Restores offsets of groups on a server from an archive."""
 
 from __future__ import annotations
 
@@ -59,19 +59,21 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class TimeNotArchived(ArchiveError):
-    """The archive does not know for sure what was committed at a time."""
+    """The archive does not have the commits of that time for sure."""
 
 
 class OtherSource(ArchiveError):
-    """The archive is not of the server that it is to be restored to."""
+    """The archive is not of the server to restore to."""
 
 
 @attrs.frozen(kw_only=True)
 class RestoreOptions:
-    """What a restore does. `delete_others`: what groups have now and had not then goes.
+    """The options of a restore.
 
-    `accept_gaps`: also where records of that time may be missing. `from_other_source`: also where
-    the archive is of another server, or of a Kafka cluster. `reason` is for the audit log.
+    `delete_others`: delete present offsets that groups did not have then.
+    `accept_gaps`: restore even if records of that time may be missing.
+    `from_other_source`: accept the archive of another server, or of a Kafka cluster.
+    `reason`: for the audit log.
     """
 
     selection: GroupSelection = ALL
@@ -94,12 +96,11 @@ def restore(
     *,
     told: Callable[[str], object] = lambda _: None,
 ) -> Restored:
-    """Makes offsets what they were at the end of that millisecond; None: where the archive ends.
+    """Restores offsets as of the end of that millisecond; None: as of the archive's end.
 
-    Each group as a whole, or nothing of it: what the server has no more is imported with the commit
-    times it had. `told` is called with each group's id. Raises TimeNotArchived, OtherSource (not
-    in a dry run, which tells), ArchiveError, OSError, and OffsetdError where not even the first
-    group could be tried.
+    Each group is restored as a whole or not at all. Offsets are imported with their commit times.
+    `told` is called with each group's id. Raises TimeNotArchived, OtherSource (a dry run reports it
+    instead), ArchiveError, OSError, and OffsetdError if not even the first group could be tried.
     """
     folder = ArchiveFolder(Path(archive))
     manifests = manifests_of(folder)
@@ -141,16 +142,16 @@ def restore(
 
 
 def _folder_id(client: OffsetClient) -> str:
-    """The id of the server's folder, which a server that is loading does not tell yet."""
+    """The id of the server's folder. A loading server does not return it yet."""
     if not (found := client.get_server_info().folder_id):
         with suppress(GroupNotFound):
-            client.get_group(_NOBODY)  # This waits for the load.
+            client.get_group(_NOBODY)  # This call waits for the load.
         found = client.get_server_info().folder_id
     return found
 
 
 def _past_groups(state: DataFrame) -> Iterator[PastGroup]:
-    """Group by group, as Spark has them ready."""
+    """Yields group by group, as Spark has them ready."""
     sorted_state = state.select(
         "group",
         "topic",
@@ -195,7 +196,7 @@ class _Restoring:
         self._now_ms = time.time_ns() // 1_000_000
 
     def run(self, past: Iterator[PastGroup]) -> None:
-        """All of them, and then those that had nothing then."""
+        """Restores all groups, then handles those without offsets at that time."""
         self._retentions = self._groups_there()
         try:
             for chunk in in_chunks(past, offsets_max=_CHUNK_OFFSETS_MAX):
@@ -207,7 +208,7 @@ class _Restoring:
             self.stopped_by = error
 
     def _groups_there(self) -> dict[str, Retention]:
-        """The groups of the server that are meant, and how long each keeps offsets."""
+        """The chosen groups of the server, with their retentions."""
         selection = self._options.selection
         if selection.groups and not selection.group_prefix:
             found = [self._target.group(each) for each in selection.groups]
@@ -244,7 +245,7 @@ class _Restoring:
                 self._finish(group, writes[group.group_id], there)
 
     def _finish(self, group: PastGroup, written: Sequence[PastOffset], stored: Stored) -> None:
-        """What a group has else, once what it had then is there."""
+        """Handles a group's other offsets after its restore."""
         then = {each.topic_partition for each in group.offsets}
         others = self._meant(stored, then)
         deleted_count, problem = self._delete(group.group_id, others)
@@ -262,7 +263,7 @@ class _Restoring:
         )
 
     def _others(self) -> None:
-        """Groups that are there, or were named, and had nothing then."""
+        """Handles groups that exist, or were named, and had no offsets then."""
         done = {each.group_id for each in self.groups}
         left = [each for each in sorted(self._retentions) if each not in done]
         for first in range(0, len(left), CHUNK_GROUPS_MAX):
@@ -293,7 +294,7 @@ class _Restoring:
         )
 
     def _meant(self, stored: Stored, then: set[TopicPartition]) -> list[TopicPartition]:
-        """What is stored, and had nothing then."""
+        """The chosen stored offsets that did not exist then."""
         topics = self._options.selection.topics
         return [
             each for each in stored if each not in then and (not topics or each.topic in topics)
@@ -316,7 +317,7 @@ class _Restoring:
         return found
 
     def _import(self, writes: Mapping[str, Sequence[PastOffset]]) -> dict[str, str]:
-        """Writes each group as a whole; returns those that are refused, and why."""
+        """Writes each group as a whole; returns the refused groups with the reasons."""
         refused: dict[str, str] = {}
         while True:
             named = [
@@ -349,7 +350,7 @@ class _Restoring:
                 return refused | {name: str(each) for name, each in errors.items() if each}
 
     def _delete(self, group_id: str, others: Sequence[TopicPartition]) -> tuple[int, str]:
-        """How many were deleted, and what was in the way."""
+        """Returns how many offsets were deleted, and what prevented it."""
         if not (self._options.delete_others and others):
             return 0, ""
         try:

@@ -1,4 +1,4 @@
-"""A run of `archive`: what is new in data folders is written, and then counts all at once."""
+"""A run of `archive`: it writes new records of data folders, which then count all at once."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from offsetd_pipeline.folder_plan import LogPlan
     from offsetd_pipeline.folders import FolderPlan
 
-_MICROSECONDS: Final = 1000  # Of a millisecond.
+_MICROSECONDS: Final = 1000  # In a millisecond.
 _RUN_DIGITS: Final = 12
 
 
 class GapFound(ArchiveError):
-    """Log offsets are gone that were never archived, and that was to be a failure."""
+    """Log offsets were gone before they were archived, and that was requested to be an error."""
 
 
 @attrs.frozen(kw_only=True)
 class Archived:
-    """What a run did. `manifest` None: there was nothing new.
+    """The result of a run. `manifest` None: there was nothing new.
 
-    `began`: log partitions of which nothing was archived before; their gaps are what was compacted
-    before the archive began. `orphan_count`: files that earlier runs left, and were removed.
+    `began`: log partitions archived for the first time; their gaps are records compacted before the
+    archive began. `orphan_count`: files of earlier runs that were removed.
     """
 
     manifest: Manifest | None
@@ -62,19 +62,19 @@ class Archived:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What went missing since the run before."""
+        """The gaps since the previous run."""
         found = () if self.manifest is None else self.manifest.gaps
         return tuple(gap for gap in found if gap.log_partition not in self.began)
 
     @property
     def vanished_count(self) -> int:
-        """How many rows stand for deletions of which the log had no record any more."""
+        """How many rows stand for deletions that the log no longer had."""
         files = () if self.manifest is None else self.manifest.files
         return sum(each.record_count for each in files if f"-{VANISHED}-" in each.path)
 
     @property
     def damage(self) -> tuple[DamagedBytes, ...]:
-        """What was passed over."""
+        """The skipped bytes."""
         return () if self.manifest is None else self.manifest.damage
 
 
@@ -87,16 +87,16 @@ def archive(
     fail_on_gap: bool = False,
     reached: Callable[[str], object] = lambda _: None,
 ) -> Archived:
-    """Archives what data folders have that the archive `to` has not, up to open transactions.
+    """Archives the new records of data folders to `to`, up to open transactions.
 
-    `folders` are of one server, or of one Kafka cluster; the archive is made where it is not there.
-    Until it returns nothing counts, or all of it does, and each record counts once. `reached` is
-    called with the name of each step that is done. Raises ArchiveError (ArchiveBusy: another run
-    writes to it; GapFound, if `fail_on_gap`), StorageError, OSError.
+    `folders` are of one server, or of one Kafka cluster. The archive is created if it does not
+    exist. The new records count all at once when the run returns, and each record counts once.
+    `reached` is called with the name of each completed step. Raises ArchiveError (ArchiveBusy:
+    another run writes to it; GapFound, if `fail_on_gap`), StorageError, OSError.
     """
     folder = ArchiveFolder(Path(to))
     with folder.locked():
-        # Executors may be elsewhere.
+        # Executors may run elsewhere.
         sources = [Path(each).absolute() for each in folders]
         run = _Run(spark, folder, sources, on_damage, reached)
         return run.run(fail_on_gap=fail_on_gap)
@@ -148,7 +148,7 @@ class _Run:
         return archived
 
     def _source_of(self, plans: Sequence[FolderPlan]) -> str:
-        """Whose logs they are. Raises ArchiveError where they are not the archive's."""
+        """The source of the logs. Raises ArchiveError if it is not that of the archive."""
         found = {identity_of(OsFiles(), plan.view.folder): plan.view.folder for plan in plans}
         if not found:
             raise ArchiveError("name a data folder at least")
@@ -198,7 +198,7 @@ class _Run:
     def _manifest(
         self, runs: Sequence[LogRun], plans: Sequence[FolderPlan], source: str
     ) -> Manifest | None:
-        """None: it would say nothing new."""
+        """The manifest; None: it would have nothing new."""
         files = [file for run in runs for file in run.files]
         files += self._vanished([run for run in runs if run.keys_file is not None], files)
         self._reached("vanished")
@@ -227,7 +227,7 @@ class _Run:
     def _vanished(
         self, runs: Sequence[LogRun], files: Sequence[ArchivedFile]
     ) -> list[ArchivedFile]:
-        """Rows for what the archive takes for current, and the log has no more."""
+        """Rows for offsets that the archive has as current and the log no longer has."""
         if not runs:
             return []
         by_number = {run.log_partition: run for run in runs}
@@ -274,7 +274,7 @@ class _Run:
         return days.close()
 
     def _make_durable(self, files: Iterable[ArchivedFile]) -> None:
-        """That the folders are there: files and the folders they are in are so already."""
+        """Makes the folders durable. Files, and the folders that hold them, are so already."""
         make_folder(self._folder.path)
         for day in {Path(file.path).parts[0] for file in files}:
             sync_folder(self._folder.path / day)

@@ -1,4 +1,4 @@
-"""Questions answered over a data folder: who commits how, what goes soon, how the log fares."""
+"""Questions about a data folder: how groups commit, what expires soon, the state of the log."""
 
 from offsetd_pipeline.audit.auditing import audit
 from offsetd_pipeline.audit.result import Audit

@@ -1,4 +1,4 @@
-"""All questions, one after the other: a pass over the log's headers, three over its records."""
+"""All questions of an audit: one pass over the log's headers, three over its records."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def audit(
     rows_max: int = ROWS_MAX,
     telling: Telling = lambda _: nullcontext(),
 ) -> Audit:
-    """Answers all questions over a data folder; the session knows the format (`register`).
+    """Answers all questions about a data folder. The session must know the format (`register`).
 
-    `end_offsets`: a file of them (`lag.read_end_offsets`). Of each table the worst `rows_max` rows
-    come to the driver. `telling(what)` is entered for as long as that takes. Raises ValueError for
-    a file of end offsets that is none, StorageError and OSError for a folder that is none, and
-    what reading the tables raises.
+    `end_offsets`: a file of end offsets (`lag.read_end_offsets`). The worst `rows_max` rows of each
+    table come to the driver. `telling(what)` is a context for the duration of each step. Raises
+    ValueError for an invalid file of end offsets, StorageError and OSError for an invalid folder,
+    and the errors of reading the tables.
     """
     asked = _Asked(
         spark=spark,
@@ -71,7 +71,7 @@ def audit(
 
 @attrs.frozen(kw_only=True)
 class _Asked:
-    """What was asked for, and how each part of it is answered."""
+    """One audit, with the answer to each question."""
 
     spark: SparkSession
     scope: AuditScope
@@ -80,7 +80,7 @@ class _Asked:
     rows_max: int
     telling: Telling
     row_counts: dict[str, int] = attrs.field(factory=dict)
-    """Of the tables that do not have all their rows."""
+    """The row counts of tables that do not have all their rows."""
 
     def answered(self, end_offsets: str | None) -> Audit:
         ends = None
@@ -112,7 +112,7 @@ class _Asked:
         return attrs.evolve(answered, findings=tuple(findings_of(answered)))
 
     def _log_states(self) -> pa.Table:
-        """Of the log partitions that groups are asked for of, as far as that is known."""
+        """The state of the log partitions of the chosen groups, as far as they are known."""
         files = OsFiles()
         view, logs = plan_folder(files, Path(self.scope.folder), is_wanted=lambda _: True)
         numbers = [each.log_partition for each in logs]
@@ -142,7 +142,10 @@ class _Asked:
         )
 
     def _complete_from(self, states: pa.Table) -> DataFrame:
-        """Of a damaged log it is not known: what the cleaner left is taken for all there was."""
+        """The log offset from which on each log has all records.
+
+        For a damaged log it is not known, and the whole log counts as complete.
+        """
         rows = [(row["log_partition"], row["complete_from"] or 0) for row in states.to_pylist()]
         return self.spark.createDataFrame(rows, "log_partition int, complete_from bigint")
 
@@ -256,7 +259,7 @@ class _Asked:
         if is_strange:  # So that most logs are not read once more.
             with self.telling("strange records"):
                 strange = records.strange_records(self.spark, self.scope)
-                # So few rows that all of them are taken.
+                # There are so few rows that all are taken.
                 found["strange"] = _table(strange.orderBy(sf.col("records").desc()))
         return found
 
@@ -293,7 +296,7 @@ class _Asked:
 
     def _worst(self, name: str, rows: DataFrame, *order: Column) -> pa.Table:
         found = _table(rows.orderBy(*order).limit(self.rows_max + 1))
-        if found.num_rows > self.rows_max:  # Only then is it worth a second look.
+        if found.num_rows > self.rows_max:  # Only then is a count worth another query.
             self.row_counts[name] = rows.count()
         return found.slice(0, self.rows_max)
 

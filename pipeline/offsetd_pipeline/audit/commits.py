@@ -1,9 +1,9 @@
-"""Commits in their order: how often, how far apart, again and again, back, and too far ahead.
+"""Commits in order: how often, how far apart, repeated, going back, and too far ahead.
 
-The log is read once. Each commit is held against the one before of its partition, and the outcome
-is added up in the same pass, by partition, and by group and gap, in two digits: so few rows are
-left, from which all else is made. What is answered here is of the part of each log that has all of
-its records: where a cleaner was, one commit follows another that it did not follow.
+The log is read once. Each commit is compared with the previous one of its partition. The same pass
+adds up the results by partition, and by group and gap, rounded to two digits. Few rows are left,
+from which everything else is computed. The answers cover only the part of each log that has all of
+its records: where a cleaner has been, a commit follows another one that was not its predecessor.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ _MS_AN_HOUR: Final = 3_600_000
 def commit_steps(
     spark: SparkSession, scope: AuditScope, complete_from: DataFrame, thresholds: Thresholds
 ) -> DataFrame:
-    """The commits, added up: see the module. There are two kinds of rows, by `is_of_partition`.
+    """The commits, added up: see the module.
 
-    Of each `group`, `topic`, `partition`, `log_partition`:
+    `is_of_partition` tells the two kinds of rows apart.
 
-    * `commits`, `commit_bytes`, of these `repeats`, `repeat_bytes`; `gap_max_ms`, the longest time
-      since the commit before, none for the first and behind a deletion; `first_time`, `last_time`;
-    * commits are numbered from 1: `last_number`, `change_number` of the last that changed the
-      offset, `back_number` of the last that took it back;
-    * for a rewind or a skip, which has a row of its own, `event`, `log_offset`, `offset_before`,
-      `offset`; else null.
+    For each `group`, `topic`, `partition`, `log_partition`:
 
-    Of each `group`, `log_partition` and `gap_ms`, in two digits: `gap_count`.
+    * `commits`, `commit_bytes`; of these `repeats`, `repeat_bytes`; `gap_max_ms`, the longest time
+      since the previous commit (none for the first one and after a deletion); `first_time`,
+      `last_time`;
+    * commits are numbered from 1: `last_number`; `change_number` of the last that changed the
+      offset; `back_number` of the last that went back;
+    * a rewind or a skip has a row of its own, with `event`, `log_offset`, `offset_before`,
+      `offset`, which are null in other rows.
 
-    `complete_from`: by `log_partition`, from which log offset on there are all records.
+    For each `group`, `log_partition` and `gap_ms`, rounded to two digits: `gap_count`.
+
+    `complete_from`: by `log_partition`, the log offset from which on it has all records.
     """
     rows = scope.records(spark, Mode.HISTORY, *_COLUMNS)
     rows = rows.where("transaction IS NULL OR transaction = 'committed'")
@@ -58,7 +61,10 @@ def commit_steps(
 
 
 def _in_order(rows: DataFrame) -> DataFrame:
-    """Each commit with what came before; deletions are gone, and nothing came before behind one."""
+    """Each commit with the previous one.
+
+    Deletions are left out; no commit precedes one after them.
+    """
     rows = rows.select(
         *_KEY,
         "log_partition",
@@ -67,7 +73,7 @@ def _in_order(rows: DataFrame) -> DataFrame:
         (sf.col("kind") == "committed").alias("is_commit"),
         "offset",
         "disk_bytes",
-        # Sorting by it first is fast, and rows with the same one are still told apart.
+        # Sorting by it first is fast, and rows with equal values are still told apart.
         sf.xxhash64(*_KEY).alias("hashed"),
     )
     before = _order()
@@ -92,7 +98,7 @@ def _order() -> WindowSpec:
 
 
 def _judged(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """With `event`: `rewind`, `skip`, or null."""
+    """Adds `event`: `rewind`, `skip`, or null."""
     forward = sf.when(sf.col("step") > 0, sf.col("step"))
     speed = forward * 1000 / sf.greatest("exact_gap_ms", sf.lit(SPEED_GAP_MS_MIN))
     earlier = _order().rowsBetween(_FIRST, -1)
@@ -147,7 +153,7 @@ def _added_up(rows: DataFrame) -> DataFrame:
 
 
 def two_digits(value: Column) -> Column:
-    """A number of milliseconds rounded to two digits: 1234 is 1200. Below 100 it stays."""
+    """Milliseconds rounded to two digits: 1234 is 1200. Numbers below 100 stay."""
     digit = sf.greatest(sf.pow(sf.lit(10.0), sf.floor(sf.log10(value)) - 1), sf.lit(1.0))
     rounded = (sf.floor(value / digit + 0.5) * digit).cast("bigint")
     return sf.when(value <= 0, sf.lit(0)).otherwise(rounded)
@@ -159,7 +165,7 @@ def by_partition(steps: DataFrame) -> DataFrame:
 
 
 def by_group(steps: DataFrame) -> DataFrame:
-    """A row for each group: how often it commits, and how far apart the commits of a partition."""
+    """A row for each group: how often it commits, and the gaps between commits of a partition."""
     partitions = sf.count_distinct("topic", "partition").alias("partitions")
     gaps = sf.percentile("gap_ms", sf.array(*map(sf.lit, (0.5, 0.9, 0.99))), sf.col("gap_count"))
     hours = (sf.unix_millis("last_time") - sf.unix_millis("first_time")) / _MS_AN_HOUR
@@ -170,7 +176,7 @@ def by_group(steps: DataFrame) -> DataFrame:
         *("group", "partitions", "commits"),
         sf.when(hours > 0, (sf.col("commits") - 1) / hours).alias("commits_an_hour"),
         *(
-            # Rounded as they are, they may come out above the largest.
+            # Rounded values may exceed the largest one.
             sf.least(sf.col("gaps")[place].cast("bigint"), "gap_max_ms").alias(f"gap_{name}_ms")
             for place, name in enumerate(("p50", "p90", "p99"))
         ),
@@ -197,13 +203,13 @@ def _numbers() -> list[Column]:
 
 
 def gaps(steps: DataFrame) -> DataFrame:
-    """How often each `gap_ms` is there, all groups together."""
+    """How often each `gap_ms` occurs, for all groups together."""
     rows = steps.where("gap_count IS NOT NULL").groupBy("gap_ms")
     return rows.agg(sf.sum("gap_count").alias("commits")).orderBy("gap_ms")
 
 
 def events(steps: DataFrame) -> DataFrame:
-    """Rewinds and skips: who, where, when, from, to, how far."""
+    """Rewinds and skips: group, partition, time, offsets before and after, and distance."""
     return steps.where("event IS NOT NULL").select(
         "event",
         *_KEY,

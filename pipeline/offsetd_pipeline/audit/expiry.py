@@ -1,6 +1,7 @@
-"""Groups that are about to lose offsets. The rules are those of `docs/guides/expiry.md`.
+"""Groups that are about to lose offsets, by the rules of `docs/guides/expiry.md`.
 
-They are the coordinator's, which the pipeline does not import; a property test holds them to it.
+These are the coordinator's rules, which the pipeline does not import; a property test compares
+them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 def expiring_groups(
     spark: SparkSession, scope: AuditScope, thresholds: Thresholds, base: ExpiryBase, now: datetime
 ) -> DataFrame:
-    """Groups of which offsets `expired` (and are still there), or are `expiring` soon.
+    """Groups with offsets that are `expired` (and still there) or `expiring` soon.
 
-    `first_expiry` is when the next or oldest of them goes, `last_expiry` when the last does; null
-    where one stays.
+    `first_expiry`: when the oldest of them expires, `last_expiry`: the last; null if one does not
+    expire.
     """
     offsets = scope.of_groups(
         spark, Mode.CURRENT, "group", "topic", "commit_time", "expire_time", "log_partition"
@@ -61,10 +62,10 @@ _OF_GROUP: Final = ("member_count", "protocol_type", "lease_holder")
 
 
 def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> DataFrame:
-    """With `expires_at` of each offset, null: it stays; `life_ms`, from its commit; `kept_ms`.
+    """Adds `expires_at` of each offset (null: never), `life_ms` from its commit, and `kept_ms`.
 
-    Columns are those of `current` and `groups`. A lease that somebody may hold is left out of
-    account, as the log does not say whether it is kept up.
+    Columns are those of `current` and `groups`. Leases are ignored, because the log does not say
+    whether they are renewed.
     """
     kept_ms = sf.when(sf.col("never_expires"), sf.lit(None)).otherwise(
         sf.coalesce("retention_ms", sf.lit(retention_ms))
@@ -87,7 +88,10 @@ def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> Dat
 
 
 def _goes_in_state() -> Column:
-    """Whether a group in its state loses offsets that nobody reads; not one that is unreadable."""
+    """Whether a group in its state loses offsets that no member reads.
+
+    False if it is unreadable.
+    """
     is_consumer = sf.col("protocol_type").isin("", "consumer")
     goes = (
         (sf.col("type") == "consumer")
@@ -98,7 +102,7 @@ def _goes_in_state() -> Column:
 
 
 def _is_read() -> Column:
-    """Whether a member reads the topic: also one that does not say what it reads."""
+    """Whether a member reads the topic. True for a member with unknown topics."""
     reads = sf.col("members.topics")
     says_nothing = sf.exists(reads, lambda topics: sf.size(topics) == 0)
     return says_nothing | sf.array_contains(sf.flatten(reads), sf.col("topic"))

@@ -1,4 +1,4 @@
-"""What an audit says in sentences, the worst first."""
+"""The findings of an audit as sentences, the worst first."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _repeats(audit: Audit) -> Iterator[Finding]:
 
 
 def _repeating(audit: Audit) -> list[dict[str, Any]]:
-    """Those of the groups in the table that repeat so much, what costs most first."""
+    """The groups of the table that repeat too much, the most expensive first."""
     limits = audit.thresholds
     rows = audit.groups.sort_by([("repeat_bytes", "descending")]).to_pylist()
     return [
@@ -229,7 +229,7 @@ def _growth(audit: Audit) -> Iterator[Finding]:
     last = [row for row in whole if row["time"] >= begin]
     size = shown("_bytes", sum(row["disk_bytes"] for row in last))
     of_whom = " of the groups that were asked for" if audit.scope.is_of_some_groups else ""
-    # The last hour need not be over.
+    # The last hour may not be over.
     until = audit.now if whole[-1]["time"] <= audit.now < end else end
     yield Finding(
         _NOTE,
@@ -272,7 +272,7 @@ _NAMED: Final = 3
 
 
 def _counts(audit: Audit) -> Mapping[str, Any]:
-    """The totals, of which each question knows what it takes."""
+    """The totals for all questions."""
     return audit.totals
 
 

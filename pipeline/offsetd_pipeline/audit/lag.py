@@ -1,4 +1,4 @@
-"""How far groups are behind, in records and in time, by samples of where the topics end."""
+"""The lag of groups, in records and in time, from samples of the ends of topics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _REQUIRED: Final = {"topic": "string", "partition": "int", "end_offset": "bigint
 _OPTIONAL: Final = {"sampled_at": "timestamp"}
 _PLACE: Final = ("topic", "partition")
 VERDICTS: Final = ("stopped", "stalled", "rewind", "ahead")
-"""Columns of `by_group`: how many partitions have each verdict that is not OK."""
+"""Columns of `by_group`: the number of partitions with each verdict that is not OK."""
 
 
 def read_end_offsets(spark: SparkSession, path: str, *, now: datetime) -> DataFrame:
-    """`topic`, `partition`, `end_offset`, `sampled_at` of a file: CSV with a header, Parquet, JSON
-    (an array, or `.jsonl`). Without `sampled_at` they are of now.
+    """Reads `topic`, `partition`, `end_offset`, `sampled_at` from a file.
 
-    Raises ValueError: what it is not, or which values are none.
+    CSV with a header, Parquet, or JSON (an array, or `.jsonl`). Without `sampled_at` the samples
+    are of now. Raises ValueError, which names the problem or the invalid values.
     """
     match Path(path).suffix.lower():
         case ".csv":
@@ -66,11 +66,11 @@ def lags(
     partitions: DataFrame,
     thresholds: Thresholds,
 ) -> DataFrame:
-    """The lag of each committed offset of which there is an end.
+    """The lag of each committed offset whose end is known.
 
-    `lag` by the newest sample, not below 0. `time_lag_ms`: how long before that sample the topic
-    ended where the group is now; between two samples by a straight line; `is_at_least` where it
-    is before the first sample; null where there is one sample alone. `verdict`: see the guide.
+    `lag` is by the newest sample, and not below 0. `time_lag_ms`: how long before that sample the
+    topic ended at the group's offset. It is interpolated between two samples; `is_at_least` if the
+    offset is before the first sample; null if there is only one sample. `verdict`: see the guide.
     `partitions` are those of `commits.by_partition`.
     """
     current = scope.of_groups(spark, Mode.CURRENT, "group", *_PLACE, "offset", "commit_time")
@@ -95,7 +95,7 @@ _OF_ALL_SAMPLES: Final = ("end_offset", "sampled_ms", "first_end", "first_ms")
 
 
 def _stretches(ends: DataFrame) -> DataFrame:
-    """From each sample of a partition to the next; with its newest sample, and its first."""
+    """The intervals between samples of a partition, with its newest and first sample."""
     order = Window.partitionBy(*_PLACE).orderBy("sampled_at", "end_offset")
     whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     samples = ends.select(
@@ -115,7 +115,7 @@ def _stretches(ends: DataFrame) -> DataFrame:
 
 
 def _reached_ms() -> Column:
-    """When the topic ended at the offset, if that was within the stretch."""
+    """When the topic ended at the offset, if that was within the interval."""
     offset, end_from, end_to = (sf.col(name) for name in ("offset", "end_from", "end_to"))
     part = (offset - end_from) / (end_to - end_from)
     reached = sf.col("from_ms") + part * (sf.col("to_ms") - sf.col("from_ms"))
@@ -144,7 +144,7 @@ def _verdict(thresholds: Thresholds) -> Column:
 
 
 def by_group(lags: DataFrame) -> DataFrame:
-    """`lag` of a group in all, the largest of one partition, and how many have which verdict."""
+    """The total `lag` of a group, the largest of one partition, and the number of each verdict."""
     return lags.groupBy("group").agg(
         sf.count("*").alias("partitions"),
         sf.sum("lag").alias("lag"),

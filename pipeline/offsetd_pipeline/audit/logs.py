@@ -1,4 +1,4 @@
-"""How each log stands with the cleaner, by the cleaner's own rules: what it would do, not done."""
+"""The state of each log by the cleaner's own rules: what it would do, without doing it."""
 
 from __future__ import annotations
 
@@ -72,9 +72,11 @@ LOG_STATES: Final = pa.schema(
         ("problem", pa.string()),
     ]
 )
-"""A row for each log partition. From `complete_from` on there are all records. What is saved: by a
-round as it would go now, and if the active segment were rolled before. Only `problem` is set of a
-log that is damaged."""
+"""A row for each log partition.
+
+From `complete_from` on it has all records. Savings are those of a round that runs now, and of one
+after rolling the active segment. A damaged log has only `problem`.
+"""
 
 
 def log_states(
@@ -86,12 +88,12 @@ def log_states(
     now_ms: int,
     on_damage: OnDamage,
 ) -> pa.Table:
-    """Looks at these logs, whose settings are `config`, a task for each; see `LOG_STATES`.
+    """Inspects these logs, whose settings are `config`, with a task for each; see `LOG_STATES`.
 
-    Raises StorageError for one that is damaged, where that is not passed over, or cannot be read.
+    Raises StorageError for a log that cannot be read, or is damaged, unless damage is skipped.
     """
     look = partial(_state_or_why, Path(folder), config=config, now_ms=now_ms)
-    # Not `mapInArrow`, which wants pandas.
+    # Not `mapInArrow`, which needs pandas.
     numbers = spark.sparkContext.parallelize(log_partitions, max(len(log_partitions), 1))
     rows = []
     for is_damaged, row in sorted(numbers.map(look).collect(), key=lambda found: _number(found[1])):
@@ -109,8 +111,10 @@ def _number(row: dict[str, Any]) -> int:
 def _state_or_why(
     folder: Path, log_partition: int, *, config: LogConfig, now_ms: int
 ) -> tuple[bool, dict[str, Any]]:
-    """A log's state, or why there is none, and whether that is damage. What a task gives back has
-    to be plain: errors need not survive the way."""
+    """A log's state, or the problem, and whether that is damage.
+
+    A task's result has to be plain: errors may not survive the way to the driver.
+    """
     try:
         return False, log_state(folder, log_partition, config=config, now_ms=now_ms)
     except DamageFound as error:
@@ -125,7 +129,7 @@ def _state_or_why(
 
 
 def _placed(damage: DamageFound, folder: Path, log_partition: int) -> str:
-    """What is damaged, with the segment's file and position, as far as that is known."""
+    """The damage, with the segment's file and position, as far as they are known."""
     if damage.base_offset is None:
         return damage.reason
     path = folder / f"{OFFSETS_TOPIC}-{log_partition}" / f"{damage.base_offset:020d}.log"
@@ -157,7 +161,7 @@ def _look(
     try:
         starts = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        starts = {}  # As at a start: what is there then counts.
+        starts = {}  # As at a server's start: everything there counts.
     tools = CleanerTools(
         files=files,
         offset_map=new_map(CleanerConfig(), hash_key=os.urandom(16)),
@@ -210,9 +214,10 @@ def _state(
 
 
 def _complete_from(files: Files, log: PartitionLog) -> int:
-    """From here to the end each offset has its record. Newest segments are read first."""
+    """From here to the end, each offset has its record. Reads the newest segments first."""
     if log.gapless_from <= log.log_start_offset:
-        return log.log_start_offset  # What the scan knows; for it transactions are gaps, too.
+        # The scan's own value; the scan would count transactions as gaps.
+        return log.log_start_offset
     following = log.offset_next
     for segment in reversed(log.segments):
         if segment.offset_next < following:
@@ -225,7 +230,7 @@ def _complete_from(files: Files, log: PartitionLog) -> int:
 
 
 def _behind_gap(files: Files, segment: LogSegment) -> int | None:
-    """The offset behind the last one of a segment that lacks a record; None: all are there."""
+    """The offset after the last gap of a segment; None: it has all records."""
     found = None
     offset_next = segment.base_offset
     readable = Segment(
@@ -247,7 +252,10 @@ def _raise_damage(damage: Damage) -> None:
 
 
 def _saved(report: CleanReport | None, prefix: str) -> dict[str, int]:
-    """Of a round; None: there is nothing that it may touch. Horizons may take a few bytes more."""
+    """The saving of a round; None: there is nothing to clean.
+
+    Horizons may need a few more bytes.
+    """
     if report is None:
         return {f"{prefix}saved_bytes": 0, f"{prefix}saved_records": 0}
     return {

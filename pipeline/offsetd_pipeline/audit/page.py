@@ -1,4 +1,4 @@
-"""An audit as a report: what is wrong, then each question with its table and its picture."""
+"""An audit as a report: the problems, then each question with its table and its picture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report_of(audit: Audit) -> Report:
 
 
 def _asked(audit: Audit) -> dict[str, object]:
-    """What of the folder was looked at, where that is not all."""
+    """The part of the folder that was read, if that is not all."""
     scope = audit.scope
     prefix = [f"{scope.group_prefix}…"] if scope.group_prefix else []
     asked = {
@@ -76,7 +76,7 @@ def _sections(audit: Audit) -> Iterator[Section]:
 def _table(
     audit: Audit, name: str, title: str, note: str = "", rows: pa.Table | None = None
 ) -> Table:
-    """One of the audit's tables; `rows`: the same in another order."""
+    """One of the audit's tables; `rows`: the same rows in another order."""
     return Table(
         name=name,
         title=title,
@@ -141,7 +141,7 @@ def _growth(audit: Audit) -> Iterator[Table | Plot]:
 
 
 def _filled(rows: pa.Table, step: timedelta) -> dict[datetime, dict[str, Any]]:
-    """The last rows by time, up to one more than are drawn, also where nothing was written."""
+    """The last rows by time, with empty ones where nothing was written; one more than is drawn."""
     by_time = {row["time"]: row for row in rows.to_pylist()}
     if not by_time:
         return {}

@@ -1,4 +1,4 @@
-"""What the log is made of: records and bytes by log partition, group, type and hour."""
+"""The content of the log: records and bytes by log partition, group, type and hour."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STRANGE: Final = pa.schema(
 def by_group(spark: SparkSession, scope: AuditScope, future_from: datetime) -> DataFrame:
     """`records`, `disk_bytes`, `strange_records`, by `log_partition` and `group` (null: none).
 
-    `future_records`: how many have a timestamp or commit time later than `future_from`;
+    `future_records`: records with a timestamp or commit time later than `future_from`;
     `latest_time` is the latest of both.
     """
     columns = ("log_partition", "timestamp", "commit_time", "disk_bytes", *_DECODED)
@@ -55,7 +55,7 @@ def by_group(spark: SparkSession, scope: AuditScope, future_from: datetime) -> D
 
 
 def strange_records(spark: SparkSession, scope: AuditScope) -> DataFrame:
-    """A row for each `strange` (what is), `record_type` and `log_partition`; see `STRANGE`."""
+    """A row for each `strange` (the kind), `record_type` and `log_partition`; see `STRANGE`."""
     columns = ("log_partition", "log_offset", "timestamp", "disk_bytes", "key", *_DECODED)
     rows = scope.records(spark, Mode.RAW, *columns)
     strange = sf.when(
@@ -76,7 +76,10 @@ _BAD_KEY: Final = "undecodable key"
 
 
 def _what_is_strange() -> Column:
-    """Of a record; null: nothing. One whose key is too short for a type is `unkeyed`, too."""
+    """What is strange about a record; null: nothing.
+
+    A key too short for a type is `unkeyed` too.
+    """
     is_offset = sf.col("record_type").isin(*_OFFSET_TYPES)
     return (
         sf.when(sf.col("is_control"), sf.lit(None))
@@ -98,12 +101,12 @@ def by_hour(
     now: datetime,
     future_from: datetime,
 ) -> DataFrame:
-    """`records`, `disk_bytes` by `log_partition` and `hour`, by when it began.
+    """`records`, `disk_bytes` by `log_partition` and `hour` (its beginning).
 
-    `hour` is null for records without a timestamp, or one of the future. `complete_time` is the
-    earliest timestamp of the part that has all of its records: see `commits.commit_steps`. Of the
-    `tombstones` some are `unstamped`, as no cleaner met them yet; the others have a horizon: which
-    `may_go` have it behind them, and of the rest `next_horizon` is the earliest.
+    `hour` is null for records without a timestamp, or with one in the future. `complete_time` is
+    the earliest timestamp of the part that has all of its records: see `commits.commit_steps`. Of
+    the `tombstones`, those that no cleaner has met yet are `unstamped`; the others have a horizon.
+    Those whose horizon has passed `may_go`; `next_horizon` is the earliest of the rest.
     """
     columns = ("log_partition", "log_offset", "timestamp", "is_tombstone", "is_control")
     rows = scope.records(spark, Mode.RAW, *columns, "delete_horizon", "disk_bytes")

@@ -1,4 +1,4 @@
-"""What an audit found. Plain values."""
+"""The result of an audit. Plain values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Audit:
-    """Tables have the worst first, and at most as many rows as was asked for; `totals` are of all.
+    """Tables have their worst rows first, at most the requested number; `totals` cover all rows.
 
-    `row_counts`: how many rows each table would have, by its name; those that have all are not in
-    it.
+    `row_counts`: the number of all rows of each table, by its name; only of tables that do not have
+    all.
 
-    `docs/guides/spark-audit.md` has their columns. `lags` and `group_lags` are None where no end
-    offsets were given.
+    `docs/guides/spark-audit.md` describes their columns. `lags` and `group_lags` are None without
+    end offsets.
     """
 
     now: datetime
@@ -36,7 +36,7 @@ class Audit:
     row_counts: Mapping[str, int]
     findings: tuple[Finding, ...]
     groups: pa.Table  # How often they commit.
-    repeats: pa.Table  # The same offset again, by partition.
+    repeats: pa.Table  # Repeated offsets, by partition.
     moves: pa.Table  # Rewinds and skips.
     expiring: pa.Table
     hot_groups: pa.Table
@@ -52,15 +52,15 @@ class Audit:
 
     @property
     def folder(self) -> str:
-        """Whose logs were looked into."""
+        """The folder that was read."""
         return self.scope.folder
 
     def row_count(self, name: str) -> int:
-        """How many rows there are of a table's kind, in the table or not."""
+        """The number of all rows of a table, in the table or not."""
         return self.row_counts.get(name, self.tables()[name].num_rows)
 
     def tables(self) -> dict[str, pa.Table]:
-        """Those that there are, by name."""
+        """The existing tables, by name."""
         names = [
             *("groups", "repeats", "moves", "expiring", "hot_groups", "future", "strange"),
             *("log_partitions", "hours", "days", "gaps", "lags", "group_lags", "damage"),

@@ -1,4 +1,4 @@
-"""What an audit reads: tables of a folder, with the columns it needs, as far as it is asked for."""
+"""The scope of an audit: the tables of a folder, with the needed columns and rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class AuditScope:
-    """A data folder, and what of it.
+    """A data folder, and the chosen part of it.
 
-    Of groups that are named, and those whose ids begin with a prefix; neither: all. Of records
-    whose timestamps are from `since` on and before `until`: what is current is so by all of them.
+    Groups that are named, and those with the prefix; neither: all. Records with timestamps from
+    `since` on and before `until`; the current offsets are always those of all records.
     """
 
     folder: str
@@ -40,7 +40,7 @@ class AuditScope:
 
     @property
     def is_of_some_groups(self) -> bool:
-        """Whether there are groups that are left out."""
+        """Whether some groups are left out."""
         return bool(self.groups or self.group_prefix)
 
     @property
@@ -49,7 +49,7 @@ class AuditScope:
         return read_properties(OsFiles(), Path(self.folder)) is None
 
     def records(self, spark: SparkSession, mode: Mode, *columns: str) -> DataFrame:
-        """Rows of records that are asked for, by their time, too."""
+        """The rows of chosen records, also by time."""
         bounds = []
         if self.since is not None:
             bounds.append(sf.col("timestamp") >= sf.lit(self.since))
@@ -60,7 +60,7 @@ class AuditScope:
         return rows.select(*columns)
 
     def of_groups(self, spark: SparkSession, mode: Mode, *columns: str) -> DataFrame:
-        """Rows of groups that are asked for, whatever their time."""
+        """The rows of chosen groups, at any time."""
         needed = dict.fromkeys((*columns, "group") if self.is_of_some_groups else columns)
         reader = (
             spark.read.format(NAME)
@@ -80,7 +80,7 @@ class AuditScope:
         return _where_all(rows, [reduce(or_, wanted)] if wanted else []).select(*needed)
 
     def damage(self, spark: SparkSession) -> DataFrame:
-        """What of the segments is no valid batch."""
+        """The parts of segments that are not a valid batch."""
         return spark.read.format(NAME).option("mode", Mode.DAMAGE.value).load(self.folder)
 
 

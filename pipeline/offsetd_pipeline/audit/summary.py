@@ -1,4 +1,4 @@
-"""The few columns of an audit that fit a terminal, in units that people read."""
+"""The few columns of an audit that fit a terminal, in units for people."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ _TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {
 
 
 def summary_tables(audit: Audit, top: int) -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """Titles, and the first `top` rows of each table that has any; the largest log partitions."""
+    """Titles, and the first `top` rows of each table that has rows.
+
+    Of log partitions, the largest.
+    """
     tables = audit.tables()
     for name, (title, headings) in _TABLES.items():
         rows = tables.get(name)
@@ -116,7 +119,7 @@ def summary_tables(audit: Audit, top: int) -> Iterator[tuple[str, list[dict[str,
 
 
 def _cell(column: str, value: object) -> object:
-    """Plain numbers stay numbers, which stand to the right; None is shown as such."""
+    """Plain numbers stay numbers, which are aligned to the right; None is shown as such."""
     if isinstance(value, int) and shown(column, value) == f"{value:,}":
         return value
     if value is None:

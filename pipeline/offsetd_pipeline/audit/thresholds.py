@@ -1,4 +1,4 @@
-"""What an audit counts as worth a word: all numbers of it, in one place."""
+"""The thresholds of an audit's findings, all in one place."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,7 +12,7 @@ _DAY: Final = 24 * _HOUR
 
 
 class ExpiryBase(StrEnum):
-    """What retention counts from in an empty group that had members, as `offsets.expiry.base`."""
+    """The start of retention in an empty group that had members, as for `offsets.expiry.base`."""
 
     LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
     KAFKA = "kafka"  # When the group became empty, also for later commits.
@@ -20,19 +20,19 @@ class ExpiryBase(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Thresholds:
-    """`docs/guides/spark-audit.md` says what each question does with its own."""
+    """The thresholds. `docs/guides/spark-audit.md` says how each question uses its own."""
 
-    # Expiry. `expiry_base` None: Kafka's for a broker's folder, the latest for ours.
+    # Expiry. `expiry_base` None: Kafka's for a broker's folder, the latest for offsetd's.
     retention_ms: int = 7 * _DAY
     expiry_base: ExpiryBase | None = None
     expiry_warning_ms: int = _DAY
 
-    # The same offset again: of at least so many commits of a group, such a part.
+    # Repeated offsets: a group with at least this many commits, and this part of repeats.
     repeats_min: int = 100
     repeat_ratio_min: float = 0.5
 
-    # Back by at least so much; forward by at least so much, and so many times as fast as ever
-    # before, of which there were at least so many steps.
+    # The smallest step back; the smallest step ahead, and its speed compared with the fastest
+    # before, of at least this many steps.
     rewind_min: int = 1
     skip_min: int = 10_000
     skip_factor: float = 10.0
@@ -40,14 +40,14 @@ class Thresholds:
 
     future_ms: int = _HOUR  # Kafka's `message.timestamp.after.max.ms`.
 
-    # The cleaner: what is dirtier than `min.cleanable.dirty.ratio` is due. `compaction_lag_ms`
-    # None: an hour for our folder, as `history.ms` is by default, none for a broker's.
+    # The cleaner: a log is due above `min.cleanable.dirty.ratio`. `compaction_lag_ms` None: an hour
+    # for offsetd's folder, the default of `history.ms`; none for a broker's.
     compaction_lag_ms: int | None = None
     dirty_ratio_max: float = 0.5
     saving_ratio_min: float = 0.5
 
     hot_group_ratio_min: float = 0.2  # Of the log's bytes.
-    hot_partition_factor: float = 3.0  # Times the mean of all log partitions that have any.
+    hot_partition_factor: float = 3.0  # Times the mean of all log partitions with records.
 
     # Lag.
     stopped_ms: int = 10 * _MIN
@@ -57,4 +57,4 @@ class Thresholds:
 
 HISTORY_MS: Final = _HOUR
 SPEED_GAP_MS_MIN: Final = _S
-"""Steps that come closer to each other count as so far apart, where speeds are compared."""
+"""Steps that are closer in time count as this far apart when speeds are compared."""

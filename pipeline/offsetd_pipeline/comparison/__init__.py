@@ -1,4 +1,4 @@
-"""What two sources of offsets have that is not the same, each difference with its kind."""
+"""The differences between two sources of offsets, each with its kind."""
 
 from offsetd_pipeline.comparison.comparing import Comparison, compare
 from offsetd_pipeline.comparison.differences import (

@@ -1,4 +1,4 @@
-"""Two sources compared: the differences, and how many there are of what kind, and where."""
+"""The comparison of two sources: their differences, and the counts by kind and group."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ _IN_WORDS: Final = {Ignored.METADATA: "metadata", Ignored.LEADER_EPOCH: "leader 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """`differences` are kept by Spark until the end of the `with` block; `groups` are made of them.
+    """The result. Spark caches `differences` until the end of the `with` block.
 
-    `counts`: of each kind that there is. `same_count`: partitions that both have alike.
-    `groups`: of each group that differs, how many partitions do, by kind, and how far the offsets
-    are apart at most; `by_group`: the first of these, those that differ in most partitions.
-    `farthest`: the rows that lie farthest apart.
-    `not_compared`: what one of the sources does not tell.
+    `counts`: differences by kind.
+    `same_count`: partitions that are equal in both.
+    `groups`: for each group with differences, their number by kind and the largest distance.
+    `by_group`: the first of `groups`, those with the most differing partitions.
+    `farthest`: the rows with the largest distances.
+    `not_compared`: values that one of the sources does not have.
     """
 
     a: OffsetTable
@@ -57,12 +58,12 @@ class Comparison:
 
     @property
     def difference_count(self) -> int:
-        """Partitions that differ."""
+        """The number of partitions that differ."""
         return sum(self.counts.values())
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there are no differences."""
         return not self.counts
 
     def __enter__(self) -> Self:
@@ -87,7 +88,7 @@ def compare(
     *,
     source_options: SourceOptions | None = None,
 ) -> Comparison:
-    """Reads both, once. Raises BadSource, BadLines, and what Spark does."""
+    """Reads both sources, once. Raises BadSource, BadLines, and Spark's errors."""
     options = options or CompareOptions()
     table_a = opened_source(spark, a, source_options)
     try:
@@ -104,13 +105,13 @@ def compare(
 
 
 def compared(a: OffsetTable, b: OffsetTable, options: CompareOptions) -> Comparison:
-    """Two tables that were read. What a source does not tell of is no difference."""
+    """Compares two tables. Values that a source does not have are not compared."""
     untold = {
         each.source: [name for name in Ignored if name.column not in each.tells] for each in (a, b)
     }
     ignored = options.ignored.union(*untold.values())
     options = attrs.evolve(options, ignored=ignored)
-    # As many parts as there is work for; Spark's own number is for larger machines.
+    # As many parts as there is work for; Spark's default is for larger machines.
     parts = 1 + max(a.offset_count, b.offset_count) // _ROWS_OF_PART
     parts = max(parts, a.rows.sparkSession.sparkContext.defaultParallelism)
     found = differing(

@@ -1,4 +1,4 @@
-"""The differences of two tables of offsets, row by row: by a join, nothing is brought together."""
+"""The differences of two tables of offsets, row by row, by a join. Nothing is collected."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
 
 
 class DifferenceKind(StrEnum):
-    """How B stands to A."""
+    """How B differs from A."""
 
     MISSING_IN_A = "missing-in-a"
     MISSING_IN_B = "missing-in-b"
     AHEAD = "ahead"  # B has a larger offset.
-    BEHIND = "behind"  # B has a smaller one.
+    BEHIND = "behind"  # B has a smaller offset.
     METADATA = "metadata"  # The same offset, with other metadata or another leader epoch.
-    UNREADABLE = "unreadable"  # One of them has an offset that cannot be read.
-    DUPLICATE = "duplicate"  # One of them has it more than once: which one counts is not known.
+    UNREADABLE = "unreadable"  # The offset of one of them cannot be decoded.
+    DUPLICATE = "duplicate"  # One of them has it more than once: it is not known which one counts.
 
 
 class Ignored(StrEnum):
-    """What need not be the same."""
+    """Values that are not compared."""
 
     METADATA = "metadata"
     LEADER_EPOCH = "leader-epoch"
 
     @property
     def column(self) -> str:
-        """As tables of offsets call it."""
+        """The name of the column."""
         return self.value.replace("-", "_")
 
 
 @attrs.frozen(kw_only=True)
 class CompareOptions:
-    """`tolerance`: offsets so far apart count as the same, whatever is beside them."""
+    """`tolerance`: offsets up to this distance count as equal, whatever their other values."""
 
     ignored: frozenset[Ignored] = frozenset()
     tolerance: int = 0
 
 
 VALUES: Final = ("offset", "leader_epoch", "metadata", "commit_time")
-"""What each side has of a partition: in the columns `offset_a`, `offset_b`, ..."""
+"""The values of each side: the columns `offset_a`, `offset_b`, and so on."""
 
 
 def differing(
     a: DataFrame, b: DataFrame, options: CompareOptions, *, may_repeat: bool = True
 ) -> DataFrame:
-    """group, topic, partition, difference, offset_a, offset_b, offsets_between, then pairs of
-    leader epochs, metadata and commit times, and count_a, count_b: how often it is there.
+    """The differing rows: one for each group, topic and partition.
 
-    One row for each group, topic and partition that differs. `offsets_between`: B's less A's; null
-    where one has none. Of what is there more than once the values are null. `may_repeat=False`:
-    each table has each partition once, and nobody looks.
+    The columns are group, topic, partition, difference, offset_a, offset_b, offsets_between, then
+    pairs of leader epochs, metadata and commit times, and count_a, count_b: how often the offset
+    exists. `offsets_between` is B minus A; null if one has none. The values of duplicates are null.
+    `may_repeat=False`: each table has each partition once, and this is not checked.
     """
     sides = (_side(a, "a", may_repeat=may_repeat), _side(b, "b", may_repeat=may_repeat))
     both = sides[0].join(sides[1], list(KEY), "full_outer")

@@ -32,8 +32,10 @@ _GROUPS_DRAWN: Final = 15
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> Path:
-    """The page, and beside it `differences.parquet` and `groups.parquet` (folders: Spark writes
-    them), and `bad-lines-a.parquet` or `-b`, where lines of a source were passed over.
+    """Writes the page, and beside it `differences.parquet` and `groups.parquet`.
+
+    Spark writes these as folders. If lines of a source were skipped, also `bad-lines-a.parquet` or
+    `-b`.
     """
     there = folder.absolute()  # Spark may run elsewhere.
     for name, rows in ((DIFFERENCES, comparison.differences), (GROUPS, comparison.groups)):
@@ -45,7 +47,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> Path:
 
 
 def report_of(comparison: Comparison) -> Report:
-    """What the page has."""
+    """The content of the page."""
     a, b = comparison.a, comparison.b
     return Report(
         title="Comparison of offsets",

@@ -1,4 +1,4 @@
-"""Offsets in bulk to a server: planned, looked at, run and verified, by Spark, and restartable."""
+"""Bulk migrations of offsets to a server, by Spark: planned, run, verified, and restartable."""
 
 from offsetd_pipeline.migration.migrating import (
     Migration,

@@ -1,8 +1,9 @@
-"""A migration in bulk: its steps, each of which may be killed and done again.
+"""A bulk migration. Each of its steps may be killed and repeated.
 
-The plan is made once, with the revision of everything that is stored then; whatever is written has
-it as a precondition. So nothing is written twice, and nothing over what was written since, however
-often and from wherever it is run: the server is the judge, and what is noted only saves time.
+The plan is made once. It has the revision of everything that is stored at that time, and every
+write has that revision as its precondition. So nothing is written twice, and nothing over later
+writes, however often and from wherever the run is started. The server decides; the noted progress
+only saves time.
 """
 
 from __future__ import annotations
@@ -65,18 +66,20 @@ _TIMEOUT_S: Final = 60.0
 
 
 class PlanMismatch(MigrationError):
-    """The folder has the plan of another migration than the one that is asked for."""
+    """The folder has the plan of another migration than the requested one."""
 
 
 @attrs.frozen(kw_only=True)
 class MigrationOptions:
-    """What is moved, and how; as `offsetd migrate` has it.
+    """The options of a migration, as for `offsetd migrate`.
 
-    `overwrite`: what stands at the server in these states is replaced; else such a group is
-    refused. `allow_partial`: groups with problems, too. `force`: groups that had members, too.
-    `retention` is set for each group that has none of its own, if `sets_retention`. `rate`: offsets
-    a second, at most. `parallelism`: so many tasks write at once. `timeout_s`: of a call to the
-    server, with all its tries.
+    `overwrite`: the states in which stored offsets are replaced; other such groups are refused.
+    `allow_partial`: also move groups with problems.
+    `force`: also move groups that had members. `retention` is set for each group that has none of
+    its own, if `sets_retention`.
+    `rate`: at most this many offsets a second.
+    `parallelism`: the number of tasks that write at the same time.
+    `timeout_s`: of a call to the server, with all its retries.
     """
 
     selection: Selection = attrs.field(factory=Selection)
@@ -92,7 +95,7 @@ class MigrationOptions:
     timeout_s: float = _TIMEOUT_S
 
     def of_plan(self, source_options: SourceOptions) -> dict[str, Any]:
-        """What a plan depends on, as JSON."""
+        """The options that a plan depends on, as JSON."""
         selection = self.selection
         return {
             "include": list(selection.include),
@@ -120,7 +123,7 @@ def opened_migration(
     *,
     report: Callable[[int, int, str], object] = lambda _done, _total, _what: None,
 ) -> Iterator[Migration]:
-    """The migration of a folder, which nobody else has meanwhile.
+    """Opens the migration of a folder, for one process at a time.
 
     Raises BadPlanFolder, PlanMismatch, OSError.
     """
@@ -134,7 +137,7 @@ def opened_migration(
 
 @attrs.define
 class Migration:
-    """The steps. Each raises MigrationError, OffsetdError, OSError, and what Spark does."""
+    """The steps. Each raises MigrationError, OffsetdError, OSError, and Spark's errors."""
 
     spark: SparkSession
     source: NamedSource
@@ -146,7 +149,7 @@ class Migration:
     header: PlanHeader | None = None
 
     def check(self) -> None:
-        """Raises PlanMismatch if there is a plan, and it is of something else."""
+        """Raises PlanMismatch if there is a plan of another migration."""
         self.header = self.folder.header()
         if self.header is None:
             return
@@ -167,7 +170,9 @@ class Migration:
         return self.header is not None and self.folder.is_begun
 
     def plan(self) -> PlanHeader:
-        """Reads the source, and looks at what the server has; another plan is replaced.
+        """Reads the source and the server's offsets, and makes a plan.
+
+        An earlier plan is replaced.
 
         Nothing is written to the server.
         """
@@ -207,7 +212,7 @@ class Migration:
         return self.header
 
     def run(self, *, execute: bool) -> RunResult:
-        """Writes what the plan has, or asks the server whether it would take it."""
+        """Writes the offsets of the plan, or asks the server to validate them."""
         begun_s = time.monotonic()
         header = self._planned()
         part = OUTCOMES if execute else DRY_RUN
@@ -230,7 +235,10 @@ class Migration:
         return self._run_result(part, stopped_by, time.monotonic() - begun_s)
 
     def verify(self, *, allow_ahead: bool = False) -> VerifyResult:
-        """Reads the server again. `allow_ahead`: consumers that have moved may be further."""
+        """Compares the server with the plan.
+
+        `allow_ahead`: accept larger offsets of moved consumers.
+        """
         begun_s = time.monotonic()
         header = self._planned()
         good = frozenset({State.EQUAL, State.AHEAD} if allow_ahead else {State.EQUAL})
@@ -254,15 +262,15 @@ class Migration:
         return self._rows(PLAN)
 
     def outcomes(self, *, dry_run: bool = False) -> DataFrame | None:
-        """What became of each group, as `plan_rows.OUTCOME_SCHEMA`; None: of none is known."""
+        """The outcome of each group, as `plan_rows.OUTCOME_SCHEMA`; None: none is known."""
         return self._rows(DRY_RUN if dry_run else OUTCOMES)
 
     def bad_lines(self) -> DataFrame | None:
-        """`place` and `problem` of the lines that were passed over; None: there were none."""
+        """`place` and `problem` of the skipped lines; None: there were none."""
         return self._rows(BAD_LINES)
 
     def differences(self) -> DataFrame | None:
-        """What the last `verify` found, as `plan_rows.DIFFERENCE_SCHEMA`."""
+        """The findings of the last `verify`, as `plan_rows.DIFFERENCE_SCHEMA`."""
         return self._rows(VERIFIED)
 
     def _planned(self) -> PlanHeader:
@@ -271,7 +279,7 @@ class Migration:
         return self.header
 
     def _done_units(self) -> set[str]:
-        """Those of which no group was refused, which may fare better now."""
+        """The units without refused groups. Refused groups are tried again."""
         rows = self._rows(OUTCOMES)
         if rows is None:
             return set()
@@ -280,7 +288,7 @@ class Migration:
         return set(self.folder.units(OUTCOMES)) - {name for (name,) in names}
 
     def _write_found(self, table: OffsetTable) -> None:
-        """What was found, in files of whole groups, by the ids that they get here."""
+        """Writes the found offsets, in files of whole groups, by their new ids."""
         rows = table.rows.where("group is not null").select(
             sf.col("group").alias("source_group"), *FOUND_NAMES[2:]
         )
@@ -339,7 +347,7 @@ class Migration:
         task: Callable[[UnitSession, str], dict[str, int]],
         work: UnitWork,
     ) -> dict[str, dict[str, int]]:
-        """What the task gave of each unit. Raises MigrationStopped if the server failed."""
+        """The tasks' result for each unit. Raises MigrationStopped if the server failed."""
         if not units:
             return {}
         make_folder(self.folder.path / part)
@@ -354,7 +362,7 @@ class Migration:
 
     @contextmanager
     def _watched(self, part: str, before: int, total: int, what: str) -> Iterator[None]:
-        """Reports how many files there are, while tasks make them."""
+        """Reports the number of files while tasks make them."""
         is_over = threading.Event()
 
         def watch() -> None:
@@ -393,7 +401,7 @@ class Migration:
 def _do_units(
     work: UnitWork, task: Callable[[UnitSession, str], dict[str, int]], units: Iterable[str]
 ) -> Iterator[tuple[str, dict[str, int], str]]:
-    """Runs in a task. That the server fails is told, not raised: it is no fault of Spark's."""
+    """Runs in a task. A failure of the server is returned, not raised: Spark must not retry it."""
     unit = ""
     try:
         with work.session() as session:
@@ -405,7 +413,7 @@ def _do_units(
 
 
 def _with_members(spark: SparkSession, places: Sequence[str]) -> DataFrame:
-    """Groups that had members when the folders were copied, as rows of what is found."""
+    """Groups that had members when the folders were copied, as rows of the found offsets."""
     reader = spark.read.format("offsetd").option("mode", "groups")
     groups = reader.option("columns", "group, state, member_count").load(list(places))
     unknown = sf.col("state").isNull()
@@ -432,7 +440,7 @@ def _added(told: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _counts(rows: DataFrame, name: str, what: str) -> dict[str, int]:
-    """Rows, or the sum of a column, by the values of another."""
+    """The number of rows, or the sum of a column, by the values of another."""
     counted = sf.count("*") if what == "count" else sf.sum(what)
     found = rows.groupBy(name).agg(counted.alias("total")).orderBy(name).collect()
     return {row[name]: row.total for row in found}

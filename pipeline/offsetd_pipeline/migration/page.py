@@ -1,4 +1,4 @@
-"""A migration as a report: a page, and what it is about as Parquet beside it."""
+"""A migration as a report: a page, with its data as Parquet beside it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen(kw_only=True)
 class _Page:
-    """Tables of the page: the first rows, and how all of them are written."""
+    """The tables of the page: their first rows, and how to write all of them."""
 
     migration: Migration
     run: RunResult | None
     verified: VerifyResult | None
 
     def whole_tables(self) -> dict[str, DataFrame | None]:
-        """What is written by Spark, as folders of Parquet."""
+        """The tables that Spark writes, as folders of Parquet."""
         run = self.run
         found = {"plan": self.migration.planned()}
         if run is not None:
@@ -56,8 +56,9 @@ class _Page:
 def write_migration(
     migration: Migration, folder: Path, run: RunResult | None, verified: VerifyResult | None
 ) -> Path:
-    """The page; beside it `plan.parquet`, `outcomes.parquet`, `differences.parquet` and, where
-    lines were passed over, `bad-lines.parquet`.
+    """Writes the page; beside it `plan.parquet`, `outcomes.parquet` and `differences.parquet`.
+
+    If lines were skipped, also `bad-lines.parquet`.
     """
     page = _Page(migration=migration, run=run, verified=verified)
     for name, rows in page.whole_tables().items():
@@ -68,7 +69,7 @@ def write_migration(
 
 
 def report_of(migration: Migration, run: RunResult | None, verified: VerifyResult | None) -> Report:
-    """What the page has."""
+    """The content of the page."""
     header = migration.header
     assert header is not None, "there is a plan"
     page = _Page(migration=migration, run=run, verified=verified)

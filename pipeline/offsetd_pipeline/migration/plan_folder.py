@@ -1,7 +1,7 @@
-"""The folder of a migration: its plan, in files of whole groups, and what became of each file.
+"""The folder of a migration: its plan, in files of whole groups, and the outcomes.
 
-`plan.json` comes last of a plan: without it there is none. A file of `plan/` is a unit of work; a
-file of the same name in `outcomes/` says what became of its groups.
+`plan.json` is written last: without it there is no plan. A file of `plan/` is a unit of work; the
+file of the same name in `outcomes/` has the outcomes of its groups.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ _BATCH_ROWS: Final = 10_000
 
 
 class BadPlanFolder(MigrationError):
-    """The folder has no whole plan of a version that is known, or somebody works with it."""
+    """The folder has no complete plan of a known version, or another process works with it."""
 
 
 @attrs.frozen(kw_only=True)
 class PlanHeader:
-    """What a plan is of, and how much. `options`: what else was asked for, which a run has to ask
-    for alike. `units`: the size of each file of the plan, by name. `counts`: offsets by state.
+    """The header of a plan.
+
+    `options`: other options, which a run must repeat.
+    `units`: the size of each file of the plan, by name.
+    `counts`: offsets by state.
     """
 
     plan_id: str
@@ -66,12 +69,12 @@ class PlanHeader:
 
 @attrs.frozen
 class PlanFolder:
-    """A path that the driver and all executors have."""
+    """A path that the driver and all executors can reach."""
 
     path: Path
 
     def header(self) -> PlanHeader | None:
-        """Of the plan, if there is one. Raises BadPlanFolder, OSError."""
+        """The header of the plan, if there is one. Raises BadPlanFolder, OSError."""
         if file_bytes(self.path / HEADER) is None:
             return None
         where = self.path / HEADER
@@ -88,7 +91,7 @@ class PlanFolder:
         return header
 
     def write_header(self, header: PlanHeader) -> None:
-        """Now there is a plan."""
+        """Writes the header, which completes the plan."""
         document = {"format": FORMAT, "version": VERSION, **attrs.asdict(header)}
         content = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
         write_file(self.path / HEADER, content)
@@ -99,17 +102,17 @@ class PlanFolder:
         return file_bytes(self.path / BEGUN) is not None
 
     def begin(self) -> None:
-        """From now on it may be."""
+        """Notes that it may be written from now on."""
         write_file(self.path / BEGUN, b"")
 
     def clear(self) -> None:
-        """For another plan: the header goes first."""
+        """Makes room for another plan: removes the header first."""
         remove_file(self.path / HEADER)
         for part in (FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED, BAD_LINES):
             self.clear_part(part)
 
     def clear_part(self, part: str) -> None:
-        """Nothing is in that folder any more, also not what a Spark that was killed left."""
+        """Empties the folder, including files of a killed Spark."""
         remove_folder(self.path / part)
         make_folder(self.path / part)
 
@@ -118,14 +121,14 @@ class PlanFolder:
         return [each for each in file_names(self.path / part) if _is_unit(each)]
 
     def unit_bytes(self, part: str, unit: str) -> int:
-        """Its size. Raises FileNotFoundError."""
+        """The size of a file. Raises FileNotFoundError."""
         size = file_bytes(self.path / part / unit)
         if size is None:
             raise FileNotFoundError(self.path / part / unit)
         return size
 
     def rows(self, part: str, unit: str) -> Iterator[dict[str, Any]]:
-        """The rows of a file, as they are asked for. Raises OSError, pa.ArrowException."""
+        """Yields the rows of a file. Raises OSError, pa.ArrowException."""
         with pq.ParquetFile(self.path / part / unit) as file:
             for batch in file.iter_batches(_BATCH_ROWS):
                 yield from batch.to_pylist()
@@ -133,7 +136,7 @@ class PlanFolder:
     def write_rows(
         self, part: str, unit: str, rows: Iterable[dict[str, Any]], schema: pa.Schema
     ) -> None:
-        """The file is there as a whole, durably, or as it was."""
+        """Replaces the file as a whole, durably, or leaves it unchanged."""
         out = BytesIO()
         with pq.ParquetWriter(out, schema, compression="zstd") as writer:
             chunk: list[dict[str, Any]] = []
@@ -151,7 +154,7 @@ def _is_unit(name: str) -> bool:
 
 
 class FolderLock:
-    """One process at a time works with a migration. Raises BadPlanFolder, OSError."""
+    """Lets one process at a time work with a migration. Raises BadPlanFolder, OSError."""
 
     def __init__(self, folder: PlanFolder) -> None:
         make_folder(folder.path)

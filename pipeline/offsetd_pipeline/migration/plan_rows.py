@@ -1,7 +1,7 @@
-"""Rows of a plan, and the groups that they are of. Pure.
+"""The rows of a plan, and their groups. Pure.
 
-A plan is flat, a row for each offset, so that anybody can query it; the rows of a group stand
-together. A group without offsets has one row, without topic, that says why it is refused.
+A plan is flat, with a row for each offset, so that it is easy to query; the rows of a group are
+together. A group without offsets has one row, without a topic, which says why it is refused.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ DIFFERENCE_SCHEMA: Final = pa.schema(
 
 @attrs.frozen(kw_only=True)
 class PlannedOffset:
-    """An offset of a plan; `expected_revision` None: nothing was stored."""
+    """An offset of a plan. `expected_revision` None: none was stored."""
 
     found: FoundOffset
     state: State
@@ -85,7 +85,7 @@ class PlannedOffset:
 
 @attrs.frozen(kw_only=True)
 class GroupPlan:
-    """A group of a plan, as its rows have it."""
+    """A group of a plan, from its rows."""
 
     group_id: str
     source_group_id: str
@@ -95,12 +95,12 @@ class GroupPlan:
 
     @property
     def offsets(self) -> tuple[FoundOffset, ...]:
-        """What the source has."""
+        """The source's offsets."""
         return tuple(each.found for each in self.planned)
 
     @property
     def puts(self) -> list[Put]:
-        """What is to be written, each where it was seen."""
+        """The offsets to write, each with its expected revision."""
         return [
             Put(each.found, each.expected_revision)
             for each in self.planned
@@ -113,7 +113,7 @@ def found_groups(
 ) -> Iterator[PlannedGroup]:
     """The groups of rows of `FOUND_NAMES`, with their problems.
 
-    `has_members`: the source tells which groups had members.
+    `has_members`: the source knows which groups had members.
     """
     for group_id, of_group in groupby(rows, key=lambda row: row["group"]):
         mine = [each for each in of_group if selection.takes(each["source_group"])]
@@ -183,7 +183,7 @@ def _found(row: dict[str, Any]) -> FoundOffset:
 def plan_rows(
     group: PlannedGroup, found: Sequence[Difference], *, refusal: str, sets_retention: bool
 ) -> list[dict[str, Any]]:
-    """A group as rows of a plan."""
+    """The rows of a group for a plan."""
     of_group = {
         "group": group.group_id,
         "source_group": group.source_group_id,

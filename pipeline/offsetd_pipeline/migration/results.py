@@ -1,4 +1,4 @@
-"""What steps of a migration came to."""
+"""The results of the steps of a migration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RunResult:
-    """Groups and offsets by outcome, as `clients` calls them. `refused`: the first refused groups,
-    as rows of outcomes. `stopped_by`: why files of the plan were not come to; empty: all were.
+    """Groups and offsets by outcome, as in `offsetd_clients.migration`.
+
+    `refused`: the first refused groups, as rows of outcomes.
+    `stopped_by`: why some files of the plan were not reached; empty: all were.
     """
 
     is_dry_run: bool
@@ -27,19 +29,21 @@ class RunResult:
 
     @property
     def refused_count(self) -> int:
-        """Groups."""
+        """The number of refused groups."""
         return self.group_counts.get("refused", 0)
 
     @property
     def group_count(self) -> int:
-        """All that something is known of."""
+        """The number of groups with a known outcome."""
         return sum(self.group_counts.values())
 
 
 @attrs.frozen(kw_only=True)
 class VerifyResult:
-    """How many of `offset_count` do not stand at the server as planned, by state, and the first of
-    them. `ahead_count`: so many are larger there, which was allowed; they are none of these.
+    """How many of `offset_count` are not stored as planned, by state, with the first of them.
+
+    `ahead_count`: offsets that are larger on the server, which was allowed; they are not in the
+    others.
     """
 
     offset_count: int
@@ -50,5 +54,5 @@ class VerifyResult:
 
     @property
     def difference_count(self) -> int:
-        """Offsets."""
+        """The number of offsets that differ."""
         return sum(self.counts.values())

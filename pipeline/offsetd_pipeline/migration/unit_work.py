@@ -1,4 +1,4 @@
-"""What a task does with a file of a plan: it makes it, runs it, or verifies it. No Spark."""
+"""A task's work on a file of a plan: make it, run it, or verify it. No Spark."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _DONE: Final = (Outcome.MIGRATED, Outcome.ALREADY)
 
 @attrs.frozen(kw_only=True)
 class UnitWork:
-    """All that a task needs to know; it is sent to where tasks run.
+    """Everything that a task needs to know. It is sent to the executors.
 
-    `overwrite`: what stands at the server in these states is replaced. `retention` is set for each
-    group without one of its own, if `sets_retention`; `retentions` has those groups that have one.
+    `overwrite`: the states in which stored offsets are replaced. `retention` is set for each group
+    without one of its own, if `sets_retention`. `retentions` has the groups that have one.
     """
 
     folder: PlanFolder
@@ -80,19 +80,19 @@ class UnitWork:
 
     @contextmanager
     def session(self) -> Iterator[UnitSession]:
-        """What a task speaks with the server by."""
+        """The connection of a task to the server."""
         with self.server.client(RetryPolicy(timeout_s=self.timeout_s)) as client:
             yield UnitSession(self, Target(client, reason=self.reason), RateLimit(self.rate))
 
     @property
     def request_id(self) -> str:
-        """The server judges it by group: so it is the same however groups are put together."""
+        """The id of all requests: the server tells them apart by group, not by unit."""
         return f"migrate-{self.plan_id}"
 
 
 @attrs.frozen
 class UnitSession:
-    """One task's: the server, and how fast it may write. `rate` of the work is that of a task."""
+    """The connection of one task: the server, and its rate limit. `rate` is that of one task."""
 
     work: UnitWork
     target: Target
@@ -103,7 +103,7 @@ class UnitSession:
 
 
 def plan_unit(session: UnitSession, unit: str) -> dict[str, int]:
-    """Makes a file of the plan of what was found. Returns what it adds up to, by name."""
+    """Makes a file of the plan from the found offsets. Returns its totals, by name."""
     work = session.work
     counts: dict[str, int] = {}
 
@@ -154,10 +154,10 @@ def _add(counts: dict[str, int], name: str, count: int = 1) -> None:
 
 
 def run_unit(session: UnitSession, unit: str, *, execute: bool) -> dict[str, int]:
-    """Writes the groups of a file of the plan, or asks whether it could; notes what became of each.
+    """Writes the groups of a file of the plan, or validates them. Notes the outcome of each.
 
-    What is noted as done is not looked at again. Raises OffsetdError where that is no group's own:
-    then nothing is noted, and the same once more does no harm.
+    Groups noted as done are skipped. Raises OffsetdError for errors not of one group: then nothing
+    is noted, and the work can be repeated.
     """
     folder = session.work.folder
     done: dict[str, dict[str, Any]] = {}
@@ -222,8 +222,9 @@ def _run_chunk(
 
 
 def _standing(target: Target, groups: Sequence[GroupPlan]) -> dict[str, str]:
-    """Of groups of which something was written since the plan: why each is refused; empty: all that
-    was planned stands there, written by an earlier run that was killed.
+    """Why each group that was written since the plan is refused.
+
+    Empty: everything planned is stored; an earlier run that was killed has written it.
     """
     if not groups:
         return {}
@@ -240,7 +241,10 @@ def _standing(target: Target, groups: Sequence[GroupPlan]) -> dict[str, str]:
 
 
 def _set_retentions(work: UnitWork, target: Target, groups: Sequence[GroupPlan]) -> dict[str, str]:
-    """So that nothing that is written expires at once. Returns what stands against groups."""
+    """Sets retentions first, so that written offsets do not expire at once.
+
+    Returns the refusals.
+    """
 
     def set_one(group: GroupPlan) -> tuple[str, str]:
         try:
@@ -262,7 +266,7 @@ def _set_retentions(work: UnitWork, target: Target, groups: Sequence[GroupPlan])
 
 
 def verify_unit(session: UnitSession, unit: str, *, good: frozenset[State]) -> dict[str, int]:
-    """Notes what of a file of the plan does not stand at the server in a good state."""
+    """Notes the offsets of a file of the plan that are not on the server in a good state."""
     folder, count, ahead_count = session.work.folder, 0, 0
 
     def rows() -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Where offsets come from, all named one way and read as one table: folders, servers, files."""
+"""Sources of offsets, with one way to name them and one form of table: folders, servers, files."""
 
 from offsetd_pipeline.offset_sources.naming import (
     BadSource,

@@ -1,4 +1,4 @@
-"""Files of offsets as a table for Spark: a task reads the lines that begin in a range of bytes."""
+"""Files of offsets as a Spark table: a task reads the lines that begin in a range of bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file_rows(
     file_group: str = "",
     range_bytes: int = RANGE_BYTES,
 ) -> DataFrame:
-    """Rows of `lines.PLACED`, of files, or all files below folders, that every executor has."""
+    """Rows of `lines.PLACED` from files, or from all files below folders, on every executor."""
     spark.dataSource.register(OffsetFilesSource)
     reader = spark.read.format(OffsetFilesSource.name())
     options = {"kind": str(kind), "paths": json.dumps(list(paths)), "file_group": file_group}
@@ -51,7 +51,7 @@ def file_rows(
 
 
 def files_below(path: Path) -> Iterator[Path]:
-    """The file, or the files below a folder but for those that are hidden (`.` or `_` at first)."""
+    """The file, or the files below a folder except hidden ones (that begin with `.` or `_`)."""
     if not OsFiles().is_folder(path):
         yield path
         return
@@ -61,24 +61,24 @@ def files_below(path: Path) -> Iterator[Path]:
 
 
 class OffsetFilesSource(DataSource):
-    """For `file_rows` alone."""
+    """For `file_rows` only."""
 
     @classmethod
     def name(cls) -> str:
-        """What is said to `format`."""
+        """The name for `format`."""
         return "offsetd_offset_files"
 
     def schema(self) -> StructType | str:
-        """That of all its tables."""
+        """The schema of all its tables."""
         return PLACED
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  It is as said.
-        """Reads what the options name."""
+        """A reader of what the options name."""
         return _Reader(dict(self.options))
 
 
 class _Range(InputPartition):  # type: ignore[misc, unused-ignore]
-    """Lines that begin in `[start, end)`."""
+    """The lines that begin in `[start, end)`."""
 
     def __init__(self, path: str, start: int, end: int) -> None:
         super().__init__(None)
@@ -93,7 +93,7 @@ class _Reader(DataSourceReader):
         self._range_bytes = int(options["range_bytes"])
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of all files. A JSON document is not divided."""
+        """The ranges of all files. A JSON document is not divided."""
         files = OsFiles()
         ranges = []
         for path in (each for root in self._paths for each in files_below(root)):
@@ -102,7 +102,7 @@ class _Reader(DataSourceReader):
             ranges += [
                 _Range(str(path), start, min(start + step, size)) for start in range(0, size, step)
             ]
-        # Spark has a source without partitions read one that is None.
+        # Without partitions, Spark would read one that is None.
         return ranges or [_Range("", 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -160,7 +160,7 @@ def lines_from(file: File, start: int, end: int) -> Iterator[bytes]:
 
 
 def first_line_at(file: File, start: int) -> int:
-    """Where the first line begins that does not begin before `start`; the file's end: none does."""
+    """The position of the first line that begins at `start` or later; else the file's end."""
     if start == 0:
         return 0
     at, size = start - 1, file.size()

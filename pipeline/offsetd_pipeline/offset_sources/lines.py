@@ -1,7 +1,7 @@
-"""Lines of files of offsets, in columns. Pure: it runs where Spark's tasks do.
+"""Lines of files of offsets, in columns. Pure: it runs in Spark's tasks.
 
-Each line is read by the parser that everybody else uses for its format; here is what that comes to
-as rows of `ROWS`: an offset, or a problem and where it is.
+Each line is read by the same parser as elsewhere. This module turns the results into rows of
+`ROWS`: an offset, or a problem and its place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FORMATS: Final = {
     SourceKind.JSONL: OffsetFormat.JSONL,
 }
 LINE_KINDS: Final = (*_FORMATS, SourceKind.ZOOKEEPER)
-"""Files of which each line says an offset."""
+"""The kinds of files with one offset in a line."""
 
 NAMES: Final = (
     *("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_time_ms"),
@@ -42,8 +42,11 @@ PLACED: Final = (
     "group string, topic string, partition int, offset bigint, leader_epoch int, metadata string,"
     " commit_time_ms bigint, problem_kind string, problem string, place string"
 )
-"""What sources come to: an offset, or what is wrong; then the group is null if not even that is
-told. Null: the source does not say. `place`: where a line is that is wrong, `FILE:LINE`."""
+"""The columns of all sources: an offset, or a problem.
+
+The group is null if it cannot be read either. Other nulls: the source does not have the value.
+`place`: the place of a bad line, `FILE:LINE`.
+"""
 
 _TYPES: Final = {
     **dict.fromkeys(("partition", "leader_epoch"), pa.int32()),
@@ -68,9 +71,9 @@ def reads_line(kind: SourceKind, line: bytes) -> bool:
 def rows_of_lines(
     kind: SourceKind, file_group: str, lines: Iterable[bytes], *, is_start: bool
 ) -> Iterator[tuple[int, Row]]:
-    """What lines without their newlines say, each with its number among them, from 1.
+    """The content of lines without their newlines, each with its number, from 1.
 
-    `is_start`: the first one is the file's, and may begin with a byte order mark.
+    `is_start`: the first line is that of the file, and may begin with a byte order mark.
     """
     for number, line in enumerate(lines, 1):
         row = _line_row(kind, line, number if is_start else number + 1, file_group)
@@ -79,7 +82,7 @@ def rows_of_lines(
 
 
 def rows_of_document(file_group: str, content: bytes) -> Iterator[Row]:
-    """What one JSON document of kafka-utils says."""
+    """The content of one JSON document of kafka-utils."""
     reader = OffsetReader(OffsetFormat.KAFKA_UTILS_JSON)
     try:
         for told in (*reader.feed(content), *reader.end()):

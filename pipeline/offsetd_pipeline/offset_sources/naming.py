@@ -1,4 +1,4 @@
-"""Which source a text names: `KIND:PLACE`, or a place whose kind is found by looking at it."""
+"""The names of sources: `KIND:PLACE`, or a place whose kind is found by inspection."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class BadSource(ValueError):
-    """A text that names no source, or more than one."""
+    """A text names no source, or more than one."""
 
 
 @attrs.frozen(kw_only=True)
 class NamedSource:
-    """A kind, and where: `host:port`, or paths (of folders: those of several nodes)."""
+    """A kind and its places: `host:port`, or paths (folders of several nodes)."""
 
     kind: SourceKind
     places: tuple[str, ...]
@@ -45,7 +45,7 @@ class NamedSource:
 
     @property
     def from_anywhere(self) -> NamedSource:
-        """The same with paths that do not depend on where a process runs."""
+        """The same source with absolute paths."""
         if self.kind is SourceKind.SERVER:
             return self
         places = (
@@ -55,7 +55,7 @@ class NamedSource:
 
 
 def named_source(text: str) -> NamedSource:
-    """From `KIND:PLACE[,PLACE...]`, or places alone. Raises BadSource, which says what can be."""
+    """Reads `KIND:PLACE[,PLACE...]`, or only places. Raises BadSource, which names valid forms."""
     kind, places = _split(text)
     if not all(places):
         raise BadSource(f"{text!r} names no place")
@@ -80,12 +80,12 @@ def _split(text: str) -> tuple[SourceKind | None, tuple[str, ...]]:
 
 
 def _places(text: str) -> tuple[str, ...]:
-    """By comma, unless the whole is a path that is there."""
+    """The places, separated by commas, unless the whole text is an existing path."""
     return (text,) if _FILES.exists(Path(text)) else tuple(text.split(","))
 
 
 def kind_of_place(place: str) -> SourceKind:
-    """By looking at it. Raises BadSource where nothing, or more than one thing, can be meant."""
+    """The kind of a place, by inspection. Raises BadSource if no kind fits, or several do."""
     if _SCHEME.match(place):
         raise BadSource(f"what {place} is cannot be looked at: say {_kinds_and(place)}")
     path = Path(place)
@@ -140,7 +140,7 @@ def _kind_of_file(path: Path) -> SourceKind:
 
 
 def _reads_any(kind: SourceKind, lines: list[bytes]) -> bool:
-    """Most lines of a file are good, though some need not be."""
+    """Whether most lines are of this kind: a file may have some bad lines."""
     good = sum(reads_line(kind, line) for line in lines)
     return 2 * good > len(lines)
 
@@ -156,7 +156,7 @@ def _is_json_lines(lines: list[bytes]) -> bool:
 
 
 def _whole_lines(content: bytes) -> Iterator[bytes]:
-    """Lines that are not empty; a last one that the look cut off is left out."""
+    """The lines that are not empty, without a last one that was cut off."""
     *lines, rest = content.split(b"\n")
     if len(content) < _LOOK_BYTES or not lines:
         lines.append(rest)

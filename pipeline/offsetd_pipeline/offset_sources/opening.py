@@ -1,4 +1,4 @@
-"""A source as a table of offsets: read once, kept by Spark, and what was wrong with it told."""
+"""A source as a table of offsets: read once, cached by Spark, with its problems reported."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ KEY: Final = ("group", "topic", "partition")
 _LISTED_MAX: Final = 20
 _LOOK_TIMEOUT_S: Final = 10.0
 TOLD_BESIDE: Final = ("metadata", "leader_epoch")
-"""What not every source tells of an offset, and which kinds do."""
+"""The values of an offset that not every source has, with the kinds that have them."""
 _TELL_ALL: Final = (*(SourceKind.FOLDER, SourceKind.SERVER, SourceKind.ARCHIVE, SourceKind.JSONL),)
 
 
 class BadLines(MigrationError):
-    """Lines, or rows, of files that are no offsets; says of the first ones where and what."""
+    """Lines, or rows, of files are not offsets. The text names the first of them."""
 
 
 @attrs.frozen(kw_only=True)
 class SourceOptions:
-    """`file_group`: whose offsets a file has that does not say it. `skip_bad_lines`: they are
-    counted and told; else they are an error. `groups`, `group_prefix`, `topics`: only these.
-    `connection`: how servers are reached, as options of `format("offsetd")`.
+    """The options of a source.
+
+    `file_group`: the group of a file that does not name it.
+    `skip_bad_lines`: count and report them; else they are an error.
+    `groups`, `group_prefix`, `topics`: only these.
+    `connection`: how to connect to servers, as options of `format("offsetd")`.
     """
 
     file_group: str = ""
@@ -53,12 +56,11 @@ class SourceOptions:
 
 @attrs.frozen(kw_only=True)
 class OffsetTable:
-    """What a source has. `rows` are as `lines.PLACED`, those with a problem among them; kept by
-    Spark until `forget`.
+    """The content of a source. `rows` are as `lines.PLACED`, including problems.
 
-    `bad_lines` are the first of `bad_line_count` that were passed over, `FILE:LINE: WHAT`.
-    `double_count`: offsets beyond the first of a group, topic and partition. `tells`: which of
-    `TOLD_BESIDE`.
+    Spark caches them until `forget`. `bad_lines` are the first of `bad_line_count` skipped lines,
+    `FILE:LINE: WHAT`. `double_count`: offsets beyond the first of a group, topic and partition.
+    `tells`: the values of `TOLD_BESIDE` that the source has.
     """
 
     source: NamedSource
@@ -73,7 +75,7 @@ class OffsetTable:
     def offsets(self) -> DataFrame:
         """group, topic, partition, offset, leader_epoch, metadata, commit_time.
 
-        The offset is null where the source has one that cannot be read.
+        The offset is null if it cannot be decoded.
         """
         good = self.rows.where("topic is not null")
         return good.select(
@@ -82,14 +84,14 @@ class OffsetTable:
         )
 
     def forget(self) -> None:
-        """Spark may let go of it."""
+        """Lets Spark drop the cached rows."""
         self.rows.unpersist()
 
 
 def opened_source(
     spark: SparkSession, source: NamedSource, options: SourceOptions | None = None
 ) -> OffsetTable:
-    """Reads all of a source. Raises BadSource, BadLines, OffsetdError, and what Spark does."""
+    """Reads all of a source. Raises BadSource, BadLines, OffsetdError, and Spark's errors."""
     options = options or SourceOptions()
     tells = frozenset(TOLD_BESIDE if source.kind in _TELL_ALL else ())
     located = source.from_anywhere
@@ -110,7 +112,10 @@ def opened_source(
 
 
 def _conditions(options: SourceOptions, *, keeps_null: bool) -> list[Column]:
-    """What is asked for. `keeps_null`: so that what is wrong, of whom is not known, is told."""
+    """The selection.
+
+    `keeps_null` keeps problems whose group is not known, so that they are reported.
+    """
     conditions = []
     if options.groups:
         conditions.append(("group", sf.col("group").isin(*options.groups)))
@@ -150,13 +155,13 @@ def _checked(
 
 
 def write_bad_lines(table: OffsetTable, folder: Path) -> None:
-    """Writes `place` and `problem` of all lines that were passed over, as a folder of Parquet."""
+    """Writes `place` and `problem` of all skipped lines, as a folder of Parquet."""
     rows = table.rows.where("place is not null").select("place", "problem")
     rows.write.mode("overwrite").parquet(str(folder.absolute()))
 
 
 def _double_count(source: NamedSource, kept: DataFrame, offset_count: int) -> int:
-    """Tables of one log, or server, have none."""
+    """The number of duplicates. A table of one log, or of a server, has none."""
     if source.kind in (SourceKind.SERVER, SourceKind.ARCHIVE) or (
         source.kind is SourceKind.FOLDER and len(source.places) == 1
     ):
@@ -166,7 +171,7 @@ def _double_count(source: NamedSource, kept: DataFrame, offset_count: int) -> in
 
 
 def _check_files(table: DataFrame, source: NamedSource) -> None:
-    """Spark passes over files whose names begin with `_` or `.`, even those that are named."""
+    """Checks the names of files: Spark skips names that begin with `_` or `.`, even if given."""
     if not table.inputFiles():
         raise BadSource(f"{source}: no files that Spark reads (names with _ or . at first are not)")
 
@@ -231,7 +236,7 @@ def _commit_time_ms(types: dict[str, Any]) -> Column:
 
 
 def _parquet_problem() -> Column:
-    """What a row has that no offset has; null: it is good."""
+    """The problem of a row that is not an offset; null: it is valid."""
 
     def outside(name: str, largest: int) -> Column:
         return sf.col(name).isNull() | ~sf.col(name).between(0, largest)
@@ -252,7 +257,7 @@ def _parquet_problem() -> Column:
 
 
 def check_answers(source: NamedSource, options: SourceOptions) -> None:
-    """That a server answers, before tasks wait for it, and fail with more words.
+    """Checks that a server answers, before tasks wait for it and fail with longer texts.
 
     Raises OffsetdError.
     """
@@ -275,7 +280,7 @@ def _table_rows(spark: SparkSession, source: NamedSource, options: SourceOptions
         if len(source.places) > 1:
             raise BadSource(f"{source}: say one archive")
         table = state_of(read_archive(spark, source.places[0]))
-    # Here, too: then the folder, or the server, is asked for no more.
+    # Select here too, so that the folder, or the server, reads no more.
     for condition in _conditions(options, keeps_null=False):
         table = table.where(condition)
     is_bad = sf.col("offset").isNull()

@@ -1,12 +1,12 @@
-"""The kinds of sources, by the words that name them."""
+"""The kinds of sources, by their names."""
 
 from enum import StrEnum
 
 
 class SourceKind(StrEnum):
-    """What a source is."""
+    """The kind of a source."""
 
-    FOLDER = "folder"  # A data folder, ours or a broker's; several: those of many nodes.
+    FOLDER = "folder"  # One or more data folders of nodes, offsetd's or a broker's.
     SERVER = "server"
     ARCHIVE = "archive"
     KAFKA_CSV = "kafka-csv"

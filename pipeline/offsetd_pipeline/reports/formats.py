@@ -1,4 +1,4 @@
-"""How values are shown to people, by the unit that their name ends with."""
+"""How values are shown to people, by the unit at the end of their names."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,12 +23,12 @@ def _bytes(value: float) -> str:
 def _seconds(value: float) -> str:
     if abs(value) < _SECONDS_SHOWN_MAX:
         return f"{value:,.3g} s"
-    sign = "-" if value < 0 else ""  # Python writes a negative span as a day less the rest.
+    sign = "-" if value < 0 else ""  # Python writes a negative duration as a day less the rest.
     return f"{sign}{timedelta(seconds=round(abs(value)))}"
 
 
 def _ratio(value: float) -> str:
-    """Only nothing is 0%, and only all is 100%."""
+    """A percentage: only 0 is 0%, and only 1 is 100%."""
     if 0 < value < _RATIO_SHOWN_MIN:
         return f"<{_RATIO_SHOWN_MIN:.1%}"
     if 1 - _RATIO_SHOWN_MIN < value < 1:
@@ -45,9 +45,9 @@ _BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
 
 
 def headings(names: Iterable[str]) -> list[str]:
-    """Names of columns for people: their words, without the unit that each value has.
+    """The names of columns for people: their words, without the unit.
 
-    The unit stays where two names would be the same without it, or one the plural of the other.
+    The unit stays if two names would otherwise be equal, or one the plural of the other.
     """
     listed = list(names)
     short = [_without_unit(each) for each in listed]
@@ -66,7 +66,7 @@ def _without_unit(name: str) -> str:
 
 
 def shown(name: str, value: object) -> str:
-    """A value of the column or fact `name`; None is a dash, times are UTC."""
+    """A value of the column or fact `name`. None is a dash; times are UTC."""
     match value:
         case None:
             return "-"
@@ -89,5 +89,5 @@ def shown(name: str, value: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is set to the right."""
+    """Whether a value is aligned to the right."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Plots as SVG that a page holds: its text in the page's font and colour."""
+"""Plots as SVG inside a page: their text has the page's font and colour."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from offsetd_pipeline.reports.formats import shown
 
-_INK: Final = "#010203"  # Becomes the page's own.
+_INK: Final = "#010203"  # A placeholder for the page's own colour.
 _COLOURS: Final = ("#3b7dd8", "#e07b39", "#4c9f70", "#b3589a", "#8a8f98", "#c9a227")
 _SETTINGS: Final[dict[str, Any]] = {
     "svg.fonttype": "none",
@@ -23,7 +23,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": _INK,
-    "text.parse_math": False,  # Names may have dollars.
+    "text.parse_math": False,  # Names may contain dollar signs.
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
     "axes.spines.top": False,
@@ -47,7 +47,10 @@ _NAME_MAX: Final = 44
 def lines(
     times: Sequence[datetime], series: Mapping[str, Sequence[float | None]], *, unit: str = ""
 ) -> str:
-    """Lines over time, one for each of `series`; `unit` as columns' names end (`_bytes`)."""
+    """Lines over time, one for each of `series`.
+
+    `unit` is as at the end of columns' names (`_bytes`).
+    """
     with mpl.rc_context(_SETTINGS):
         figure, axes = _figure(_SIZE_INCHES)
         for name, values in series.items():
@@ -68,7 +71,7 @@ def bars(values: Mapping[str, float], *, unit: str = "") -> str:
     with mpl.rc_context(_SETTINGS):
         height = 0.8 + _BAR_INCHES * max(len(values), 1)
         figure, axes = _figure((_SIZE_INCHES[0], height))
-        # By number: names may be the same once they are cut off.
+        # By number: names may be equal once they are cut off.
         drawn = axes.barh(range(len(values)), list(values.values()), height=0.7)
         axes.set_yticks(range(len(values)), [_short(each) for each in values])
         axes.bar_label(drawn, [shown(unit, each) for each in values.values()], padding=4)
@@ -81,7 +84,7 @@ def bars(values: Mapping[str, float], *, unit: str = "") -> str:
 
 
 def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> str:
-    """A column for each number from 0 on: what each log partition has, say."""
+    """A column for each number from 0 on: for each log partition, for example."""
     with mpl.rc_context(_SETTINGS):
         figure, axes = _figure(_SIZE_INCHES)
         axes.bar(range(len(values)), values, width=0.8)
@@ -100,10 +103,10 @@ def histogram(
     y_label: str = "",
     counts: Sequence[int] | None = None,
 ) -> str:
-    """How many values are how large, in bins of equal ratios where they are spread widely.
+    """How many values have which size, in bins of equal ratios if their range is wide.
 
-    `counts`: how often each of the values is there. Where the bins are of equal ratios, zeros have
-    no place of their own: they count in the first bin, and the page says so.
+    `counts`: how often each value occurs. If the bins have equal ratios, zeros have no bin of their
+    own: they count in the first one, and the plot says so.
     """
     weights = [1] * len(values) if counts is None else counts
     positive = [each for each in values if each > 0]
@@ -136,7 +139,7 @@ def _figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def _end(drawn_end: float, values: Iterable[float], unit: str) -> float:
-    """Where an axis from 0 ends: as it was drawn, or at one of its unit where all is nothing."""
+    """The end of an axis from 0: as it was drawn, or one unit if all values are zero."""
     if any(values):
         return drawn_end
     return _KIB if unit == "_bytes" else 1
@@ -147,7 +150,7 @@ def _short(name: str) -> str:
 
 
 def _values_on(axis: Any, unit: str) -> None:
-    """Ticks with their unit; without one it is counted, and a half is no count."""
+    """Ticks with their unit. Without a unit the values are counts, which have no halves."""
     if unit == "_bytes":
         axis.set_major_locator(_BinaryLocator())
     elif not unit:
@@ -156,7 +159,7 @@ def _values_on(axis: Any, unit: str) -> None:
 
 
 class _BinaryLocator(MaxNLocator):
-    """Ticks at round numbers of KiB, MiB, ..., whichever the largest value is some of."""
+    """Ticks at round numbers of KiB, MiB and so on, depending on the largest value."""
 
     def __init__(self) -> None:
         super().__init__(steps=[1, 2, 5, 10])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class Level(StrEnum):
-    """How much somebody should care."""
+    """How important a finding is."""
 
     GOOD = "good"
     NOTE = "note"
@@ -26,10 +26,10 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Rows. The page shows the first `shown_rows`; `name.parquet` beside it has `rows`.
+    """Rows. The page shows the first `shown_rows`; `name.parquet` beside it has all of `rows`.
 
-    `row_count`: `rows` are only the first of so many. `is_written`: whoever made the table writes
-    `name.parquet`, with all of them. Units of columns are the ends of their names: see `formats`.
+    `row_count`: the number of all rows, of which `rows` has the first. `is_written`: the caller
+    writes `name.parquet`, with all rows. The names of columns end with their units: see `formats`.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Table:
 
     @property
     def count(self) -> int:
-        """How many rows there are, here or not."""
+        """The number of all rows, in the table or not."""
         return self.rows.num_rows if self.row_count is None else self.row_count
 
 
 @attrs.frozen(kw_only=True)
 class Plot:
-    """A picture, as `plots` draws them: SVG."""
+    """A picture that `plots` has drawn: SVG."""
 
     title: str
     svg: str
@@ -66,7 +66,10 @@ class Section:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """`facts`: what was read, and how much of it, by name; names end with units as columns do."""
+    """A report.
+
+    `facts`: what was read, and how much, by name; names end with units as columns do.
+    """
 
     title: str
     time: datetime

@@ -1,4 +1,4 @@
-"""A report as a page that needs no network, and its tables as Parquet beside it."""
+"""A report as a page that needs no network, with its tables as Parquet beside it."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -19,7 +19,7 @@ PAGE: Final = "report.html"
 def write_report(report: Report, folder: Path) -> Path:
     """Writes the page and the tables; returns the page's path. The page comes last.
 
-    What the folder has by these names is replaced. Raises OSError.
+    Existing files with these names are replaced. Raises OSError.
     """
     make_folder(folder)
     for section in report.sections:
@@ -34,7 +34,7 @@ def write_report(report: Report, folder: Path) -> Path:
 
 
 def rendered(report: Report) -> str:
-    """The page."""
+    """The page as HTML."""
     environment = Environment(
         loader=PackageLoader("offsetd_pipeline", "reports"),
         autoescape=True,

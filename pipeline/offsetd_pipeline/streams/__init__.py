@@ -1,1 +1,1 @@
-"""Changes as they come: `readStream.format("offsetd")`, over a folder and over a server."""
+"""Changes as they come: `readStream.format("offsetd")`, for folders and servers."""

@@ -1,4 +1,4 @@
-"""What ends a stream."""
+"""The errors that end a stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from offsetd_storage.errors import StorageError
 
 
 class RecordsLost(StorageError):
-    """Records of a log partition that the stream has not read yet were cleaned away or deleted.
+    """Records that the stream had not read yet were cleaned away or deleted.
 
-    `position`: from where on they were to be read. `goes_on_at`: from where on the stream would
-    read what is there, with `fail_on_data_loss=false`. None, both, where a server does not say it.
+    `position`: the next log offset of the stream. `goes_on_at`: the log offset at which the stream
+    would go on with `fail_on_data_loss=false`. Both are None if a server does not report them.
     """
 
     def __init__(
@@ -39,4 +39,4 @@ def _records_lost(
 
 
 class PositionAboveEnd(StorageError):
-    """A log ends below where the stream is: the folder is an older copy, or another one."""
+    """The log ends below the stream's position: the folder is an older copy, or another one."""

@@ -1,4 +1,4 @@
-"""A stream over a data folder: from log offset to log offset, of each log partition."""
+"""A stream over a data folder: by log offsets in each log partition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOOKS_MAX: Final = 3
 
 
 class _Ahead(NamedTuple):
-    """A log partition that a batch may read from `start` to `end`, and how much that is."""
+    """A range of a log partition that a batch may read, and its size."""
 
     log_partition: int
     start: int
@@ -50,9 +50,9 @@ class _Ahead(NamedTuple):
 
 
 class FolderStream:
-    """What is new in a folder, looked at again and again. For the driver.
+    """Finds new records in a folder by repeated looks. For the driver.
 
-    All methods raise StorageError (FolderChanged: the folder does not stay as it is), OSError.
+    All methods raise StorageError (FolderChanged: the folder keeps changing) and OSError.
     """
 
     def __init__(self, files: Files, options: StreamOptions) -> None:
@@ -65,42 +65,42 @@ class FolderStream:
         self._missed: set[int] = set()
 
     def begin(self) -> Positions:
-        """Where a new query begins, by `starting_offsets`.
+        """The start of a new query, by `starting_offsets`.
 
-        Raises ValueError, PositionAboveEnd, FolderMismatch: there is no offsets log yet.
+        Raises ValueError, PositionAboveEnd, and FolderMismatch if there is no offsets log yet.
         """
         return self._steadily(self._begin)
 
     def ends(self) -> Positions:
-        """How far the logs reach now, whatever is still open in them."""
+        """The present ends of the logs, including open transactions."""
         return self._steadily(
             lambda: Positions(offsets={each: self._end(log) for each, log in self._look().items()})
         )
 
     def latest(self) -> Positions:
-        """How far a stream could read now, wherever it is: reads what it does not know yet."""
+        """The log offsets up to which a stream could read now. Reads the new parts of the logs."""
         return self._steadily(self._latest)
 
     def bounded(self, start: Positions, limit: Limit, until: Positions | None) -> Positions:
-        """How far a batch from `start` reads: up to `until`, and not more than the limit.
+        """The end of a batch from `start`: at most `until`, and within the limit.
 
-        A log partition that is not in `start` is begun: the next batch reads it. Raises
+        A log partition that is missing in `start` is begun, and read by the next batch. Raises
         RecordsLost, PositionAboveEnd.
         """
         return self._steadily(lambda: self._bounded(start, limit, until))
 
     def ranges(self, start: Positions, end: Positions) -> list[LogRange]:
-        """What a batch reads. Raises RecordsLost, PositionAboveEnd."""
+        """The ranges that a batch reads. Raises RecordsLost, PositionAboveEnd."""
         return self._steadily(lambda: self._ranges(start, end))
 
     def commit(self, end: Positions) -> None:
-        """What is below is not asked for any more."""
+        """Forgets everything below `end`: it is not asked for any more."""
         for each, offset in end.offsets.items():
             if each in self._tails:
                 self._tails[each].forget(offset)
 
     def _steadily(self, look: Callable[[], _Found]) -> _Found:
-        """Looks anew, and forgets where batches were, if segments were cleaned meanwhile."""
+        """Calls `look`; again, without known places, if segments were cleaned meanwhile."""
         for _ in range(_LOOKS_MAX):
             try:
                 return look()
@@ -109,7 +109,7 @@ class FolderStream:
                 self._listed.clear()
         raise FolderChanged(f"{self._folder} does not stay as it is while it is looked at")
 
-    # Positions -------------------------------------------------------------------------------
+    # Positions
 
     def _begin(self) -> Positions:
         logs = self._look()
@@ -171,7 +171,7 @@ class FolderStream:
         return Positions(offsets=offsets, gaps=gaps)
 
     def _within(self, ahead: list[_Ahead], limit: Limit) -> dict[int, int]:
-        """Where a batch ends in each log partition."""
+        """The end of a batch in each log partition."""
         allowed = limit.records_of(
             sum(part.record_count for part in ahead), sum(part.size_bytes for part in ahead)
         )
@@ -212,10 +212,13 @@ class FolderStream:
                 )
         return found
 
-    # What is lost ----------------------------------------------------------------------------
+    # Lost records
 
     def _kept(self, log: LogView, start: Positions, end: Positions | None = None) -> int:
-        """Where a stream goes on in a log, of which all is there that it expects up to `end`."""
+        """Where a stream goes on in a log.
+
+        Raises if records that it expects up to `end` are gone.
+        """
         number = log.topic_partition.partition
         position = start.offsets[number]
         log_start = self._log_start(log)
@@ -268,10 +271,10 @@ class FolderStream:
                 f" below the stream's position {position}: it is an older copy, or another folder"
             )
 
-    # What is there ---------------------------------------------------------------------------
+    # Present records
 
     def _look(self) -> dict[int, LogView]:
-        """The logs of the folder as it is now, by their number."""
+        """The present logs of the folder, by number."""
         files, view = self._files, self._view
         view = read_folder(files, self._folder) if view is None else view.seen_again(files)
         self._view = view
@@ -282,7 +285,7 @@ class FolderStream:
         }
 
     def _tail(self, log: LogView, floor: int) -> LogTail:
-        """What is known of a log from `floor` on, and all that can be read now."""
+        """Reads a log from `floor` on, as far as it can be read now."""
         number = log.topic_partition.partition
         tail = self._tails.get(number)
         if tail is None or floor < tail.floor:
@@ -294,8 +297,8 @@ class FolderStream:
     def _advance(self, log: LogView, tail: LogTail) -> None:
         number, point = log.topic_partition.partition, log.recovery_point
         if point is None:
-            # The last records of a log may have been cleaned away: it goes on where the last
-            # segment begins, which has none yet.
+            # The last records of a log may have been cleaned away. The log then goes on at the base
+            # offset of its last segment, which is empty.
             end = max(segment_base_offsets(self._files, log.folder), default=0)
             segments = segments_of(self._files, log)
             if segments != self._listed.get(number):
@@ -307,8 +310,8 @@ class FolderStream:
         self._listed.pop(number, None)
         if point.offset <= tail.offset_next:
             return
-        # Mostly, the segment that takes appends has got some. If what is read so does not reach
-        # up to the point, it was another file.
+        # Usually only the active segment has grown. If reading it does not reach the end, it was
+        # another file.
         base_offset, size_bytes = point.segment_base_offset, point.segment_bytes
         was_read = tail.advance_last(self._files, base_offset, size_bytes)
         if was_read and tail.offset_next == point.offset:
@@ -325,7 +328,7 @@ class FolderStream:
         _log.warning("passed over: %s", damage)
 
     def _stable_end(self, tail: LogTail) -> int:
-        """How far may be read: of `history` not what is in a transaction that is open."""
+        """How far the log may be read: `history` stops at an open transaction."""
         return tail.stable_end if self._options.mode is Mode.HISTORY else tail.offset_next
 
     def _earliest(self, log: LogView) -> int:
@@ -333,14 +336,14 @@ class FolderStream:
         return max(first, self._log_start(log))
 
     def _log_start(self, log: LogView) -> int:
-        """What is below is not read. `raw` reads all that segments have."""
+        """Records below are not read. `raw` reads everything in the segments."""
         if self._options.mode is Mode.RAW:
             return 0
         assert self._view is not None, "it was looked at"
         return log_start_of(self._files, self._view, log)
 
     def _end(self, log: LogView) -> int:
-        """How far a log can be read, whatever is open."""
+        """The end of the log, including open transactions."""
         if log.recovery_point is not None:
             return log.recovery_point.offset
         known = self._tails.get(log.topic_partition.partition)

@@ -1,4 +1,4 @@
-"""How much a batch of a stream may read."""
+"""The limits of a stream's batches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Limit:
-    """At most so many records, or about so many bytes; and none while there are fewer than that.
+    """The limits of a batch: its most records, or about its most bytes. None: no limit.
 
-    None: all there are.
+    If there are fewer records than `records_min`, the batch reads none.
     """
 
     records_max: int | None = None
@@ -23,7 +23,7 @@ class Limit:
 
     @classmethod
     def of(cls, spark_limit: object) -> Limit:
-        """From one of Spark's, which versions before 4.2 do not have. Raises ValueError."""
+        """From Spark's limit, which versions before 4.2 do not have. Raises ValueError."""
         match type(spark_limit).__name__:
             case "ReadAllAvailable":
                 return cls()
@@ -37,7 +37,7 @@ class Limit:
                 raise ValueError(f"a stream of offsets knows no {name}: rows and bytes are limited")
 
     def records_of(self, record_count: int, size_bytes: int) -> int:
-        """How many of these records, which have so many bytes, a batch reads."""
+        """How many of these records, with this total size, a batch reads."""
         if record_count < self.records_min:
             return 0
         allowed = record_count if self.records_max is None else self.records_max
@@ -47,7 +47,7 @@ class Limit:
 
 
 def shares(counts: Sequence[int], allowed: int) -> list[int]:
-    """How many of each are taken, `allowed` in all, in proportion to how many there are."""
+    """Divides `allowed` among the counts, in proportion to them."""
     total = sum(counts)
     if not total:
         return [0] * len(counts)

@@ -1,4 +1,4 @@
-"""A stretch of a log that a task reads: it gives what was there when it was planned, or tells."""
+"""A range of a log that one task reads. It has the planned records, or the task raises an error."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NO_FIGURES: Final = LogFigures(segments=frozenset(), segment_base_offset=None)
 
 @attrs.frozen(kw_only=True)
 class LogRange:
-    """The `record_count` records of a log with offsets from `start` to `end`, which it excludes.
+    """The `record_count` records of a log with offsets from `start` to `end` (exclusive).
 
-    `segments` hold them; `behind` are those in which ends of their transactions are looked for.
-    The last segment of the log was read up to where `offset_next` begins, and may have grown since.
+    `segments` hold them; `behind` are the segments to search for the ends of their transactions.
+    The last segment of the log was read up to the batch at `offset_next`, and may have grown since.
     """
 
     folder: str
@@ -43,12 +43,12 @@ class LogRange:
 
     @property
     def size_bytes(self) -> int:
-        """What is read, at most."""
+        """An upper bound of the bytes to read."""
         return sum(each.size_bytes - each.start_bytes for each in self.segments)
 
     @property
     def piece(self) -> Piece:
-        """As it was planned."""
+        """The range as it was planned."""
         log = LogPlan(
             folder=self.folder,
             log_partition=self.log_partition,
@@ -61,10 +61,10 @@ class LogRange:
 
 @contextmanager
 def opened_range(files: Files, wanted: LogRange) -> Iterator[tuple[Piece, SegmentFiles]]:
-    """The segments of a range, and their files, which stay as they are for as long as it is read.
+    """The segments of a range, with files that stay the same during the read.
 
-    Where they are not those that were planned, as a server has cleaned since, it is looked for
-    anew; then records may be gone, which who counts them notices. Raises as `plan_folder`.
+    If a server has cleaned the planned segments, the log is looked up again. Records may then be
+    gone; the caller notices by counting. Raises as `plan_folder` does.
     """
     with SegmentFiles(files) as opened:
         if _are_as_planned(opened, wanted):
@@ -79,7 +79,7 @@ def opened_range(files: Files, wanted: LogRange) -> Iterator[tuple[Piece, Segmen
 
 
 def _are_as_planned(opened: SegmentFiles, wanted: LogRange) -> bool:
-    """Opens the files. Cleaning only takes away: of the same size, nothing is missing."""
+    """Opens the files. Cleaning only removes records: a file of the same size misses nothing."""
     segments = wanted.segments + wanted.behind
     try:
         opened.hold(segments)
@@ -98,20 +98,20 @@ def _are_as_planned(opened: SegmentFiles, wanted: LogRange) -> bool:
 
 
 def is_as_known(file: File, segment: Segment, offset_next: int | None) -> bool:
-    """Whether a segment is what it was when it was looked at.
+    """Whether a segment is the same as when it was planned.
 
-    `offset_next`: of the last one, which may have grown since, where it was read up to; else None.
+    `offset_next` is for the last segment, which may have grown: the offset up to which it was read.
     """
     size = file.size()
     if size == segment.size_bytes:
         return True
     if offset_next is None or size < segment.size_bytes:
         return False
-    # Behind what was read only what came later has its place; zeros are none.
+    # Only later batches follow the part that was read; zeros are not a batch.
     return base_offset_at(file, segment.size_bytes) in (0, offset_next)
 
 
 def base_offset_at(file: File, position: int) -> int | None:
-    """The offset that the batch at `position` begins with; None: the file ends before."""
+    """The base offset of the batch at `position`; None: the file ends before it."""
     found = file.pread(_OFFSET_BYTES, position)
     return int.from_bytes(found, "big", signed=True) if len(found) == _OFFSET_BYTES else None

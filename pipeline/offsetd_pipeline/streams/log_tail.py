@@ -1,5 +1,7 @@
-"""What a stream knows of a log from an offset on: how many records there are, where batches are,
-and what is still open. Each look reads what is new."""
+"""A stream's knowledge of a log from an offset on: record counts, places of batches, transactions.
+
+Each look reads only what is new.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,11 @@ _TRANSACTIONS: Final = 4096
 
 
 class PlacesMoved(Exception):
-    """Segments were cleaned since: what is known of where batches are holds no longer."""
+    """Segments were cleaned: the known places of batches are no longer valid."""
 
 
 class _Mark(NamedTuple):
-    """A batch: the offset it begins with, the records before it, its segment, and where it is."""
+    """A batch: its base offset, the number of records before it, its segment, and its position."""
 
     offset: int
     records: int
@@ -57,8 +59,8 @@ class _Mark(NamedTuple):
 class LogTail:
     """One log from `floor` on, as far as it was read: up to `offset_next`.
 
-    `log_end` is where its batches end, which may be below `floor`. What cleaning takes away later
-    is still counted.
+    `log_end` is the end of its batches, which may be below `floor`. Records that are cleaned away
+    later still count.
     """
 
     def __init__(self, floor: int, *, damaged: Callable[[Damage], object]) -> None:
@@ -72,19 +74,19 @@ class LogTail:
         self._position = 0  # In the last segment.
         self._segments: dict[int, Segment] = {}
         self._marks: list[_Mark] = []
-        self._open: dict[int, int] = {}  # By producer, where its transaction began.
+        self._open: dict[int, int] = {}  # By producer: the start of its open transaction.
         self._has_transactions = False
 
     @property
     def stable_end(self) -> int:
-        """Of all that is below, it is known what became of its transaction."""
+        """The outcomes of all transactions with records below this offset are known."""
         return min(self._open.values(), default=self.offset_next)
 
     def advance(self, opened: SegmentFiles, segments: Sequence[Segment]) -> None:
-        """Reads what is new in the segments of the log, which are all it has, in their order.
+        """Reads the new parts of the segments, which are all segments of the log, in order.
 
-        Raises PlacesMoved where one that was read is another now, OSError, and what is raised about
-        damage; what was read until then is known.
+        Raises PlacesMoved if a segment that was read is now another one, OSError, and errors of
+        damage. What was read until then is kept.
         """
         listed = {each.base_offset: each.size_bytes for each in segments}
         self._segments = {
@@ -107,9 +109,9 @@ class LogTail:
                 self._read(file, segment, start, damaged)
 
     def advance_last(self, files: Files, base_offset: int, size_bytes: int) -> bool:
-        """Reads what is new in the last segment, which has so many bytes now.
+        """Reads the new part of the last segment, which now has `size_bytes`.
 
-        False: the last one is another, or it was cleaned, as far as that shows. Raises OSError.
+        False: it is another segment, or was cleaned, as far as that shows. Raises OSError.
         """
         last = self.last_segment
         if last is None or last.base_offset != base_offset:
@@ -123,7 +125,7 @@ class LogTail:
         return True
 
     def _known_position(self, file: File, segment: Segment) -> int:
-        """Where to go on in a segment; 0 where it is another one, or was cleaned."""
+        """The position at which a segment goes on; 0 if it is another one, or was cleaned."""
         last = self.last_segment
         if last is None or segment.base_offset != last.base_offset:
             return 0
@@ -138,7 +140,7 @@ class LogTail:
         self, file: File, segment: Segment, start: int, damaged: Callable[[Damage], object]
     ) -> None:
         if not start and any(mark.base_offset == segment.base_offset for mark in self._marks):
-            raise PlacesMoved  # It was cleaned: the marks are of what it was before.
+            raise PlacesMoved  # It was cleaned: the marks are of its earlier content.
         self.last_segment = self._segments[segment.base_offset] = segment
         self._position = start
         reading = _Walk(
@@ -169,18 +171,18 @@ class LogTail:
             try:
                 marker = decode_transaction_marker(record.key or b"", record.value)
             except UndecodableRecord:
-                continue  # As at a load: the transaction stays open.
+                continue  # As when a server loads the log: the transaction stays open.
             if marker is not None:
                 self._open.pop(producer, None)
 
     def reach(self, end: int) -> None:
-        """Notes that all below `end` was read: behind the last batch, there is none before it."""
+        """Notes that all below `end` was read: no batch follows the last known one."""
         self.offset_next = max(self.offset_next, end)
 
-    # What is there ---------------------------------------------------------------------------
+    # Counts and places
 
     def records_before(self, files: Files, offset: int) -> int:
-        """How many records there are from the first that is known up to `offset`.
+        """The number of records from the first known one up to `offset`.
 
         Raises PlacesMoved.
         """
@@ -200,17 +202,17 @@ class LogTail:
         return count
 
     def gaps(self, files: Files, start: int, end: int) -> int:
-        """How many offsets from `start` to `end` have no record. Raises PlacesMoved."""
+        """The number of offsets from `start` to `end` without a record. Raises PlacesMoved."""
         return end - start - self.count(files, start, end)
 
     def count(self, files: Files, start: int, end: int) -> int:
-        """How many records there are from `start` to `end`. Raises PlacesMoved."""
+        """The number of records from `start` to `end`. Raises PlacesMoved."""
         if start >= end:
             return 0
         return self.records_before(files, end) - self.records_before(files, start)
 
     def offset_behind(self, files: Files, start: int, count: int) -> int:
-        """The offset behind `count` records that are there from `start` on. Raises PlacesMoved."""
+        """The offset after `count` records from `start` on. Raises PlacesMoved."""
         wanted = self.records_before(files, start) + count
         place = bisect_right(self._marks, wanted, key=lambda mark: mark.records) - 1
         mark = self._marks[place]
@@ -225,7 +227,7 @@ class LogTail:
         raise PlacesMoved
 
     def first_offset(self, files: Files, start: int) -> int:
-        """The first offset from `start` on that has a record; else the end. Raises PlacesMoved."""
+        """The first offset from `start` on with a record; else the end. Raises PlacesMoved."""
         for mark in self._marks[max(self._place(start), 0) :]:
             for offsets in self._offsets_from(files, mark):
                 if offsets[-1] >= start:
@@ -233,14 +235,14 @@ class LogTail:
         return self.offset_next
 
     def bytes_behind(self, start: int) -> int:
-        """How many bytes there are from `start` on, about."""
+        """About how many bytes there are from `start` on."""
         begun: dict[int, int] = {}
         for mark in self._marks[max(self._place(start), 0) :]:
             begun.setdefault(mark.base_offset, mark.position)
         return sum(self._segment(base).size_bytes - at for base, at in begun.items())
 
     def forget(self, offset: int) -> None:
-        """What is below is not asked for any more."""
+        """Forgets everything below `offset`: it is not asked for any more."""
         offset = min(offset, self.offset_next)
         if offset <= self.floor:
             return
@@ -263,7 +265,7 @@ class LogTail:
         log_partition: int,
         range_bytes: int,
     ) -> Iterator[LogRange]:
-        """What is from `start` to `end`, by segments, about `range_bytes` in each.
+        """Yields ranges from `start` to `end`, divided at segments, of about `range_bytes` each.
 
         Raises PlacesMoved.
         """
@@ -297,7 +299,7 @@ class LogTail:
             )
 
     def _grouped(self, marks: Iterable[_Mark], range_bytes: int) -> Iterator[list[_Mark]]:
-        """The marks of segments, as many at a time as have about `range_bytes`."""
+        """Yields the marks of segments in groups of about `range_bytes`."""
         group: list[_Mark] = []
         size = 0
         for mark in marks:
@@ -311,7 +313,7 @@ class LogTail:
             yield group
 
     def _place(self, offset: int) -> int:
-        """Of the last mark at or below an offset; -1: none."""
+        """The index of the last mark at or below an offset; -1: none."""
         return bisect_right(self._marks, offset, key=lambda mark: mark.offset) - 1
 
     def _segment(self, base_offset: int) -> Segment:
@@ -345,7 +347,7 @@ def _doubted(_: Damage) -> None:
 
 
 class _Walked(NamedTuple):
-    """What one call of the kernel found, and how far it came; the arrays are used again."""
+    """The findings of one call of the kernel, and its end; the arrays are reused."""
 
     buffer: Bytes
     marks: Numbers
@@ -393,7 +395,7 @@ class _Walk(SegmentPass[_Walked]):
             yield self._walked(position + start)
             reason = int(state[records.REASON])
             if reason == walk.STRADDLES:
-                # Of this one batch, alone: how many records are above the floor.
+                # Only for this batch: how many of its records are above the floor.
                 size = scan.batch_size(self._buffer, start)
                 state[walk.STRADDLING] = self._count_above_floor(start, size)
                 start = walk.walk_batches(

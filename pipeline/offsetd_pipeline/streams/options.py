@@ -44,9 +44,9 @@ _SPARKS_OWN: Final = "paths"
 
 @attrs.frozen(kw_only=True)
 class StreamOptions:
-    """What is read, from where on, and how much at a time. One of `path` and `server` is set.
+    """What to read, from where, and how much at a time. Either `path` or `server` is set.
 
-    `starting_offsets`: EARLIEST, LATEST, or positions as a batch ends with.
+    `starting_offsets`: EARLIEST, LATEST, or the positions at which a batch ended.
     """
 
     mode: Mode
@@ -62,7 +62,7 @@ class StreamOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
-        """From the options of a reader. Raises ValueError, which says what can be."""
+        """Reads a reader's options. Raises ValueError, which names valid options."""
         given = {name.lower(): value for name, value in options.items()}
         check_any(given)
         unknown = given.keys() - _NAMES - {_SPARKS_OWN}

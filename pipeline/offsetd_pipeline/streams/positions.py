@@ -1,4 +1,4 @@
-"""Where a stream over a folder is, as Spark keeps it in its checkpoint."""
+"""The position of a stream over a folder, as Spark keeps it in its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BEGUN: Final = "from"
-"""Beside the end of a first batch: where it was planned from."""
+"""Beside the end of a first batch: the position from which it was planned."""
 _GAPS: Final = "gaps"
 _OTHERS: Final = (BEGUN, _GAPS)
 
@@ -21,10 +21,10 @@ def _nonzero(gaps: Mapping[int, int]) -> dict[int, int]:
 
 @attrs.frozen(kw_only=True)
 class Positions:
-    """The next log offset of each log partition, and how many of those behind it have no record.
+    """The next log offset of each log partition, and how many later offsets have no record.
 
-    These are known when a partition is begun, where something was cleaned before: with them it is
-    known of every stretch how many records it has, so that none goes unnoticed.
+    The number is taken when a partition is begun whose log was cleaned before. With it, the stream
+    knows how many records every range has, so that a missing record is noticed.
     """
 
     offsets: Mapping[int, int]
@@ -32,20 +32,20 @@ class Positions:
 
     @classmethod
     def of(cls, text: Mapping[str, Any]) -> Positions:
-        """From Spark's JSON. Raises ValueError."""
+        """Reads Spark's JSON. Raises ValueError."""
         return cls(
             offsets=_numbers({name: each for name, each in text.items() if name not in _OTHERS}),
             gaps=_numbers(text.get(_GAPS, {})),
         )
 
     def text(self) -> dict[str, Any]:
-        """For Spark's JSON: the same positions are the same text."""
+        """The positions for Spark's JSON. Equal positions give equal texts."""
         found: dict[str, Any] = {str(each): self.offsets[each] for each in sorted(self.offsets)}
         gaps = {str(each): self.gaps[each] for each in sorted(self.gaps)}
         return found | ({_GAPS: gaps} if gaps else {})
 
     def gaps_of(self, log_partition: int) -> int:
-        """How many offsets behind the position have no record."""
+        """How many offsets after the position have no record."""
         return self.gaps.get(log_partition, 0)
 
 

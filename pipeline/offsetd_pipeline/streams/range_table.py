@@ -1,4 +1,4 @@
-"""The rows of stretches of logs, as tasks of a stream read them."""
+"""The rows of ranges of logs, as the tasks of a stream read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class RangeWork(InputPartition):  # type: ignore[misc, unused-ignore]
-    """What one task reads: stretches of logs."""
+    """The work of one task: ranges of logs."""
 
     def __init__(self, ranges: Sequence[LogRange]) -> None:
         super().__init__(None)
@@ -33,7 +33,7 @@ class RangeWork(InputPartition):  # type: ignore[misc, unused-ignore]
 
 
 def works_of(ranges: Iterable[LogRange], range_bytes: int) -> Iterator[RangeWork]:
-    """The work of each task, about `range_bytes`."""
+    """The work of each task, of about `range_bytes`."""
     taken: list[LogRange] = []
     size = 0
     for each in ranges:
@@ -49,10 +49,10 @@ def works_of(ranges: Iterable[LogRange], range_bytes: int) -> Iterator[RangeWork
 def range_batches(
     files: Files, wanted: LogRange, schema: pa.Schema, options: StreamOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a stretch.
+    """The rows of a range.
 
-    Raises RecordsLost at its end, if there are fewer records than when it was planned;
-    DamagedSegment, FolderChanged, OSError.
+    Raises RecordsLost at its end if it has fewer records than planned; DamagedSegment,
+    FolderChanged, OSError.
     """
     selection = Selection.of(filters_of(options.chosen))
     table = FolderTable(files, options.mode, schema, selection, options.on_damage)

@@ -1,4 +1,4 @@
-"""The stream reader, by the API of Spark 4.0 and 4.1 and by that of 4.2 and later."""
+"""The stream reader, for the API of Spark 4.0 and 4.1 and for that of 4.2 and later."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.streaming import datasource as admission
-except ImportError:  # Before 4.2.
+except ImportError:  # Before Spark 4.2.
     admission = None  # type: ignore[assignment]
 
 
 class StreamSource(Protocol):
-    """Where changes come from. Positions are JSON."""
+    """A source of changes. Positions are JSON."""
 
     def begin(self) -> Text:
-        """Where a new query begins."""
+        """The start of a new query."""
 
     def ends(self) -> Text:
-        """What was written later is behind these positions."""
+        """The present end: everything written later is after it."""
 
     def latest(self) -> Text:
-        """How far a stream could read now, wherever it is."""
+        """The position up to which a stream could read now."""
 
     def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
-        """How far a batch from `start` reads: not beyond `until`, not more than the limit."""
+        """The end of a batch from `start`: not after `until`, and within the limit."""
 
     def works(self, start: Text, end: Text) -> Sequence[InputPartition]:
-        """What the tasks of a batch read."""
+        """The work of a batch's tasks."""
 
     def commit(self, end: Text) -> None:
-        """A batch is done."""
+        """Notes that a batch is done."""
 
 
 class FolderSource:
-    """A data folder, as a source of changes."""
+    """A data folder as a source of changes."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._stream = FolderStream(OsFiles(), options)
@@ -88,10 +88,10 @@ class FolderSource:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Plans on the driver, reads on the executors, where it knows nothing but its options.
+    """Plans on the driver and reads on the executors, which know only the options.
 
-    Spark asks anew where a query begins as long as its first batch is not done. So the end of the
-    first batch says, too, from where it was planned.
+    Spark asks for the start of a query again until its first batch is done. So the end of the first
+    batch also records the start from which it was planned.
     """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
@@ -110,18 +110,18 @@ class StreamReader(DataSourceStreamReader):
         return self._source
 
     def initialOffset(self) -> Text:  # noqa: N802  Spark's names, here and below
-        """Where a new query begins."""
+        """The start of a new query."""
         self._begun = self._start = self._changes.begin()
         return self._begun
 
     def latestOffset(self, start: Text | None = None, limit: object = None) -> Text:  # noqa: N802
         """The end of the next batch.
 
-        Before Spark 4.2 nothing is given; then `start` is where the last batch ended that was
-        planned, and the limit is that of the options.
+        Before Spark 4.2 the arguments are not given; then `start` is the end of the last planned
+        batch, and the limit is that of the options.
         """
         start = self._start if start is None else start
-        if start is None:  # Before 4.2, of the first batch of a new query, and of `availableNow`.
+        if start is None:  # Before Spark 4.2: the first batch of a new query, and `availableNow`.
             return self._changes.latest()
         bound = Limit.of(limit) if limit is not None else self._own_limit()
         end = self._changes.bounded(_plain(start), bound, self._until)
@@ -130,18 +130,18 @@ class StreamReader(DataSourceStreamReader):
         return start if end == _plain(start) else end
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """By the options."""
+        """The limit of the options."""
         records_max = self._options.records_per_trigger_max
         if records_max is None:
             return admission.ReadAllAvailable()
         return admission.ReadMaxRows(records_max)
 
     def reportLatestOffset(self) -> Text | None:  # noqa: N802
-        """How far the log reaches now, for the progress of a query."""
+        """The present end of the log, for the query's progress."""
         return self._changes.ends()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is written from now on is left to the next run."""
+        """Leaves what is written from now on to the next run."""
         self._until = self._changes.ends()
 
     def partitions(self, start: Text, end: Text) -> Sequence[InputPartition]:
@@ -162,11 +162,11 @@ class StreamReader(DataSourceStreamReader):
             yield from range_batches(OsFiles(), each, schema, self._options)
 
     def commit(self, end: Text) -> None:
-        """A batch is done: what is before its end is not asked for any more."""
+        """Notes that a batch is done: nothing before its end is asked for any more."""
         self._changes.commit(_plain(end))
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Ends the query."""
         self._source = None
 
     def _own_limit(self) -> Limit:
@@ -182,6 +182,9 @@ if admission is None:
 else:
 
     class _AvailableNow(StreamReader, admission.SupportsTriggerAvailableNow):
-        """From Spark 4.2 on: `availableNow` reads what is there, batch after batch, and ends."""
+        """For Spark 4.2 and later.
+
+        `availableNow` reads the present records in batches, and ends.
+        """
 
     OffsetdStreamReader = _AvailableNow

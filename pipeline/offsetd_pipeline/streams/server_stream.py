@@ -1,4 +1,4 @@
-"""A stream over a running server: from token to token of WatchOffsets."""
+"""A stream over a running server: by tokens of WatchOffsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOKEN: Final = "token"  # noqa: S105  A place in the log.
-_ROWS: Final = 10_000  # In a batch.
+_ROWS: Final = 10_000  # In one batch.
 
 
 class WatchWork(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -41,30 +41,33 @@ class WatchWork(InputPartition):  # type: ignore[misc, unused-ignore]
 
 
 class ServerStream:
-    """What is new on a server. For the driver; see `StreamSource`. Raises what the client does."""
+    """Finds new events on a server.
+
+    For the driver; see `StreamSource`. Raises the client's errors.
+    """
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
 
     def begin(self) -> Text:
-        """Where a new query begins, by `starting_offsets`. Raises ValueError, RecordsLost."""
+        """The start of a new query, by `starting_offsets`. Raises ValueError, RecordsLost."""
         starting = self._options.starting_offsets
         if isinstance(starting, str):
             return {_TOKEN: self._token_now(from_oldest=starting == EARLIEST)}
         return {_TOKEN: _token_of(starting)}
 
     def ends(self) -> Text:
-        """The token of now."""
+        """The present token."""
         return {_TOKEN: self._token_now(from_oldest=False)}
 
     def latest(self) -> Text:
-        """The token of now."""
+        """The present token."""
         return self.ends()
 
     def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
-        """The token of now, or one behind about as many events as the limit allows.
+        """The present token, or the token after about as many events as the limit allows.
 
-        To know it these are watched: a message of events, 200 at most, is not divided.
+        To find that token it watches the events. A message of events, 200 at most, is not divided.
         """
         end = self.ends() if until is None else until
         if start == end or (limit.records_max is None and not limit.records_min):
@@ -78,11 +81,11 @@ class ServerStream:
         return end if count >= limit.records_min else dict(start)
 
     def works(self, start: Text, end: Text) -> Sequence[InputPartition]:
-        """One task reads all events between."""
+        """One task reads all events between the tokens."""
         return [WatchWork(_token_of(start), _token_of(end))]
 
     def commit(self, end: Text) -> None:
-        """The server knows nothing of it."""
+        """Does nothing: the server keeps no state of the stream."""
 
     def _token_now(self, *, from_oldest: bool) -> str:
         options = self._options
@@ -102,7 +105,7 @@ def watched_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The events between two tokens as rows of `history`.
 
-    Raises RecordsLost where some were cleaned away, and what the client does.
+    Raises RecordsLost if some were cleaned away, and the client's errors.
     """
     rows: list[dict[str, Any]] = []
     for batch in _events(options, work.token, work.until_token):
@@ -115,7 +118,7 @@ def watched_batches(
 
 
 def _events(options: StreamOptions, token: str, until_token: str) -> Iterator[OffsetEvents]:
-    """All events between two tokens; if some may be gone, and that is allowed, those behind."""
+    """All events between two tokens. If some may be gone, and that is allowed, the later ones."""
     with _server(options).client() as client:
         while True:
             try:
@@ -182,7 +185,10 @@ def _record_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBat
 
 
 def _row(event: OffsetEvent) -> dict[str, Any]:
-    """What a server does not say is null: transactions are over where it is asked for events."""
+    """A row of an event.
+
+    Values that a server does not report are null: transactions, for example.
+    """
     is_committed = event.offset is not None
     kind = "committed" if is_committed else "deleted" if event.is_readable else "unreadable"
     return {
