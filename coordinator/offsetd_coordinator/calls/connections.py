@@ -32,9 +32,9 @@ REASONS: Final = {
 """Why connections are closed, by the metric's label."""
 
 WAIT_SECONDS_MAX: Final = 30.0
-"""A call that has waited so long for room is refused."""
+"""A call that has waited this long for room is refused."""
 COPIES: Final = 2
-"""Of an answer: its own bytes, and what gRPC makes of them."""
+"""How often an answer is in memory: its own bytes, and gRPC's copy."""
 
 # Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
@@ -98,8 +98,8 @@ class AnswerBudget:
     def refusal(self, size: int) -> TooManyBytesInFlight:
         """The error for an answer that has no room."""
         return TooManyBytesInFlight(
-            "{bytes_taken} bytes of answers are under way, and one of {size_bytes} more would"
-            " exceed {bytes_max}",
+            "{bytes_taken} bytes of answers are in flight, and {size_bytes} more would exceed"
+            " {bytes_max}",
             bytes_taken=self.bytes_held,
             size_bytes=size,
             bytes_max=self.bytes_max,
@@ -148,7 +148,7 @@ class Answer:
         self.count(more)
 
     def end(self) -> None:
-        """The client's window has taken it, or the call has ended."""
+        """Ends the count: the client's window has taken the answer, or the call has ended."""
         if self._is_sent:
             self._is_sent = False
             self.connection.let_go_answer()
@@ -156,7 +156,7 @@ class Answer:
             self.count(-self.bytes_held)
 
     def note_done(self, _: object) -> None:
-        """As `end`, for gRPC."""
+        """As `end`, as a callback for gRPC."""
         self.end()
 
 

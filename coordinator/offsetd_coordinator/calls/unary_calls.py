@@ -58,7 +58,7 @@ def unary(
         begun_seconds = time.perf_counter()
         connection = admission.connections.open_call(context)
         taken_bytes = None
-        code = CANCELLED  # Unless it ends otherwise.
+        code = CANCELLED  # The code if the call is cancelled.
         try:
             message = await admission.begun.message(context, connection)
             if message is None:

@@ -46,10 +46,10 @@ def decide_offsets_change(
     writers: WriteAuthorisation,
     now: Moment,
 ) -> Decision:
-    """What to write and what to answer.
+    """The batch to write and the answer.
 
     Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, OffsetConflict,
-    InvalidCommitSize, InvalidRetention, RecordUndecodable, and what
+    InvalidCommitSize, InvalidRetention, RecordUndecodable, and as
     `offset_changes.reset_offsets` does.
     """
     group_id, request_id = request.group_id, _request_id(request)
@@ -97,8 +97,9 @@ def decide_restoration(
     writers: WriteAuthorisation,
     now: Moment,
 ) -> Decision:
-    """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
-    `restoration.restored` does.
+    """The batches to write for a restore, and the answer.
+
+    Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and as `restoration.restored` does.
     """
     answered = check_change(request, encoder, writers, now)
     if answered is not None:

@@ -59,31 +59,31 @@ if TYPE_CHECKING:
     from offsetd_coordinator.state.put_batches import Encoder
 
 _RECORD_BYTES_MIN: Final = 40
-"""No record of an offset is smaller, beside the names."""
+"""The size of the smallest record of an offset, without its names."""
 
 Batches = tuple[tuple[bytes, int], ...]
 ReplyOf = Callable[[int | None, "Int64s"], "Reply"]
 
 
 class LargeChange(Protocol):
-    """The slices of a large change to be written, and its reply."""
+    """A large change: the slices to write, and the reply."""
 
     @property
     def slice_count(self) -> int:
-        """How many slices there are."""
+        """The number of slices."""
 
     def batches(self, place: int, encoder: Encoder) -> Batches:
         """The batches of a slice, from the encoder's base offset on, each with its last offset.
 
-        Raises InvalidCommitSize where a record is too large for any.
+        Raises InvalidCommitSize if a record is too large for any batch.
         """
 
     def reply(self, last_offset: int | None) -> Reply:
-        """The answer, given the offset of the last record written; None: nothing was written."""
+        """The answer. `last_offset` is that of the last written record, None if there is none."""
 
 
 def check_size(count: int, group_id: bytes, bytes_max: int) -> None:
-    """Raises InvalidCommitSize for more offsets than a batch of that size can have."""
+    """Raises InvalidCommitSize if a batch of that size cannot have so many offsets."""
     if count * (_RECORD_BYTES_MIN + len(group_id)) > bytes_max:
         raise InvalidCommitSize(
             "partitions",
@@ -95,26 +95,26 @@ def check_size(count: int, group_id: bytes, bytes_max: int) -> None:
 
 @attrs.define
 class Puts:
-    """Offsets and tombstones to be written; the first record of the last batch has the request id.
+    """Offsets and tombstones to write. The first record of the last batch has the request id.
 
-    If everything fits one batch, it is one, so that all of it is written or nothing.
+    If everything fits in one batch, it becomes one batch, so that all or nothing is written.
     """
 
     parts: list[PutRows]
     written: Int64s
-    """The log offset of each row, once it is written."""
+    """The log offset of each written row."""
     reply_of: ReplyOf
     is_one_batch: bool
     _first: int = 0
 
     @classmethod
     def of_one_batch(cls, rows: PutRows, reply_of: ReplyOf) -> Puts:
-        """Made of rows that fit one batch."""
+        """A change whose rows fit in one batch."""
         return cls([rows], np.full(len(rows.columns), -1, np.int64), reply_of, True)
 
     @classmethod
     def of_slices(cls, parts: Sequence[PutRows], reply_of: ReplyOf) -> Puts:
-        """Made of rows that are written one part after the other."""
+        """A change whose rows are written one part after the other."""
         slices = [
             part._replace(columns=part.columns[first : first + SLICE_ROWS], request_id_size=0)
             for part in parts
@@ -143,9 +143,9 @@ class Puts:
 
 @attrs.frozen
 class Tombstones:
-    """The tombstones of a deletion; the last batch carries the request's id.
+    """The tombstones of a deletion. The last batch has the request id.
 
-    If all fit one batch, it is one. `bytes_max` is the limit of its size.
+    If all of them fit in one batch, it becomes one batch. `bytes_max` is the limit of its size.
     """
 
     keys: Bytes
@@ -240,8 +240,9 @@ def restoration(
 
 
 def reset(request: ResetOffsets, stored: OffsetRows, encoder: Encoder, request_id: bytes) -> Puts:
-    """A reset, which is one batch. Raises as `offset_changes.reset_offsets` does, and
-    InvalidCommitSize, InvalidRetention.
+    """Decides on a reset, which is one batch.
+
+    Raises as `offset_changes.reset_offsets` does, and InvalidCommitSize, InvalidRetention.
     """
     group_id, bytes_max = request.group_id, encoder.bytes_max
     chosen = {*request.partitions, *request.explicit}
@@ -253,7 +254,7 @@ def reset(request: ResetOffsets, stored: OffsetRows, encoder: Encoder, request_i
     written = reset_offsets(request, known)
     rows = PutRows.of(group_id, request_id, written)
     check_expiry(encoder, rows)
-    encode_offsets(encoder, rows, is_splittable=False)  # Raises where it does not fit.
+    encode_offsets(encoder, rows, is_splittable=False)  # Raises if it does not fit in one batch.
     by_partition = {
         partition: offset
         for partition, offset in zip(
@@ -285,7 +286,7 @@ def group_deletion(
 
 
 def row_keys(rows: OffsetRows, group_id: bytes) -> tuple[Bytes, Int64s]:
-    """The records' keys, concatenated, and where each ends."""
+    """The records' keys, concatenated, and the end of each."""
     size = int(rows.rows[:, columns.TOPIC_SIZE].sum())
     size += len(rows) * (OFFSET_KEY_FIXED_BYTES + len(group_id))
     keys, ends = padded_buffer(size), np.empty(len(rows), np.int64)
@@ -306,7 +307,7 @@ def rows_to_put(rows: OffsetRows, group_id: bytes, request_id: bytes) -> PutRows
 def chosen_rows(
     rows: OffsetRows, partitions: Collection[tuple[bytes, int]], topics: Collection[bytes]
 ) -> OffsetRows:
-    """Those of these partitions, or of these topics."""
+    """The rows of these partitions, and those of these topics."""
     kept = np.zeros(len(rows), np.bool_)
     for first in range(0, len(rows), SLICE_ROWS):
         part = slice(first, first + SLICE_ROWS)
@@ -315,7 +316,7 @@ def chosen_rows(
 
 
 def rows_to_copy(rows: OffsetRows, group_id: bytes, topics: Collection[bytes]) -> OffsetRows:
-    """Those of these topics, or all, to be written now as they are. Raises RecordUndecodable."""
+    """The rows of these topics, or all rows, as offsets to write now. Raises RecordUndecodable."""
     unreadable = np.flatnonzero(~rows.are_decodable)
     if unreadable.size:
         raise rows.refusal_of(group_id, int(unreadable[0]))
@@ -326,7 +327,7 @@ def rows_to_copy(rows: OffsetRows, group_id: bytes, topics: Collection[bytes]) -
 
 
 def rows_of_puts(puts: Iterable[PutOffset]) -> OffsetRows:
-    """Their rows, sorted."""
+    """The offsets as rows, sorted."""
     parts, left = [], iter(puts)
     while part := list(islice(left, SLICE_ROWS)):
         parts.append(OffsetRows.of(OffsetRow(*each) for each in part))
@@ -334,7 +335,7 @@ def rows_of_puts(puts: Iterable[PutOffset]) -> OffsetRows:
 
 
 def committed_columns(rows: OffsetRows) -> CommittedColumns:
-    """Rows that are no more than a batch takes, by column."""
+    """The rows by column. They have to fit in one batch."""
     named = partitions_of(rows, slice(None))
     table = rows.rows
     return CommittedColumns(
@@ -350,12 +351,12 @@ def committed_columns(rows: OffsetRows) -> CommittedColumns:
 
 
 def _offsets(rows: OffsetRows) -> Int64s:
-    """The offset of each, or NO_OFFSET where it cannot be read."""
+    """The offset of each row, or NO_OFFSET if it cannot be read."""
     return np.where(rows.are_decodable, rows.rows[:, columns.COMMIT_OFFSET], NO_OFFSET)
 
 
 def _before(puts: OffsetRows, stored: OffsetRows) -> Int64s:
-    """The offset that is stored of each partition, or NO_OFFSET."""
+    """The stored offset of each partition, or NO_OFFSET."""
     places = puts.places_in(stored)
     before = np.full(len(puts), NO_OFFSET, np.int64)
     before[places >= 0] = _offsets(stored)[places[places >= 0]]
@@ -400,7 +401,7 @@ class _ResetReply:
 
 
 class _Part(NamedTuple):
-    """Rows that are written one behind the other, with the offsets before and after."""
+    """Rows to write one after the other, with the offsets before and after the change."""
 
     rows: OffsetRows
     before: Int64s
@@ -408,7 +409,7 @@ class _Part(NamedTuple):
 
 
 def _restored_reply(first: _Part, second: _Part) -> ReplyOf:
-    """What is written, sorted together."""
+    """Both kinds of written rows, sorted together."""
     rows = OffsetRows.joined([first.rows, second.rows])
     # Sorting ignores these columns: they keep the other values of each row.
     rows.rows[:, columns.COMMIT_OFFSET] = np.concatenate((first.after, second.after))
@@ -424,7 +425,7 @@ def _restored_reply(first: _Part, second: _Part) -> ReplyOf:
 
 
 def _with_tombstones(commits: PutRows, keys: tuple[Bytes, Int64s]) -> PutRows:
-    """Commits, and tombstones behind them."""
+    """Commits, followed by tombstones."""
     ends = keys[1]
     deleted = np.zeros((ends.size, columns.PUT_COLUMNS), np.int64)
     deleted[:, columns.TOPIC_SIZE] = np.diff(ends, prepend=0)

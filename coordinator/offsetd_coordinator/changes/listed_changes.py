@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Int64s
 
 NO_OFFSET: Final = np.iinfo(np.int64).min
-"""Where a change has no offset before, or none after."""
+"""The offset before or after a change if there is none."""
 _ROWS_AT_ONCE: Final = 1024
 
 
@@ -41,9 +41,9 @@ class RowPartitions(Collection[tuple[bytes, int]]):
 
 @attrs.frozen(eq=False)
 class RowChanges(Collection[OffsetChange]):
-    """What changes, in the order of `rows`, of which only the partitions count.
+    """The changes in the order of `rows`. Only the partitions of the rows are used.
 
-    `before` and `after` are offsets, or NO_OFFSET. `revisions`: -1 is none.
+    `before` and `after` are offsets, or NO_OFFSET. A revision of -1 means none.
     """
 
     rows: OffsetRows

@@ -33,9 +33,9 @@ class _Written(NamedTuple):
 def restored(
     state: ReplayedState, request: RestoreOffsets, encoder: Encoder, request_id: bytes
 ) -> tuple[RestoredReply, tuple[tuple[bytes, int], ...]]:
-    """The reply, and the batches to be written, each with its last log offset.
+    """The reply, and the batches to write, each with its last log offset.
 
-    `request_id` is what they carry. Raises InvalidCommitSize where a record is too large for any.
+    The batches carry `request_id`. Raises InvalidCommitSize if a record is too large for a batch.
     """
     group_id = request.group_id
     stored = state.offsets.read_columns(group_id)
@@ -64,7 +64,7 @@ def _written(
     puts: PutColumns,
     keys: tuple[Bytes, Int64s],
 ) -> _Written:
-    """One batch, of which the commits come first, where they fit; else they come last."""
+    """One batch with the commits first, if all fits. Else several, with the commits last."""
     base_offset = encoder.base_offset
     whole = PutRows.of(group_id, request_id, puts, keys)
     if fits_one_batch(encoder, whole):
@@ -83,7 +83,7 @@ def _differing(
     stored: CommittedColumns,
     places: Mapping[Partition, int],
 ) -> list[CommittedOffset]:
-    """The partitions that differ from then."""
+    """The partitions whose stored offsets differ from those in `then`."""
     return [
         change
         for partition, change in then.items()
@@ -96,7 +96,7 @@ def _differing(
 
 
 def _offsets(stored: CommittedColumns, places: Iterable[int | None]) -> list[int | None]:
-    """The offsets stored at these places; None where there is none, or it cannot be read."""
+    """The stored offsets of these partitions; None if there is none or it cannot be read."""
     return [
         None if place is None or not stored.are_decodable[place] else stored.offsets[place]
         for place in places

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _STORE_DEFAULTS: Final = LogStoreConfig()
-# Bounds of the largest commit: less would refuse plain commits; more fits no journal frame.
+# Bounds of max.message.bytes. Less would refuse plain commits; more fits in no journal frame.
 _MESSAGE_BYTES_LEAST: Final = 1024
 _MESSAGE_BYTES_MOST: Final = FRAME_BYTES_MAX - 4096
 
@@ -64,7 +64,7 @@ def journal_bytes_needed(settings: Settings) -> int:
 
 
 def frame_bytes_max(settings: Settings) -> int:
-    """How large the journal's frames may be: as ever, or as the largest batch asks."""
+    """The limit of the journal's frames: the default, or what the largest batch needs if more."""
     largest = _frame_bytes_of(settings.log.message_bytes_max)
     return min(max(_STORE_DEFAULTS.frame_bytes_max, largest), FRAME_BYTES_MAX)
 

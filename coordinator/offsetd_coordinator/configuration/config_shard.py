@@ -119,7 +119,7 @@ class ConfigShard(RecordLog):
         return None
 
     def decide(self, request: UpdateConfig, now_ms: int) -> ConfigDecision:
-        """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        """The batch to write and the answer. Changes nothing; a refusal is part of the decision."""
         if request.request_id and not request.validate_only:
             last_offset = self._known.find(request.request_id, now_ms)
             if last_offset is not None:
@@ -174,7 +174,7 @@ class ConfigShard(RecordLog):
         ]
 
     def replay(self, batches: bytes) -> None:
-        """As `RecordLog.replay`; the settings in force are computed when asked for."""
+        """As `RecordLog.replay`. `applied` computes the settings in force later."""
         super().replay(batches)
         self._applied = None
 

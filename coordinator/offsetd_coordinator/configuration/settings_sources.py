@@ -32,7 +32,7 @@ class SettingsError(ValueError):
 
 
 class _Said(NamedTuple):
-    """A setting as somebody wrote it, and where."""
+    """A setting as it was written, and its source."""
 
     name: str
     value: str

@@ -53,9 +53,9 @@ class ConnectionLimits(NamedTuple):
 
     connections_max: int
     accepted_max: int
-    """gRPC accepts no more: those above `connections_max` give way to each other."""
+    """gRPC accepts no more than this. Above `connections_max`, the guard closes connections."""
     begun_bytes_max: int
-    """What is begun and not ended, of all connections."""
+    """Bytes of unfinished messages of all connections."""
     unread_ms_max: int
 
 

@@ -17,9 +17,9 @@ _CONNECTIONS_BEYOND_MIN: Final = 16
 
 
 def channel_options(settings: Settings) -> list[tuple[str, int]]:
-    """For gRPC's core."""
+    """The options for gRPC's core."""
     return [
-        ("grpc.so_reuseport", 0),  # Else a second server on the port is let in.
+        ("grpc.so_reuseport", 0),  # Otherwise a second server could listen on the port.
         # Messages between this and the setting are refused with the contract's reason.
         (
             "grpc.max_receive_message_length",
@@ -31,8 +31,8 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
         ("grpc.max_allowed_incoming_connections", _connections_accepted(settings)),
         ("grpc.max_concurrent_streams", settings.connection_calls_max),
-        # What the two above allow may all arrive at once. Above its own bound (1,000 calls that
-        # wait to be taken) gRPC answers CANCELLED, which no client tries again.
+        # All calls that the two options above allow may arrive at once. Above its own bound of
+        # 1,000 waiting calls, gRPC answers CANCELLED, and clients do not retry that.
         ("grpc.server.max_pending_requests", _calls_max(settings)),
         ("grpc.server.max_pending_requests_hard_limit", _calls_max(settings)),
         ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),
@@ -41,20 +41,19 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
         ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
-        # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+        # Newer versions of gRPC wait this long for a ping's answer; their default is a minute.
         ("grpc.http2.ping_timeout_ms", settings.keepalive_reply_max_ms),
-        # What a connection may send ahead of being read is bounded, and not probed for: requests
-        # are small, and memory has to be.
+        # A fixed window instead of one that gRPC adapts: requests are small, and memory is bounded.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _READ_AHEAD_BYTES),
-        # Clients that ping a quiet connection every ten seconds are not sent away.
+        # Clients may ping a quiet connection every ten seconds without being disconnected.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ]
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """What the settings say to the guard."""
+    """The limits of the connection guard, from the settings."""
     return ConnectionLimits(
         connections_max=settings.max_connections,
         accepted_max=_connections_accepted(settings),
@@ -67,14 +66,17 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 def _connections_accepted(settings: Settings) -> int:
-    """Those beyond the setting are let in, so that others can give way to them."""
+    """The most connections that gRPC accepts.
+
+    It is above the setting, so that a new connection can replace another one.
+    """
     if settings.listen_address.startswith(UNIX_PREFIXES):
         return settings.max_connections
     return min(settings.max_connections + connections_beyond(settings.max_connections), INT32_MAX)
 
 
 def connections_beyond(connections: int) -> int:
-    """How many more are let in until others have given way."""
+    """The number of connections above the setting that are accepted until others are closed."""
     return max(_CONNECTIONS_BEYOND_MIN, connections // 8)
 
 

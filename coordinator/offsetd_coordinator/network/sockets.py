@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 _libc: Final = ctypes.PyDLL(None, use_errno=True)
 _FIRST_DESCRIPTOR: Final = 3
-# A new descriptor is the lowest that is free: so many in a row are closed only behind all others.
+# A new descriptor is the lowest free one, so this many closed ones in a row lie after all others.
 _CLOSED_IN_A_ROW: Final = 256
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _SO_COOKIE: Final = 57
@@ -33,30 +33,30 @@ _MAPPED: Final = "::ffff:"
 
 
 class Socket(NamedTuple):
-    """A connection that was accepted."""
+    """An accepted connection."""
 
     descriptor: int
     number: int
-    """The kernel's, which is never given again."""
+    """The kernel's identifier of the connection, which is never used again."""
     peer: str
     received_bytes: int
     has_ended: bool
-    """The kernel is done with it, and gRPC may not know."""
+    """Whether the kernel has ended the connection. gRPC may not know it yet."""
 
 
 class AcceptedSockets:
-    """Those at one port. For one thread."""
+    """The accepted connections of one port. For one thread."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        # By their numbers; None: another port's.
+        # Peers by the connections' numbers; None for a connection of another port.
         self._peers: dict[int, str | None] = {}
         self._last_descriptor = _FIRST_DESCRIPTOR
         self._tcp_info = _Option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         self._cookie = _Option(socket.SOL_SOCKET, _SO_COOKIE, _COOKIE_BYTES)
 
     def look(self) -> list[Socket]:
-        """All that are there now."""
+        """All connections that are open now."""
         found = []
         peers: dict[int, str | None] = {}
         is_tcp, tcp_info = self._tcp_info.read, self._tcp_info.value
@@ -90,17 +90,17 @@ class AcceptedSockets:
         the end may have come before. So this is to be called again while the socket is there.
         """
         try:
-            # A descriptor of our own: the other one may be used anew meanwhile.
+            # A duplicate, because the original descriptor may be reused meanwhile.
             duplicate = socket.socket(fileno=os.dup(known.descriptor))
         except OSError:
             return False
         with duplicate, contextlib.suppress(OSError):
             if self._number(duplicate.fileno()) != known.number:
                 return False
-            # What waits to be sent is thrown away when gRPC closes it.
+            # Unsent data is discarded when gRPC closes the connection.
             linger = struct.pack("ii", 1, 0)
             duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            duplicate.shutdown(socket.SHUT_RDWR)  # Also where it fails, this wakes gRPC.
+            duplicate.shutdown(socket.SHUT_RDWR)  # This wakes gRPC even if it fails.
         return True
 
     def _number(self, descriptor: int) -> int:
@@ -120,7 +120,7 @@ class _Option:
         self._arguments = level, name, buffer, ctypes.byref(self._size)
 
     def read(self, descriptor: int) -> bool:
-        """Puts a socket's option into `value`; False where there is no such socket."""
+        """Puts a socket's option into `value`; returns False if there is no such socket."""
         size = self._size
         size.value = self._size_bytes
         return not _libc.getsockopt(descriptor, *self._arguments) and size.value == self._size_bytes
