@@ -46,17 +46,17 @@ class MemoryNode:
         self.config = ShardConfig(partitions=len(topic.logs))
         shards = {partition: self._load(partition) for partition in owned}
         self.runtime = Runtime(self.log, shards, clock=self.time)
-        large_changes = LargeChanges(self.runtime)
+        self.large_changes = LargeChanges(self.runtime)
         self.settings = load_settings(assignments=["data.dir=/nowhere"])
         window_ms = self.config.request_id_window_ms
         self.node = Node(node_id=name, address=f"{name}:7171", start_ms=self.clock.now_ms())
         self.node.partitions = len(topic.logs)
         self.node.serve(
             self.runtime,
-            large_changes,
+            self.large_changes,
             Administration(
                 self.runtime,
-                large_changes,
+                self.large_changes,
                 ConfigShard(self.settings.configs, request_id_window_ms=window_ms),
                 AuditLog(request_id_window_ms=window_ms),
                 clock=self.time,
@@ -91,9 +91,9 @@ class MemoryNode:
         self.log.lose(partition)
         self.node.release(partition)
 
-    async def commit(self, group_id: str, value: int) -> Any:
-        """Commits one offset, through the service."""
-        message = commit_request(group_id, value).SerializeToString()
+    async def commit(self, group_id: str, value: int, *, partitions: int = 1) -> Any:
+        """Commits one value to some partitions, through the service."""
+        message = commit_request(group_id, value, partitions=partitions).SerializeToString()
         answer = await self.offsets.commit_offsets(message)
         return offset_service_pb2.CommitOffsetsResponse.FromString(answer)
 

@@ -40,6 +40,23 @@ OWNERSHIP_MUTANTS = (
         ),
     ),
     Mutant(
+        name="a large change goes on in a partition that came back",
+        where="offsetd_coordinator.large_groups.large_changes:_Change._write",
+        replace="runtime.check_shard(partition, shard)",
+        by="runtime.shard_of(self._request.group_id)",
+        caught_by=(
+            f"{_OWNERSHIP}"
+            "::test_a_large_change_ends_when_its_partition_goes_and_spares_what_comes_after"
+        ),
+    ),
+    Mutant(
+        name="a large read mixes a partition that went with the one that came back",
+        where="offsetd_coordinator.large_groups.group_reading:_read",
+        replace="runtime.check_shard(partition, shard)",
+        by="",
+        caught_by=f"{_OWNERSHIP}::test_a_large_read_ends_when_its_partition_goes",
+    ),
+    Mutant(
         name="commits of a message are decided on by a shard that is gone",
         where="offsetd_coordinator.runtime.commit_runs:CommitRuns._decisions",
         replace="if self._made is None or self._made[0] != version:",

@@ -353,16 +353,22 @@ class Runtime:
             max_timestamp_ms=decision.max_timestamp_ms,
             is_beside=is_beside,
         )
-        self.stop_unless_done(lambda: shard.apply(decision))
+        try:
+            shard.apply(decision)
+        except BaseException as error:
+            raise self._stopped(error) from error
 
     def stop_unless_done(self, work: Callable[[], Answer]) -> Answer:
         """What appends and replays. Raises StorageUnavailable for whatever goes wrong there."""
         try:
             return work()
         except BaseException as error:
-            # Appended, perhaps, but not replayed: memory no longer equals the log.
-            self.log.fail(error)
-            raise StorageUnavailable("what was appended may not be replayed") from error
+            raise self._stopped(error) from error
+
+    def _stopped(self, error: BaseException) -> StorageUnavailable:
+        """Fails the log: memory may lack what was appended, so it no longer equals the log."""
+        self.log.fail(error)
+        return StorageUnavailable("what was appended may not be replayed")
 
 
 def _not_coordinator(partition: int) -> NotCoordinator:

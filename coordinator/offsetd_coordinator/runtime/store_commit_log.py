@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
@@ -100,12 +100,16 @@ class StoreCommitLog:
         is_beside: bool = False,
     ) -> int:
         """See `CommitLog.append`."""
-        self._append_or_refuse(
-            self._topic_partitions[partition],
-            batch,
-            last_offset=last_offset,
-            max_timestamp_ms=max_timestamp_ms,
-        )
+        topic_partition = self._topic_partitions[partition]
+        try:
+            self._append(
+                topic_partition,
+                batch,
+                last_offset=last_offset,
+                max_timestamp_ms=max_timestamp_ms,
+            )
+        except StorageError as error:
+            self._refuse(error, topic_partition)
         ticket = self.tickets[partition] = self._count_append(is_beside=is_beside)
         return ticket
 
@@ -145,12 +149,15 @@ class StoreCommitLog:
         if (damage := self.damage(topic_partition)) is not None:
             raise quarantined_own_log(topic_partition, damage)
         header = batch_header(batch)  # The time index must have what the batch has.
-        self._append_or_refuse(
-            topic_partition,
-            batch,
-            last_offset=header.last_offset,
-            max_timestamp_ms=header.max_timestamp_ms,
-        )
+        try:
+            self._append(
+                topic_partition,
+                batch,
+                last_offset=header.last_offset,
+                max_timestamp_ms=header.max_timestamp_ms,
+            )
+        except StorageError as error:
+            self._refuse(error, topic_partition)
         try:
             replay(batch)
         except BaseException as error:
@@ -158,31 +165,17 @@ class StoreCommitLog:
             raise StorageUnavailable("what was appended may not be replayed") from error
         return self._count_append(is_beside=True)
 
-    def _append_or_refuse(
-        self,
-        topic_partition: TopicPartition,
-        batch: bytes,
-        *,
-        last_offset: int,
-        max_timestamp_ms: int,
-    ) -> None:
-        try:
-            self._append(
-                topic_partition,
-                batch,
-                last_offset=last_offset,
-                max_timestamp_ms=max_timestamp_ms,
-            )
-        except StorageFailed as error:
+    def _refuse(self, error: StorageError, topic_partition: TopicPartition) -> NoReturn:
+        """Raises what an append is answered with that the store has refused."""
+        if isinstance(error, StorageFailed):
             self.fail(error)
             raise unavailable(error) from error
-        except StorageError as error:
-            if isinstance(error, StorageFull):
-                self.on_full(error)
-            refusal = append_refusal(error, topic_partition.partition)
-            if refusal is None:
-                raise
-            raise refusal from error
+        if isinstance(error, StorageFull):
+            self.on_full(error)
+        refusal = append_refusal(error, topic_partition.partition)
+        if refusal is None:
+            raise error
+        raise refusal from error
 
     def _count_append(self, *, commits: int = 1, is_beside: bool = False) -> int:
         """The ticket of what was just appended; sees to its flush."""

@@ -12,6 +12,8 @@ from chance import seed_of
 from memory_commit_log import MemoryTopic
 from memory_nodes import PARTITIONS, MemoryNode, group_in
 from offsetd.v1 import group_service_pb2, history_pb2, offset_service_pb2
+from offsetd_coordinator.changes import large_decisions
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
@@ -20,6 +22,8 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.history.offset_history import state_at
+from offsetd_coordinator.large_groups.group_reading import read_group
+from offsetd_coordinator.requests import DeleteGroup
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.membership_calls import MembershipService
 from offsetd_storage.errors import StorageFailed
@@ -248,6 +252,46 @@ async def test_a_stream_with_commits_of_a_lost_partition_ends_and_another_goes_o
         assert details(ended.value)[1] == NotCoordinator.reason
         [result] = await until(here)
         assert result.HasField("committed")
+
+
+async def test_a_large_change_ends_when_its_partition_goes_and_spares_what_comes_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large_decisions, "fit_one_batch", lambda *_: False)
+    node = a_node()
+    await node.commit(GROUP_GONE, 1, partitions=2 * SLICE_ROWS)
+    node.log.holds = True
+    request = DeleteGroup(group_id=GROUP_GONE.encode())
+    change = asyncio.ensure_future(node.large_changes.submit(request))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not node.log.batches_not_durable:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    node.lose(GONE)
+    node.take(GONE)
+    with pytest.raises(NotCoordinator):
+        await until(change)
+    node.log.holds = False
+    shard = node.runtime.shards[GONE]
+    assert shard.offsets.count(GROUP_GONE.encode()) == 2 * SLICE_ROWS
+    assert not shard.holds
+    await node.commit(GROUP_GONE, 2)
+
+
+async def test_a_large_read_ends_when_its_partition_goes() -> None:
+    node = a_node()
+    await node.commit(GROUP_GONE, 1, partitions=2 * SLICE_ROWS)
+    node.log.holds = True
+    pending = waiting(node, GROUP_GONE, 2)  # The read waits for it, or for its slices.
+    await turns()
+    read = asyncio.ensure_future(read_group(node.runtime, GROUP_GONE.encode()))
+    await asyncio.sleep(0)
+    node.lose(GONE)
+    node.take(GONE)
+    with pytest.raises(NotCoordinator):
+        await until(read)
+    with pytest.raises(NotCoordinator):
+        await until(pending)
+    assert len(await read_group(node.runtime, GROUP_GONE.encode())) == 2 * SLICE_ROWS
 
 
 @pytest.mark.parametrize("end", [node_end for node_end, *_ in ENDINGS.values()][:2])
