@@ -147,7 +147,7 @@ def _check_unchanged(files: Files, plan: LogPlan) -> None:
     if figures != plan.figures:
         raise FolderChanged(
             f"partition {plan.log_partition} of {plan.folder} changed while it was read:"
-            " somebody writes to it. Read it again, or read a copy of it"
+            " something writes to it. Read it again, or read a copy of it"
         )
 
 

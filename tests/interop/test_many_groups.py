@@ -146,7 +146,7 @@ def test_a_revision_is_of_one_group(shell: Shell) -> None:
     for which in ("billing audit", "--all-groups"):
         refused = shell.piped(f"offsetd groups restore {which} --to-revision 3")
         assert refused.code == 2
-        assert "--to-revision is of one group" in refused.stderr
+        assert "--to-revision is for one group" in refused.stderr
 
 
 def test_several_groups_are_moved_as_rpk_does(shell: Shell) -> None:

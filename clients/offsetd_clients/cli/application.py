@@ -279,7 +279,7 @@ def _with_output_options(callback: Callable[..., Any], terminal: Terminal) -> Ca
     ) -> Any:
         _collect_from_here()
         if "address" not in kwargs and called.find_root().params.get("address"):
-            raise typer.BadParameter(f"`{called.info_name}` calls no server: --address is not its")
+            raise typer.BadParameter(f"`{called.info_name}` calls no server: it takes no --address")
         terminal.called, terminal.output_format, terminal.is_wide = called, output, wide
         return callback(*args, **kwargs)
 

@@ -260,7 +260,7 @@ def _lag(audit: Audit) -> Iterator[Finding]:
 
 
 _VERDICTS: Final = {
-    "stopped": "behind, with partitions that nobody commits any more",
+    "stopped": "behind, with partitions that are no longer committed",
     "stalled": "behind, and committing the same offset",
     "rewind": "behind after going back",
     "ahead": "ahead of where topics end (a topic made anew?)",

@@ -133,7 +133,7 @@ def _placed(damage: DamageFound, folder: Path, log_partition: int) -> str:
     if damage.base_offset is None:
         return damage.reason
     path = folder / f"{OFFSETS_TOPIC}-{log_partition}" / f"{damage.base_offset:020d}.log"
-    return f"{path}: {damage.reason} at byte {damage.position}; --on-damage skip reads on behind it"
+    return f"{path}: {damage.reason} at byte {damage.position}; --on-damage skip reads on after it"
 
 
 def log_state(

@@ -127,7 +127,7 @@ def _kind_of_file(path: Path) -> SourceKind:
         return SourceKind.PARQUET
     lines = list(islice(_whole_lines(content), _LINES_LOOKED_AT))
     if not lines:
-        raise BadSource(f"{path} has no lines, of which its kind could be told: {_say_kind(path)}")
+        raise BadSource(f"{path} has no lines that show its kind: {_say_kind(path)}")
     if content.lstrip().startswith(b"{") and not _is_json_lines(lines):
         return SourceKind.KAFKA_UTILS
     found = [kind for kind in LINE_KINDS if _reads_any(kind, lines)]

@@ -79,7 +79,7 @@ class CommitThread:
                 return
             try:
                 note(self._ledger)
-            except Exception as error:  # noqa: BLE001  Nobody is there to whom it could be raised.
+            except Exception as error:  # noqa: BLE001  No caller could receive it.
                 self._ledger.note_error(error)
             if self._ledger.is_behind and self._thread is None:
                 self._thread = threading.Thread(

@@ -246,7 +246,7 @@ def test_remove_members_removes_all_or_shows_who_that_would_be(
     assert ended == Ended(
         0,
         "group,member_id,instance_id,removed,problem\ng,m-1,,false,\n",
-        "dry run: nobody was removed\n",
+        "dry run: no member was removed\n",
     )
     [request] = fake_server.requests
     assert (request.all, request.validate_only) == (True, True)

@@ -154,7 +154,7 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
             suffix = file.suffix if file is not None else ""
             file_format = _SUFFIXES.get(suffix, OffsetFormat.JSONL)
         if groups.all_groups and prefix:
-            raise typer.BadParameter("--prefix names groups: with --all-groups it is of no use")
+            raise typer.BadParameter("--prefix chooses groups: it cannot go with --all-groups")
         _refuse_other_output(terminal, file_format)
         check_absent(file, terminal, force=force)
         with connected(address, timeout, terminal) as client:

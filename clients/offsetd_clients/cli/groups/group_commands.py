@@ -309,7 +309,7 @@ def _register_remove_members(app: typer.Typer, terminal: Terminal) -> None:
             if not (answer.removed or answer.refused):
                 terminal.note(f"{named_id(group_id)} has no members")
         if is_shown and any(answer.removed or answer.refused for _, answer in answers):
-            groups.tell_of_dry_run(terminal, "nobody was removed")
+            groups.tell_of_dry_run(terminal, "no member was removed")
         _report_refused(answers, failures, address, terminal)
 
 

@@ -95,7 +95,7 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
             offsetd watch billing --from oldest | head
         """
         if groups.all_groups and prefix:
-            raise typer.BadParameter("--prefix names groups: with --all-groups it is of no use")
+            raise typer.BadParameter("--prefix chooses groups: it cannot go with --all-groups")
         with connected(address, timeout, terminal) as client:
             for group_id in groups.named:
                 try:
@@ -223,7 +223,9 @@ def _register_restore(app: typer.Typer, terminal: Terminal) -> None:
         """
         target = _target(to_datetime, to_revision)
         if to_revision is not None and len(groups.named) != 1:
-            raise typer.BadParameter("--to-revision is of one group: several go --to-datetime")
+            raise typer.BadParameter(
+                "--to-revision is for one group: use --to-datetime for several"
+            )
         check_dry_or_not(dry_run=dry_run, execute=execute)
         with connected(address, timeout, terminal) as client:
             done, failures = each_group(

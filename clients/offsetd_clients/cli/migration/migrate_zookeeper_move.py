@@ -47,7 +47,7 @@ def _register_cutover(app: typer.Typer, terminal: Terminal) -> None:
             bool, typer.Option("--force", help="Also while owners are alive in ZooKeeper.")
         ] = False,
         assume_stopped: Annotated[
-            bool, typer.Option("--assume-stopped", help="Nobody commits: if owners are unknown.")
+            bool, typer.Option("--assume-stopped", help="No consumer commits; for unknown owners.")
         ] = False,
         disagreement_max: DisagreementOption = DISAGREEMENT_MAX_DEFAULT,
         deletions: DeletionsOption = None,

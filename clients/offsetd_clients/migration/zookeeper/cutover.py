@@ -48,7 +48,7 @@ from offsetd_clients.migration.zookeeper.transactions import (
     transaction,
 )
 
-_STRAGGLER = "somebody writes there still; try again"
+_STRAGGLER = "consumers still write there; try again"
 
 
 @attrs.frozen(kw_only=True)
@@ -219,7 +219,9 @@ class Cutover:
         if found.owners and not self.options.force:
             return f"{counted(found.owners, 'owner')} alive, as {found.owners[0]}"
         if found.owners is None and not (self.options.assume_stopped or self.options.force):
-            return "this layout does not tell who is alive: say --assume-stopped if nobody is"
+            return (
+                "this layout does not show live consumers: use --assume-stopped if there are none"
+            )
         return ""
 
 
