@@ -84,7 +84,7 @@ def test_a_restore_deletes_what_came_later_and_a_reset_does_not(
     for chosen in ("--all-topics", "--topic orders"):
         told = offsetd(f"groups reset {group} {chosen} --to-datetime {at}")
         assert (told.code, offsets(client, group)) == (0, now), told
-        assert f"they had no offset then: {group} orders:2\n" in told.stderr
+        assert f"they had no offset at that time: {group} orders:2\n" in told.stderr
     refused = offsetd(f"groups reset {group} --topic orders:2 --to-datetime {at} --execute")
     assert (refused.code, "orders:2" in refused.stderr, offsets(client, group)) == (1, True, now)
     reset = f"groups reset {group} --all-topics --to-datetime {at} --execute"
