@@ -115,11 +115,11 @@ def test_a_reset_is_shown_first_and_done_when_told(
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--all-topics"], 2, "say where to"),
-        (["--to-latest", "--to-current", "--all-topics"], 2, "say where to"),
+        (["--all-topics"], 2, "give exactly one target"),
+        (["--to-latest", "--to-current", "--all-topics"], 2, "give exactly one target"),
         (["--to-latest"], 2, "--all-topics or --from-file"),
         (["--to-datetime", "yesterday", "--all-topics"], 2, "no time"),
-        (["--by-duration", "P", "--all-topics"], 2, "no span"),
+        (["--by-duration", "P", "--all-topics"], 2, "not a duration"),
         (["--to-latest", "--all-topics", "--bounds", "orders"], 2, "FIRST..END"),
         (["--to-earliest", "--all-topics"], 1, "OFFSET_BOUNDS_UNKNOWN"),
         (["--to-offset", "201", "--topic", "orders:0"], 1, "latest 200"),
