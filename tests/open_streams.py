@@ -112,11 +112,13 @@ class OpenStream:
         self.admission = Admission(bytes_max)
         self.figures = StreamFigures()
         context: Any = self.context
+        self.connection = self.admission.connections.open_call(context)
         stream = CommitStream(
             serving.node,
             self.admission,
             serving.parser,
             context,
+            self.connection,
             self.figures,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,

@@ -12,6 +12,7 @@ one pass between two turns, it would wait for five turns.
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -28,6 +29,8 @@ ITEMS_PER_TURN: Final = 400
 """Items that a Python loop handles in one turn; each takes up to 25 microseconds."""
 REST_SECONDS: Final = 0.001
 """Between two turns: about as long as a commit takes."""
+WORK_SECONDS: Final = 0.004
+"""Short turns follow each other without a rest for this long: cheap items would mostly rest."""
 
 
 async def next_turn() -> None:
@@ -47,13 +50,21 @@ class Turns:
 
     def __init__(self) -> None:
         self._items = 0
+        self._rested_seconds = time.monotonic()
 
     async def spend(self, items: int) -> None:
         """Notes that this many items were handled."""
         self._items += items
         if self._items >= ITEMS_PER_TURN:
             self._items = 0
-            await next_turn()
+            await self._end_turn()
+
+    async def _end_turn(self) -> None:
+        if time.monotonic() - self._rested_seconds < WORK_SECONDS:
+            await asyncio.sleep(0)
+            return
+        await next_turn()
+        self._rested_seconds = time.monotonic()
 
     async def each(self, items: Iterable[Item]) -> AsyncIterator[Item]:
         """Yields the items one by one, at most the allowed number in each turn."""

@@ -1,6 +1,6 @@
 """The coordinator's errors. Each has a public reason and says whether a retry can help.
 
-`reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `calls.statuses` turns an
+`reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `messages.statuses` turns an
 error into a gRPC status. Details of one case are variables of the message, never part of its text,
 so that programs get everything that people read. Names of groups and topics may be given as UTF-8
 bytes, as everywhere inside.

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from google.rpc.code_pb2 import Code
 from offsetd_storage.durations import Durations
+
+from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
     from offsetd_coordinator.expiry.expiry_guard import Held
 
-CODES: Final[tuple[str, ...]] = tuple(Code.Name(number) for number in sorted(Code.values()))
-"""gRPC's codes by their numbers."""
-
-OK: Final = CODES.index("OK")
-CANCELLED: Final = CODES.index("CANCELLED")
+CODES: Final = tuple(code.name for code in StatusCode)
+"""The names of the codes, by their numbers."""
 
 
 class MethodFigures:

@@ -49,14 +49,14 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="a message's token is that behind all that was read",
-        where="offsetd_coordinator.services.watch_calls:_Call._send_changes",
+        where="offsetd_coordinator.grpc.watch_stream:_Call._send_changes",
         replace="self._watcher.positions[partition] = part[-1].log_offset + 1",
         by="self._watcher.positions[partition] = changes[-1].log_offset + 1",
         caught_by=f"{_WATCH}::test_many_events_come_in_messages_each_with_a_token_of_its_own",
     ),
     Mutant(
         name="a watcher that does not read is waited for",
-        where="offsetd_coordinator.services.watch_calls:_Call._send",
+        where="offsetd_coordinator.grpc.watch_stream:_Call._send",
         replace="timeout=self._idle_max_ms / 1000,",
         by="timeout=3600,",
         caught_by=f"{_WATCH}::test_a_watcher_that_does_not_read_is_cut_off_with_its_token",
@@ -105,7 +105,7 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="a watcher that is gone counts on",
-        where="offsetd_coordinator.services.watch_calls:WatchService._watch",
+        where="offsetd_coordinator.grpc.watch_stream:WatchService._watch",
         replace="self.watchers.remove(watcher)\nself._watches.watchers = self.watchers.count",
         by="self.watchers.remove(watcher)",
         caught_by=_WATCH,

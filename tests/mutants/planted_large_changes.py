@@ -16,6 +16,13 @@ LARGE_CHANGE_MUTANTS = (
         caught_by="tests/unit/coordinator/test_turns.py",
     ),
     Mutant(
+        name="a call of cheap items rests after each turn",
+        where="offsetd_coordinator.cooperative_scheduling:Turns._end_turn",
+        replace="< WORK_SECONDS",
+        by="< 0",
+        caught_by="tests/unit/coordinator/test_turns.py",
+    ),
+    Mutant(
         name="between two turns there is one pass of the event loop",
         where="offsetd_coordinator.cooperative_scheduling:next_turn",
         replace="await asyncio.sleep(REST_SECONDS)",

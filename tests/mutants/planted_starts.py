@@ -46,7 +46,7 @@ START_MUTANTS = (
     ),
     Mutant(
         name="a call that comes while the server loads is refused at once",
-        where="offsetd_coordinator.calls.unary_calls:unary.call",
+        where="offsetd_coordinator.grpc.unary_calls:unary.call",
         replace="await load_ended(context.time_remaining())",
         by="",
         caught_by=_NODE_TESTS,

@@ -11,12 +11,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc.aio
-
 from offsetd_coordinator.errors import DeadlineSpent
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.calls.connections import Connection, Context
+    from collections.abc import Awaitable, Callable
+
+    from offsetd_coordinator.calls.connections import Connection
 
 RECEIVE_MS_MAX_DEFAULT: Final = 60_000
 _LOOKS: Final = 4  # Checks in the time that a message may take.
@@ -31,8 +31,8 @@ class BegunCalls:
         self._begun: dict[asyncio.Task[Any], float] = {}
         self._is_looking = False
 
-    async def message(self, context: Context, connection: Connection) -> bytes | None:
-        """A call's message, once it has arrived whole; None if the call has ended without one.
+    async def message(self, read: Callable[[], Awaitable[Any]], connection: Connection) -> Any:
+        """Returns what `read` does: the call's whole message, or the transport's mark of its end.
 
         Raises DeadlineSpent if the message does not arrive in time.
         """
@@ -44,7 +44,7 @@ class BegunCalls:
             self._is_looking = True
             self._look_later()
         try:
-            message: Any = await context.read()
+            return await read()
         except asyncio.CancelledError:
             if task in self._begun:
                 raise
@@ -56,7 +56,6 @@ class BegunCalls:
         finally:
             connection.begun_calls -= 1
             self._begun.pop(task, None)
-        return None if message is grpc.aio.EOF else message
 
     def _look_later(self) -> None:
         seconds = self._receive_ms_max / 1000 / _LOOKS

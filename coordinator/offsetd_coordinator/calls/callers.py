@@ -1,12 +1,27 @@
-"""The connection and peer of the call that is being answered."""
+"""The caller and the connection of the call that is being answered."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Connection
+
+
+class Caller(NamedTuple):
+    """On whose behalf a call is made."""
+
+    principal: str = ""
+    """The authenticated name; empty: anonymous."""
+    address: str = ""
+    """As the transport names the peer, like `ipv4:127.0.0.1:50522`."""
+    client_id: str = ""
+    """What the client calls itself; empty: it has not said."""
+
+
+SERVER: Final = Caller()
+"""Calls that the server itself makes."""
 
 _CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
 
@@ -21,7 +36,7 @@ def connection() -> Connection | None:
     return _CONNECTION.get()
 
 
-def peer() -> str:
-    """The peer as gRPC names it, like `ipv4:127.0.0.1:50522`; empty for the server's own calls."""
+def caller() -> Caller:
+    """The caller of the current call."""
     known = _CONNECTION.get()
-    return "" if known is None else known.peer
+    return SERVER if known is None else Caller(address=known.peer)

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from offsetd_coordinator.errors import TooManyBytesInFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    import grpc.aio
 
-    Context = grpc.aio.ServicerContext[bytes, bytes]
+class Context(Protocol):
+    """What a transport knows of one call."""
+
+    def peer(self) -> str:
+        """The other end of its connection, like `ipv4:127.0.0.1:50522`."""
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What came with the call, beside its messages."""
+
+    def time_remaining(self) -> float | None:
+        """Until its deadline, in seconds; None: it has none."""
+
 
 UNREAD: Final = "unread"
 UNENDED: Final = "unended"

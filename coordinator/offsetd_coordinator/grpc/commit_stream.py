@@ -15,31 +15,36 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 import grpc.aio
-import structlog
 
-from offsetd_coordinator.calls import answer_budget, statuses, unary_calls
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls.call_life import (
+    CallLife,
+    check_deadline,
+    check_size,
+    code_of,
+    refusal_of,
+)
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
-from offsetd_coordinator.figures import CANCELLED, OK
 from offsetd_coordinator.grpc.stream_results import ResultEncoder
+from offsetd_coordinator.grpc.unary_calls import refuse
+from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.requests import CommitReply
+from offsetd_coordinator.status_codes import StatusCode
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from google.rpc.status_pb2 import Status
-
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.calls.connections import Context
+    from offsetd_coordinator.calls.connections import Connection
     from offsetd_coordinator.figures import CallFigures, StreamFigures
     from offsetd_coordinator.grpc.stream_results import StreamResults
+    from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.runtime.runtime import Runtime
-
-_log = structlog.get_logger(__name__)
 
 _END_OF_STREAM: object = grpc.aio.EOF
 # The size at which a message of results is full. The last ones added may exceed it: at most 512,
@@ -95,12 +100,13 @@ def stream_commits(
     method = figures.method("StreamCommits")
 
     async def call(_: object, context: Context) -> None:
-        begun_seconds = time.perf_counter()
+        life = CallLife(admission, context)
         stream = CommitStream(
             node,
             admission,
             parser,
             context,
+            life.connection,
             figures.streams,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
@@ -109,9 +115,8 @@ def stream_commits(
         try:
             await stream.run()
         finally:
-            stream.connection.end_call()
             figures.streams.open_streams -= 1
-            method.note(stream.code, time.perf_counter() - begun_seconds)
+            life.close(method, stream.code)
 
     return grpc.stream_stream_rpc_method_handler(call)
 
@@ -125,14 +130,16 @@ class CommitStream:
         admission: Admission,
         parser: CommitParser,
         context: Context,
+        connection: Connection,
         figures: StreamFigures,
         *,
         unanswered_max: int,
         request_bytes_max: int,
     ) -> None:
-        self.code = CANCELLED  # The code with which the call ended; set when `run` returns.
-        self.connection = admission.connections.open_call(context)
-        self.connection.note_stream(context)
+        # The code with which the call ended; set when `run` returns.
+        self.code = StatusCode.CANCELLED
+        self._connection = connection
+        connection.note_stream(context)
         self._figures = figures
         self._node = node
         self._admission = admission
@@ -147,62 +154,59 @@ class CommitStream:
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
         self._ended = False  # Reading has ended.
-        self._status: Status | None = None  # The call's end, if it is not OK.
+        self._refusal: CoordinatorError | None = None  # The call's end, if it is not OK.
 
     async def run(self) -> None:
         """Answers commits until the client sends no more or the server stops."""
         try:
-            unary_calls.check_deadline(self._context)
+            check_deadline(self._context)
             await self._node.load_ended(self._context.time_remaining())
             self._node.serving()
         except CoordinatorError as error:
-            self._finish(statuses.status_of(error))
+            self._finish(error)
             return
         reader = self._loop.create_task(self._read())
         forget = self._node.call_on_drain(lambda: self._drain(reader))
         try:
             await self._write()
         except CoordinatorError as error:
-            self._status = statuses.status_of(error)
+            self._refusal = error
         finally:
             # Even if the call was abandoned, appended commits stay; nothing of the call is kept.
             forget()
             reader.cancel()
             _let_go(self._unanswered)
             self._unanswered.clear()
-        self._finish(self._status)
+        self._finish(self._refusal)
 
-    def _finish(self, status: Status | None) -> None:
-        self.code = OK if status is None else status.code
-        if status is not None:
-            unary_calls.refuse(self._context, status)
+    def _finish(self, refusal: CoordinatorError | None) -> None:
+        self.code = code_of(refusal)
+        if refusal is not None:
+            refuse(self._context, status_of(refusal))
 
     def _drain(self, reader: asyncio.Task[None]) -> None:
-        self._end(statuses.status_of(self._node.refusal_of_drain()))
+        self._end(self._node.refusal_of_drain())
         reader.cancel()
 
-    def _end(self, status: Status | None) -> None:
+    def _end(self, refusal: CoordinatorError | None) -> None:
         if not self._ended:
             self._ended = True
-            self._status = status
+            self._refusal = refusal
         _wake(self._taken)
 
     async def _read(self) -> None:
         try:
             while (message := await self._context.read()) is not _END_OF_STREAM:
                 await self._take(message)
-        except CoordinatorError as error:
-            self._end(statuses.status_of(error))
-        except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
-            _log.exception("a stream failed for a defect")
-            self._end(statuses.internal_status())
+        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
+            self._end(refusal_of(error, "StreamCommits"))
         else:
             self._end(None)
 
     async def _take(self, message: bytes) -> None:
         begun_seconds = time.perf_counter()
-        self.connection.note_streamed(len(message))
-        unary_calls.check_size(len(message), self._request_bytes_max)
+        self._connection.note_streamed(len(message))
+        check_size(len(message), self._request_bytes_max)
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
@@ -254,7 +258,7 @@ class CommitStream:
                 raise lost
             answered = self._pop_durable(runtime)
             response = b"".join([each.results.response for each in answered])
-            end_hold = answer_budget.hold_small(self.connection, len(response))
+            end_hold = answer_budget.hold_small(self._connection, len(response))
             try:
                 await self._context.write(response)
             finally:
@@ -279,7 +283,9 @@ class CommitStream:
             results = durable[-1].results
             commits += results.commits
             size += len(results.response)
-            self._figures.result_codes[OK] += results.commits - len(results.refusal_codes)
+            self._figures.result_codes[StatusCode.OK] += results.commits - len(
+                results.refusal_codes
+            )
             for code in results.refusal_codes:
                 self._figures.result_codes[code] += 1
         self._unanswered_commits -= commits

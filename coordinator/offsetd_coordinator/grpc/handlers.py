@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
-from offsetd_coordinator.calls import streamed_calls, unary_calls
+from offsetd_coordinator.grpc import streamed_calls, unary_calls
 from offsetd_coordinator.grpc.commit_stream import stream_commits
+from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
 from offsetd_coordinator.services.audit_admin import AuditAdmin
@@ -25,7 +26,6 @@ from offsetd_coordinator.services.offset_exports import ExportService
 from offsetd_coordinator.services.offset_imports import ImportService
 from offsetd_coordinator.services.partition_bounds import BoundsService
 from offsetd_coordinator.services.server_admin import AdminService
-from offsetd_coordinator.services.watch_calls import WatchService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd.v1 import offset_service_pb2
 
-from offsetd_coordinator.calls import statuses
 from offsetd_coordinator.kernels.records.commit_batches import ANSWER_COLUMNS, ANSWER_SEQUENCE
 from offsetd_coordinator.kernels.wire.result_fields import RESULT_BYTES_MAX, put_results
+from offsetd_coordinator.messages import statuses
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE
 

@@ -41,7 +41,7 @@ def group_event(
         what={"group": group_id.decode(), **what},
         reason=reason,
         request_id=request_id,
-        peer=callers.peer(),
+        peer=callers.caller().address,
     )
 
 

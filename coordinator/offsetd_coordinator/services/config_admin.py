@@ -73,7 +73,7 @@ class ConfigAdmin:
             what={"set": dict(request.changes), "remove": list(request.removals)},
             reason=received.reason,
             request_id=received.request_id,
-            peer=callers.peer(),
+            peer=callers.caller().address,
         )
         decision = await administration.update_config(request, event)
         assert decision.reply is not None, "a refusal is raised"

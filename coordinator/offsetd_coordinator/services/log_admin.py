@@ -199,7 +199,7 @@ class LogAdmin:
             what=what,
             reason=request.reason,
             request_id=request.request_id,
-            peer=callers.peer(),
+            peer=callers.caller().address,
         )
 
     def _log_partition(

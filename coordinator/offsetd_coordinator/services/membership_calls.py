@@ -8,10 +8,10 @@ from urllib.parse import unquote
 import structlog
 from offsetd.v1 import group_service_pb2
 
-from offsetd_coordinator.calls import callers, statuses
+from offsetd_coordinator.calls import callers
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.membership.member_requests import LeaveGroup
-from offsetd_coordinator.messages import member_validation, validation
+from offsetd_coordinator.messages import member_validation, statuses, validation
 from offsetd_coordinator.services.durable_answers import until_durable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class MembershipService:
 
 def client_host() -> str:
     """The caller's address as Kafka writes it: `/10.0.0.1`. Unix sockets have no address."""
-    kind, _, address = callers.peer().partition(":")
+    kind, _, address = callers.caller().address.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return "/"
     return "/" + unquote(address).rpartition(":")[0].strip("[]")

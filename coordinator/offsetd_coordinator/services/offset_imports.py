@@ -10,7 +10,7 @@ import attrs
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.offset_files import NAMELESS, OffsetReader, Unreadable
 
-from offsetd_coordinator.calls import answer_budget, statuses
+from offsetd_coordinator.calls import answer_budget
 from offsetd_coordinator.changes.large_decisions import rows_of_puts
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
@@ -21,7 +21,7 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
     TooManyBytesInFlight,
 )
-from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages import statuses, validation
 from offsetd_coordinator.messages.change_answers import set_change
 from offsetd_coordinator.messages.change_events import listed_changes
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP

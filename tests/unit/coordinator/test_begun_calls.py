@@ -7,13 +7,14 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from offsetd_coordinator.calls import unary_calls
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.calls.begun_calls import BegunCalls
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.errors import DeadlineSpent
-from offsetd_coordinator.figures import CANCELLED, MethodFigures
+from offsetd_coordinator.figures import MethodFigures
+from offsetd_coordinator.grpc import unary_calls
 from offsetd_coordinator.node import Node
+from offsetd_coordinator.status_codes import StatusCode
 from patience import PATIENCE_SECONDS
 
 RECEIVE_MS_MAX = 40
@@ -49,7 +50,7 @@ def connection() -> Connection:
 
 async def test_a_call_is_begun_until_its_message_is_whole(connection: Connection) -> None:
     begun, call = BegunCalls(), Call()
-    waiting = asyncio.create_task(begun.message(call, connection))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(begun.message(call.read, connection))
     await asyncio.sleep(0)
     assert connection.begun_calls == 1
     call.received.set_result(b"message")
@@ -59,7 +60,7 @@ async def test_a_call_is_begun_until_its_message_is_whole(connection: Connection
 
 async def test_a_call_whose_message_does_not_come_in_time_ends(connection: Connection) -> None:
     begun, late, early = BegunCalls(RECEIVE_MS_MAX), Call(), Call()
-    waiting = asyncio.create_task(begun.message(late, connection))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(begun.message(late.read, connection))
     await asyncio.sleep(RECEIVE_MS_MAX / 1000 / 2)
     early.received.set_result(b"message")
     assert await begun.message(early, connection) == b"message"  # type: ignore[arg-type]
@@ -73,13 +74,13 @@ async def test_after_a_quiet_time_calls_are_looked_at_again(connection: Connecti
     for _ in range(2):
         with pytest.raises(DeadlineSpent):
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await begun.message(Call(), connection)  # type: ignore[arg-type]
+                await begun.message(Call().read, connection)
         await asyncio.sleep(RECEIVE_MS_MAX / 1000)
 
 
 async def test_a_call_that_is_cancelled_is_let_go_of(connection: Connection) -> None:
     begun = BegunCalls()
-    waiting = asyncio.create_task(begun.message(Call(), connection))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(begun.message(Call().read, connection))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -99,7 +100,7 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
     call.received.set_result(grpc.aio.EOF)
     assert await handler.stream_unary(None, call) == b""
     assert call.code is grpc.StatusCode.CANCELLED
-    assert figures.codes[CANCELLED] == 1
+    assert figures.codes[StatusCode.CANCELLED] == 1
     assert admission.requests == 0
     [connection] = admission.connections.all()
     assert connection.calls == 0

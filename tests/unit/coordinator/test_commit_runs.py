@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
-from offsetd_coordinator.calls.statuses import status_of
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.grpc.commit_stream import submitted_alone
@@ -24,6 +23,7 @@ from offsetd_coordinator.kernels.records.commit_batches import (
     RUN_END,
     RUN_FIRST,
 )
+from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 from offsetd_storage.batch.batch_runs import AppendedRuns

@@ -10,10 +10,11 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from offsetd_coordinator.calls import callers, unary_calls
+from offsetd_coordinator.calls import callers
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
 from offsetd_coordinator.figures import CODES, MethodFigures
+from offsetd_coordinator.grpc import unary_calls
 from offsetd_coordinator.node import Node
 from patience import PATIENCE_SECONDS
 
@@ -267,7 +268,7 @@ async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -
 
 async def test_whoever_answers_a_call_can_ask_who_made_it() -> None:
     async def answer(_: bytes) -> bytes:
-        return callers.peer().encode()
+        return callers.caller().address.encode()
 
-    assert callers.peer() == ""
+    assert callers.caller().address == ""
     assert await called(answer, Admission(100), FakeContext(5.0), b"x") == b"ipv4:127.0.0.1:5"

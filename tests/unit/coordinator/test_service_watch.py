@@ -12,10 +12,11 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from offsetd.v1 import history_pb2, offset_service_pb2
-from offsetd_coordinator.calls import statuses
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import CANCELLED, CallFigures
-from offsetd_coordinator.services.watch_calls import WatchService
+from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.grpc.watch_stream import WatchService
+from offsetd_coordinator.messages import statuses
+from offsetd_coordinator.status_codes import StatusCode
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
@@ -328,7 +329,8 @@ def test_a_client_that_goes_away_while_it_is_sent_to_is_no_defect(
             await node.commit("g", 1)
             await client.task
             assert client.code is None
-            assert (service._figures.codes[CANCELLED], sum(service._figures.codes)) == (1, 1)
+            codes = service._figures.codes
+            assert (codes[StatusCode.CANCELLED], sum(codes)) == (1, 1)
 
     async def gone(message: bytes) -> None:
         raise grpc.aio.InternalError

@@ -17,9 +17,9 @@ from google.rpc import error_details_pb2
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import error_reason_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.calls import statuses
 from offsetd_coordinator.history import history_errors
 from offsetd_coordinator.membership import refusals
+from offsetd_coordinator.messages import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

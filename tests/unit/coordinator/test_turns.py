@@ -55,3 +55,21 @@ async def test_between_two_turns_others_get_as_far_as_several_passes_of_the_loop
     committing = asyncio.create_task(commit())
     await cooperative_scheduling.next_turn()
     assert committing.done()
+
+
+@pytest.mark.parametrize(("turn_seconds", "turns_between"), [(0.0005, 8), (0.002, 2), (0.01, 1)])
+async def test_short_turns_follow_each_other_before_a_rest(
+    monkeypatch: pytest.MonkeyPatch, turn_seconds: float, turns_between: int
+) -> None:
+    now_seconds, rests = 0.0, list[int]()
+
+    async def rest() -> None:
+        rests.append(turn)
+
+    monkeypatch.setattr(cooperative_scheduling.time, "monotonic", lambda: now_seconds)
+    monkeypatch.setattr(cooperative_scheduling, "next_turn", rest)
+    turns = Turns()
+    for turn in range(1, 4 * turns_between + 1):
+        now_seconds += turn_seconds
+        await turns.spend(ITEMS_PER_TURN)
+    assert rests == [turns_between * each for each in range(1, 5)]

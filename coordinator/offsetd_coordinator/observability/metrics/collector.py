@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from offsetd_coordinator.figures import CODES, OK, ExpiryFigures
+from offsetd_coordinator.figures import CODES, ExpiryFigures
 from offsetd_coordinator.node import NodeState
 from offsetd_coordinator.observability.metrics.commit_metrics import commit_families
 from offsetd_coordinator.observability.metrics.expiry_metrics import expiry_families
@@ -31,6 +31,7 @@ from offsetd_coordinator.observability.metrics.families import (
     histograms,
 )
 from offsetd_coordinator.observability.metrics.upkeep_metrics import upkeep_families
+from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ def call_families(figures: CallFigures) -> Iterator[Metric]:
             ((method, code), count)
             for method, each in methods
             for code, count in zip(CODES, each.codes, strict=True)
-            if count or code == CODES[OK]
+            if count or code == StatusCode.OK.name
         ),
     )
     yield histograms(
@@ -150,7 +151,7 @@ def call_families(figures: CallFigures) -> Iterator[Metric]:
         (
             ((code,), count)
             for code, count in zip(CODES, streams.result_codes, strict=True)
-            if count or code == CODES[OK]
+            if count or code == StatusCode.OK.name
         ),
     )
     yield histogram(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2
-from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
 from offsetd_coordinator.errors import (
@@ -25,6 +24,7 @@ from offsetd_coordinator.errors import (
     Listing,
 )
 from offsetd_coordinator.history.history_errors import WatchRefused
+from offsetd_coordinator.status_codes import CODE_BY_REASON, StatusCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,71 +38,6 @@ STATUS_BYTES_MAX: Final = 4096
 _TOKEN_BYTES_MAX: Final = 2000
 _TEXT_BYTES_MAX: Final = 400  # A status repeats a text up to five times.
 _LIST_BYTES_MAX: Final = 2400
-
-_INVALID = Code.INVALID_ARGUMENT
-_PRECONDITION = Code.FAILED_PRECONDITION
-_EXHAUSTED = Code.RESOURCE_EXHAUSTED
-
-CODE_BY_REASON: Final[dict[str, int]] = {
-    "INVALID_GROUP_ID": _INVALID,
-    "INVALID_TOPIC": _INVALID,
-    "INVALID_PARTITION": _INVALID,
-    "INVALID_OFFSET": _INVALID,
-    "INVALID_LEADER_EPOCH": _INVALID,
-    "INVALID_METADATA": _INVALID,
-    "INVALID_PRECONDITION": _INVALID,
-    "INVALID_REQUEST_ID": _INVALID,
-    "INVALID_REQUEST": _INVALID,
-    "INVALID_PAGE_TOKEN": _INVALID,
-    "INVALID_COMMIT_SIZE": _INVALID,
-    "INVALID_CONFIG": _INVALID,
-    "INVALID_SESSION_TIMEOUT": _INVALID,
-    "INVALID_MEMBER_ID": _INVALID,
-    "INVALID_INSTANCE_ID": _INVALID,
-    "INVALID_PROTOCOL": _INVALID,
-    "INVALID_LEASE": _INVALID,
-    "INVALID_RETENTION": _INVALID,
-    "INVALID_IMPORT": _INVALID,
-    "GROUP_ID_NOT_FOUND": Code.NOT_FOUND,
-    "NON_EMPTY_GROUP": _PRECONDITION,
-    "UNKNOWN_MEMBER_ID": _PRECONDITION,
-    "GROUP_SUBSCRIBED_TO_TOPIC": _PRECONDITION,
-    "POLICY_VIOLATION": _PRECONDITION,
-    "ILLEGAL_GENERATION": _PRECONDITION,
-    "FENCED_INSTANCE_ID": _PRECONDITION,
-    "MEMBER_ID_REQUIRED": _PRECONDITION,
-    "INCONSISTENT_GROUP_PROTOCOL": _PRECONDITION,
-    "EPOCH_FENCED": _PRECONDITION,
-    "LEASE_HELD": _PRECONDITION,
-    "GROUP_EXISTS": _PRECONDITION,
-    "OFFSET_BOUNDS_UNKNOWN": _PRECONDITION,
-    "OFFSET_NOT_COMMITTED": _PRECONDITION,
-    "OFFSET_CONFLICT": Code.ABORTED,
-    "OFFSET_NOT_MONOTONIC": Code.ABORTED,
-    "REBALANCE_IN_PROGRESS": Code.ABORTED,
-    "COORDINATOR_LOAD_IN_PROGRESS": Code.UNAVAILABLE,
-    "COORDINATOR_NOT_AVAILABLE": Code.UNAVAILABLE,
-    "UNSTABLE_OFFSET_COMMIT": Code.UNAVAILABLE,
-    "NOT_COORDINATOR": Code.UNAVAILABLE,
-    "STORAGE_FAILED": Code.UNAVAILABLE,
-    "KAFKA_UNAVAILABLE": Code.UNAVAILABLE,
-    "REQUEST_TOO_LARGE": _EXHAUSTED,
-    "RESPONSE_TOO_LARGE": _EXHAUSTED,
-    "TOO_MANY_BYTES_IN_FLIGHT": _EXHAUSTED,
-    "DISK_FULL": _EXHAUSTED,
-    "GROUP_MAX_SIZE_REACHED": _EXHAUSTED,
-    "GROUP_RECORD_TOO_LARGE": _EXHAUSTED,
-    "COMMIT_RATE_EXCEEDED": _EXHAUSTED,
-    "WATCHER_TOO_SLOW": _EXHAUSTED,
-    "TOO_MANY_WATCHERS": _EXHAUSTED,
-    "PARTITION_QUARANTINED": Code.DATA_LOSS,
-    "RECORD_UNDECODABLE": Code.DATA_LOSS,
-    "OFFSET_OUT_OF_RANGE": Code.OUT_OF_RANGE,
-    "COMPACTED": Code.OUT_OF_RANGE,
-    "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
-    "INTERNAL": Code.INTERNAL,
-}
-"""The gRPC code of each public reason of the contract."""
 
 _RETRY_AFTER_MS: Final = {
     "COORDINATOR_LOAD_IN_PROGRESS": 500,
@@ -142,16 +77,11 @@ def status_of(error: CoordinatorError) -> Status:
     return Status(code=CODE_BY_REASON[reason], message=message, details=map(_packed, details))
 
 
-def internal_status() -> Status:
-    """The status of a call that met a defect of the server. The server's log has the details."""
-    return status_of(CoordinatorError("the server met a defect; its log has the details"))
-
-
 def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     """The details that follow from the code and the reason, and the retry delay."""
     code, reason = CODE_BY_REASON[error.reason], error.reason
     details: list[Message] = []
-    if code in (_PRECONDITION, Code.ABORTED):
+    if code in (StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED):
         violation = error_details_pb2.PreconditionFailure.Violation(
             type=reason,
             subject="topic" if reason == "POLICY_VIOLATION" else "group",
@@ -163,7 +93,7 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     if isinstance(error, CommitRateExceeded):
         retry_after_ms = error.retry_after_ms
         subject = f"group:{_cut(error.variables['group'])}"
-    if code == _EXHAUSTED:
+    if code == StatusCode.RESOURCE_EXHAUSTED:
         quota = error_details_pb2.QuotaFailure.Violation(subject=subject, description=message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))
     if retry_after_ms is not None:

@@ -10,11 +10,12 @@ import grpc
 import grpc.aio
 from offsetd.v1 import history_pb2
 
-from offsetd_coordinator.calls import answer_budget, unary_calls
-from offsetd_coordinator.calls.streamed_calls import run_call
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls.call_life import CallLife, check_size
 from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
+from offsetd_coordinator.grpc.streamed_calls import run_call
 from offsetd_coordinator.history.history_errors import WatcherTooSlow
 from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers
 from offsetd_coordinator.messages import validation
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.calls.connections import Connection, Context
+    from offsetd_coordinator.calls.connections import Connection
     from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.history.log_changes import Change
     from offsetd_coordinator.node import Node
 
@@ -55,19 +57,19 @@ class WatchService:
 
     async def _call(self, message: bytes, context: Context) -> None:
         async def run() -> None:
-            unary_calls.check_size(len(message), self._request_bytes_max)
+            check_size(len(message), self._request_bytes_max)
             try:
-                await self._watch(message, context, connection)
+                await self._watch(message, context, life.connection)
             except WatcherTooSlow:
                 self._watches.cut_off += 1
                 raise
 
-        connection = self._admission.connections.open_call(context)
-        connection.note_message(context, len(message))
+        life = CallLife(self._admission, context)
+        life.connection.note_message(context, len(message))
         await run_call(
             run,
             context,
-            connection,
+            life,
             self._figures,
             "WatchOffsets",
             load_ended=self._node.load_ended,

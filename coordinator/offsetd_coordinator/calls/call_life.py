@@ -1,0 +1,93 @@
+"""The life of a call, whatever brings it: its connection, its limits, how it ends, its figures.
+
+A transport opens a `CallLife` when a call arrives, tells it of the message, and closes it. What it
+raises meanwhile becomes a refusal here; the transport only renders it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
+from offsetd_coordinator.status_codes import CODE_BY_REASON, StatusCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.calls.connections import Context
+    from offsetd_coordinator.figures import MethodFigures
+
+    LoadEnded = Callable[[float | None], Awaitable[None]]
+    """Returns once the server serves; raises the refusal if that takes too long."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CallLife:
+    """One call from its arrival to `close`. For the event loop's thread."""
+
+    __slots__ = ("_admission", "_begun_seconds", "_taken_bytes", "connection")
+
+    def __init__(self, admission: Admission, context: Context) -> None:
+        self.connection = admission.connections.open_call(context)
+        self._admission = admission
+        self._begun_seconds = time.perf_counter()
+        self._taken_bytes = -1
+
+    def begin(self, context: Context) -> None:
+        """Makes this call the current one of its task. Raises DeadlineSpent."""
+        check_deadline(context)
+        callers.note_connection(self.connection)
+
+    def take(self, size: int, bytes_max: int) -> None:
+        """Counts the call's message as unanswered until `close`.
+
+        Raises RequestTooLarge, TooManyBytesInFlight.
+        """
+        check_size(size, bytes_max)
+        self._admission.take(size)
+        self._taken_bytes = size
+
+    def close(self, figures: MethodFigures, code: int) -> None:
+        """The call has ended with `code`. Gives back all that it has counted."""
+        if code != StatusCode.OK:
+            answer_budget.let_go()
+        if self._taken_bytes >= 0:
+            self._admission.give_back(self._taken_bytes)
+        self.connection.end_call()
+        figures.note(code, time.perf_counter() - self._begun_seconds)
+
+
+def check_deadline(context: Context) -> None:
+    """Raises DeadlineSpent if the call's deadline has passed."""
+    remaining = context.time_remaining()
+    if remaining is not None and remaining <= 0:
+        raise DeadlineSpent("the deadline had passed when the call arrived: nothing was done")
+
+
+def check_size(size: int, bytes_max: int) -> None:
+    """Raises RequestTooLarge for a message that the transport accepts and the limit does not."""
+    if size > bytes_max:
+        raise RequestTooLarge(
+            "the message has {size_bytes} bytes, more than {bytes_max}",
+            size_bytes=size,
+            bytes_max=bytes_max,
+        )
+
+
+def refusal_of(error: Exception, call: str) -> CoordinatorError:
+    """The refusal for what a call raised. A defect is logged; its caller learns no more of it."""
+    if isinstance(error, CoordinatorError):
+        return error
+    _log.error("a call failed for a defect", call=call, exc_info=error)
+    return CoordinatorError("the server met a defect; its log has the details")
+
+
+def code_of(refusal: CoordinatorError | None) -> StatusCode:
+    """The code of a call that ended with this refusal; None: it was answered."""
+    return StatusCode.OK if refusal is None else CODE_BY_REASON[refusal.reason]

@@ -1,0 +1,109 @@
+"""Unary calls over gRPC: their message is read, their answer sent, and a refusal rendered.
+
+Methods are registered as generic handlers on raw bytes. grpc's registered methods would be matched
+a little faster, but each adds a waiter that has to be re-armed for every call that arrives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+from google.rpc.status_pb2 import Status
+
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls.call_life import CallLife, code_of, refusal_of
+from offsetd_coordinator.errors import CoordinatorLoadInProgress
+from offsetd_coordinator.messages.statuses import STATUS_KEY, status_of
+from offsetd_coordinator.status_codes import StatusCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.calls.call_life import LoadEnded
+    from offsetd_coordinator.figures import MethodFigures
+
+    UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_END_OF_STREAM: Final[object] = grpc.aio.EOF
+_GRPC_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_NO_MESSAGE: Final = Status(code=StatusCode.CANCELLED, message="the call had no message")
+assert all(StatusCode[code.name] == number for number, code in _GRPC_CODES.items())
+
+
+def unary(
+    answer: UnaryAnswer,
+    admission: Admission,
+    figures: MethodFigures,
+    *,
+    load_ended: LoadEnded,
+    request_bytes_max: int,
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A handler that calls `answer` with the request's bytes and sends what it returns.
+
+    Calls it again after `Node.load_ended`, if the server was loading.
+    """
+
+    async def call(_: object, context: Context) -> bytes:
+        life = CallLife(admission, context)
+        code = StatusCode.CANCELLED  # Unless it ends otherwise.
+        try:
+            message = await admission.begun.message(context.read, life.connection)
+            if message is _END_OF_STREAM:
+                refuse(context, _NO_MESSAGE)
+                return b""
+            size = len(message)
+            life.connection.note_message(context, size)
+            life.begin(context)
+            life.take(size, request_bytes_max)
+            try:
+                response = await answer(message)
+            except CoordinatorLoadInProgress:
+                await load_ended(context.time_remaining())
+                response = await answer(message)
+            sent = answer_budget.sent(life.connection, len(response))
+            if sent is not None:
+                context.add_done_callback(sent.note_done)  # type: ignore[arg-type]  # Its stub.
+            code = StatusCode.OK
+        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
+            refusal = refusal_of(error, answer.__qualname__)
+            refuse(context, status_of(refusal))
+            code = code_of(refusal)
+        finally:
+            life.close(figures, code)
+        return response if code == StatusCode.OK else b""
+
+    return grpc.stream_unary_rpc_method_handler(_AsyncHandler(call))
+
+
+class _AsyncHandler:
+    """A handler that gRPC quickly recognises as async. It checks twice for each call.
+
+    Its first check is whether the handler is awaitable. This one says so, but nobody awaits it.
+    """
+
+    def __init__(self, call: Callable[[Any, Context], Awaitable[bytes]]) -> None:
+        self._call = call
+
+    def __call__(self, messages: Any, context: Context) -> Awaitable[bytes]:
+        return self._call(messages, context)
+
+    def __await__(self) -> Any:
+        raise NotImplementedError
+
+
+def refuse(context: Context, status: Status) -> None:
+    """Ends the call with `status`, whatever its handler returns."""
+    context.set_code(_GRPC_CODES[status.code])
+    context.set_details(status.message)
+    context.set_trailing_metadata(((STATUS_KEY, status.SerializeToString()),))
+
+
+def service_handler(
+    service: str, methods: dict[str, grpc.RpcMethodHandler[Any, Any]]
+) -> grpc.GenericRpcHandler:
+    """The methods of one service, by their names."""
+    return grpc.method_handlers_generic_handler(service, methods)
