@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
 
-from offsetd_coordinator.errors import RecordUndecodable
+from offsetd_coordinator.errors import RecordUndecodable, undecodable_offset
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records.row_comparison import move_texts
 from offsetd_coordinator.kernels.table.copied_rows import (
@@ -214,14 +214,3 @@ class OffsetRows:
                     end_offset,
                     metadata_size != columns.UNDECODABLE,
                 )
-
-
-def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
-    """What is stored there cannot be read."""
-    return RecordUndecodable(
-        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
-        "written again",
-        group=group_id,
-        topic=topic,
-        partition=partition,
-    )

@@ -359,6 +359,17 @@ class RecordUndecodable(CoordinatorError):
     reason = "RECORD_UNDECODABLE"
 
 
+def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
+    """What is stored there cannot be read."""
+    return RecordUndecodable(
+        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
+        "written again",
+        group=group_id,
+        topic=topic,
+        partition=partition,
+    )
+
+
 class KafkaUnavailable(CoordinatorError):
     """The Kafka cluster did not answer a question about bounds."""
 

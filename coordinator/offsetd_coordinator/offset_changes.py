@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import attrs
 
-from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     OffsetBoundsUnknown,
     OffsetNotCommitted,
     OffsetOutOfRange,
+    undecodable_offset,
 )
 
 if TYPE_CHECKING:

@@ -111,7 +111,7 @@ async def run_call(
     load_ended: LoadEnded,
 ) -> None:
     """Runs a call to its end after `Node.load_ended`, gives it its status, and closes its life."""
-    code = StatusCode.CANCELLED  # Unless it ends otherwise.
+    code = StatusCode.CANCELLED  # The code if the call is cancelled.
     try:
         life.begin(context)
         await load_ended(context.time_remaining())

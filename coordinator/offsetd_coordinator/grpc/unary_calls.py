@@ -49,7 +49,7 @@ def unary(
 
     async def call(_: object, context: Context) -> bytes:
         life = CallLife(admission, context)
-        code = StatusCode.CANCELLED  # Unless it ends otherwise.
+        code = StatusCode.CANCELLED  # The code if the call is cancelled.
         try:
             message = await admission.begun.message(context.read, life.connection)
             if message is _END_OF_STREAM:

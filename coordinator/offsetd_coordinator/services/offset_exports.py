@@ -17,9 +17,8 @@ from offsetd_storage.offsets_topic.offset_files import (
 )
 
 from offsetd_coordinator.calls import answer_budget
-from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.cooperative_scheduling import Turns
-from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
+from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest, undecodable_offset
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP

@@ -14,12 +14,12 @@ import numpy as np
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.offsets_topic.group_listing import simple_group
 
-from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     CoordinatorError,
     GroupIdNotFound,
     RecordUndecodable,
     UnstableOffsetCommit,
+    undecodable_offset,
 )
 from offsetd_coordinator.expiry.expiry_sweep import ShardRules
 from offsetd_coordinator.membership.group_membership import Membership, fresh_member_name

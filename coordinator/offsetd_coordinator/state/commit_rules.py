@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.committed_offsets import undecodable_offset
 from offsetd_coordinator.errors import (
     Conflict,
     InvalidCommitSize,
     OffsetNotMonotonic,
+    undecodable_offset,
 )
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.state.compare_and_set import offset_conflict

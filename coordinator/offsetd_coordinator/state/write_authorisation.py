@@ -19,7 +19,7 @@ goes on (`shard.group_holds`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.offsets_topic.group_listing import GroupType
 from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
@@ -48,6 +48,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import AcquireGroup, CommitOffsets, DeleteOffsets
     from offsetd_coordinator.state.leases import Leases
     from offsetd_coordinator.state.replayed_state import ReplayedState
+
+UNREADABLE: Final = "a record of group {group!r} cannot be read"
+_MAY_HAVE_MEMBERS: Final = "a record of group {group!r} cannot be read: it may have members"
+_MAY_HAVE_MEMBERS_OR_A_LEASE: Final = (
+    "a record of group {group!r} cannot be read: it may have members, or a lease"
+)
 
 
 class WriteAuthorisation:
@@ -136,7 +142,7 @@ def check_commit(
     Raises RecordUndecodable, UnknownMemberId, GroupIdNotFound.
     """
     if records is not None:
-        check_readable(records, "it may have members, or a lease")
+        check_readable(records, _MAY_HAVE_MEMBERS_OR_A_LEASE)
         if records.has_members:
             raise commits_from_outside(group_id)
     if member is None or member.generation < 0:
@@ -162,18 +168,17 @@ def check_acquisition(
         raise _has_members(request.group_id)
 
 
-def check_readable(group: GroupRecords | ClassicGroup, doubt: str = "") -> None:
-    """What cannot be read may be a lease, or members; `doubt` says so in the refusal.
+def check_readable(group: GroupRecords | ClassicGroup, message: str = UNREADABLE) -> None:
+    """What cannot be read may be a lease, or members; `message` may say so.
 
     Raises RecordUndecodable.
     """
     if not group.is_readable:
-        message = "a record of group {group!r} cannot be read"
-        raise RecordUndecodable(f"{message}: {doubt}" if doubt else message, group=group.group_id)
+        raise RecordUndecodable(message, group=group.group_id)
 
 
 def _check_may_have_members(group: GroupRecords | ClassicGroup) -> None:
-    check_readable(group, "it may have members")
+    check_readable(group, _MAY_HAVE_MEMBERS)
 
 
 def _check_empty(group: GroupRecords | ClassicGroup) -> None:

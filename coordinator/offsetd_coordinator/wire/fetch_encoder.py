@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from offsetd_coordinator.committed_offsets import undecodable_offset
-from offsetd_coordinator.errors import ResponseTooLarge
+from offsetd_coordinator.errors import ResponseTooLarge, undecodable_offset
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.wire.fetch_fields import (
     FOUND_COLUMNS,

@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import error_reason_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.calls.call_life import refusal_of
 from offsetd_coordinator.history import history_errors
 from offsetd_coordinator.membership import refusals
 from offsetd_coordinator.messages import statuses
@@ -296,6 +297,8 @@ def test_conflicts_that_do_not_fit_are_left_out_from_the_end_and_counted() -> No
 
 
 def test_a_defect_tells_the_caller_nothing_of_the_inside() -> None:
-    status = statuses.internal_status()
+    refusal = refusal_of(ValueError("a secret of the inside"), "Commit")
+    status = statuses.status_of(refusal)
+    assert "secret" not in str(status)
     assert status.code == Code.INTERNAL
     assert detail(status, error_details_pb2.ErrorInfo).reason == "INTERNAL"

@@ -61,15 +61,17 @@ async def test_between_two_turns_others_get_as_far_as_several_passes_of_the_loop
 async def test_short_turns_follow_each_other_before_a_rest(
     monkeypatch: pytest.MonkeyPatch, turn_seconds: float, turns_between: int
 ) -> None:
-    now_seconds, rests = 0.0, list[int]()
+    now_seconds, ended = 0.0, 0
+    rests: list[int] = []
 
     async def rest() -> None:
-        rests.append(turn)
+        rests.append(ended)
 
     monkeypatch.setattr(cooperative_scheduling.time, "monotonic", lambda: now_seconds)
     monkeypatch.setattr(cooperative_scheduling, "next_turn", rest)
     turns = Turns()
-    for turn in range(1, 4 * turns_between + 1):
+    while ended < 4 * turns_between:
+        ended += 1
         now_seconds += turn_seconds
         await turns.spend(ITEMS_PER_TURN)
     assert rests == [turns_between * each for each in range(1, 5)]
