@@ -107,7 +107,7 @@ class FolderStream:
             except (PlacesMoved, FileNotFoundError):
                 self._tails.clear()
                 self._listed.clear()
-        raise FolderChanged(f"{self._folder} does not stay as it is while it is looked at")
+        raise FolderChanged(f"{self._folder} keeps changing while it is read")
 
     # Positions
 
