@@ -143,9 +143,9 @@ def fetched(
     require_stable: bool = True,
 ) -> list[offset_service_pb2.CommittedOffset]:
     """A group's offsets, or some of them, as a fetch answers them."""
-    answer = FetchAnswer(GroupEncoder(), lambda _: NO_RULE)
+    answer = FetchAnswer(GroupEncoder())
     selection = GroupSelection.of(group_id, partitions, require_stable=require_stable)
-    shard.fetch_into(answer, selection)
+    shard.fetch_into(answer, selection, NO_RULE)
     [group] = offset_service_pb2.FetchOffsetsResponse.FromString(answer.encoded()).groups
     return list(group.offsets)
 

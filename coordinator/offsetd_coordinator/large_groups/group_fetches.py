@@ -9,6 +9,7 @@ from offsetd_coordinator.errors import UnstableOffsetCommit
 from offsetd_coordinator.large_groups.group_reading import read_group, read_partitions
 
 if TYPE_CHECKING:
+    from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
@@ -30,7 +31,9 @@ def offsets_at_most(runtime: Runtime, selection: GroupSelection) -> int:
     return shard.offsets.count(selection.group_id)
 
 
-async def add_large(runtime: Runtime, answer: FetchAnswer, selection: GroupSelection) -> None:
+async def add_large(
+    runtime: Runtime, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule
+) -> None:
     """Adds the requested offsets of a large group, once they are durable.
 
     Raises as `Shard.fetch_into` and `group_reading.read_group` do.
@@ -45,4 +48,4 @@ async def add_large(runtime: Runtime, answer: FetchAnswer, selection: GroupSelec
         rows = await read_group(runtime, group_id)
     else:
         rows = await read_partitions(runtime, group_id, selection.names, selection.partitions)
-    await answer.add_rows(group_id, rows, log_partition=log_partition)
+    await answer.add_rows(group_id, rows, rule, log_partition=log_partition)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
+    from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.membership.group_membership import Membership
     from offsetd_coordinator.requests import (
         Decision,
@@ -203,10 +204,12 @@ class Runtime:
         return self._tickets[partition]
 
     def fetch_into(
-        self, answer: FetchAnswer, selection: GroupSelection
+        self, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule
     ) -> tuple[int, CoordinatorError | None]:
         """Adds offsets to an answer; the ticket, and the refusal, if any. Raises as `submit`."""
-        return self._ask(selection.group_id, lambda shard: shard.fetch_into(answer, selection))
+        return self._ask(
+            selection.group_id, lambda shard: shard.fetch_into(answer, selection, rule)
+        )
 
     def fetch(self, group_id: bytes) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
         """All offsets of a group, with the ticket they rest on. Raises as `submit` does."""

@@ -74,21 +74,21 @@ class OffsetService:
         runtime = self._node.serving()
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
-        answer = FetchAnswer(self._encoder, self._node.expiry_rule)
+        answer = FetchAnswer(self._encoder)
         tickets: set[int] = set()
         reserved = 0
         try:
             for selection in selections:
-                size = answer.size
+                size, rule = answer.size, self._node.expiry_rule(selection.group_id)
                 if is_large(runtime, selection):
                     count = offsets_at_most(runtime, selection)
                     await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * count)
-                    await add_large(runtime, answer, selection)
+                    await add_large(runtime, answer, selection, rule)
                     continue
                 if size - reserved > _BYTES_RESERVED_AT_ONCE:
                     await answer_budget.reserve(COPIES * (size - reserved))
                     reserved = size
-                ticket, refusal = runtime.fetch_into(answer, selection)
+                ticket, refusal = runtime.fetch_into(answer, selection, rule)
                 tickets.add(ticket)
                 if refusal is not None:
                     raise refusal

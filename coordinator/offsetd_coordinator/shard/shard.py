@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing, GroupState
 
     from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
-    from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
+    from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms, GroupRule
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.member_requests import Step
     from offsetd_coordinator.requests import GroupChange, MembersChange, Request
@@ -255,7 +255,7 @@ class Shard:
         # New groups come here only if their hash belongs here, so the set never grows.
         self._misplaced = frozenset(self.misplaced_groups())
 
-    def fetch_into(self, answer: FetchAnswer, selection: GroupSelection) -> None:
+    def fetch_into(self, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule) -> None:
         """Adds the selected offsets to the answer. Offsets that are not stored are left out.
 
         Raises:
@@ -269,7 +269,7 @@ class Shard:
             raise UnstableOffsetCommit(
                 "a transaction has offsets pending for group {group!r}", group=group_id
             )
-        answer.add(state.offsets, selection, log_partition=self.partition)
+        answer.add(state.offsets, selection, rule, log_partition=self.partition)
 
     def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
         """The partitions of a group for which a transaction has pending offsets."""

@@ -162,26 +162,28 @@ def _rows_read(rows: OffsetRows, is_subscribed: Callable[[str], bool]) -> Bytes:
 class FetchAnswer:
     """A FetchOffsetsResponse to which groups are added one by one."""
 
-    def __init__(
-        self,
-        encoder: GroupEncoder,
-        rule_of: Callable[[bytes], GroupRule],
-        *,
-        bytes_max: int = RESPONSE_BYTES_MAX,
-    ) -> None:
-        """`rule_of` returns the rule by which a group's offsets expire."""
+    def __init__(self, encoder: GroupEncoder, *, bytes_max: int = RESPONSE_BYTES_MAX) -> None:
         self.size = 0
         self._encoder = encoder
-        self._rule_of = rule_of
         self._bytes_max = bytes_max
         self._groups: list[bytes] = []
 
-    def add(self, offsets: OffsetTable, selection: GroupSelection, *, log_partition: int) -> None:
-        """Adds a group. Raises RecordUndecodable, and ResponseTooLarge above `bytes_max`."""
+    def add(
+        self,
+        offsets: OffsetTable,
+        selection: GroupSelection,
+        rule: GroupRule,
+        *,
+        log_partition: int,
+    ) -> None:
+        """Adds a group whose offsets expire by `rule`.
+
+        Raises RecordUndecodable, and ResponseTooLarge above `bytes_max`.
+        """
         group = self._encoder.encode(
             offsets,
             selection,
-            self._rule_of(selection.group_id),
+            rule,
             log_partition=log_partition,
             bytes_max=self._bytes_max - self.size,
         )
@@ -190,14 +192,16 @@ class FetchAnswer:
         self.size += len(group)
         self._groups.append(group)
 
-    async def add_rows(self, group_id: bytes, rows: OffsetRows, *, log_partition: int) -> None:
+    async def add_rows(
+        self, group_id: bytes, rows: OffsetRows, rule: GroupRule, *, log_partition: int
+    ) -> None:
         """Adds a group whose rows were read before. They are encoded outside the event loop.
 
         Raises as `add` does.
         """
         head = _ID_FIELD + encode_varint(len(group_id)) + group_id if group_id else b""
         end = _LOG_PARTITION_FIELD + encode_varint(log_partition) if log_partition else b""
-        encoder = RowsEncoder(group_id, rows, self._rule_of(group_id))
+        encoder = RowsEncoder(group_id, rows, rule)
         size = await asyncio.to_thread(encoder.size)
         content = len(head) + size + len(end)
         if self.size + content + _HEADER_BYTES_MAX > self._bytes_max:

@@ -89,8 +89,8 @@ def by_protobuf(
 
 
 def by_kernel(table: OffsetTable, selection: GroupSelection, rule: GroupRule = NO_RULE) -> bytes:
-    answer = FetchAnswer(GroupEncoder(), lambda _: rule)
-    answer.add(table, selection, log_partition=LOG_PARTITION)
+    answer = FetchAnswer(GroupEncoder())
+    answer.add(table, selection, rule, log_partition=LOG_PARTITION)
     assert answer.size == len(answer.encoded())
     return answer.encoded()
 
@@ -149,10 +149,10 @@ def test_an_answer_of_more_bytes_than_there_may_be_is_refused(counts: list[int])
         store(table, f"group-{number}", values)
 
     def answered(bytes_max: int) -> bytes:
-        answer = FetchAnswer(GroupEncoder(), lambda _: NO_RULE, bytes_max=bytes_max)
+        answer = FetchAnswer(GroupEncoder(), bytes_max=bytes_max)
         for number in range(len(counts)):
             selection = GroupSelection.of(f"group-{number}".encode())
-            answer.add(table, selection, log_partition=number)
+            answer.add(table, selection, NO_RULE, log_partition=number)
         return answer.encoded()
 
     whole = answered(1 << 20)
