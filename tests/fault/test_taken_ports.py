@@ -39,7 +39,12 @@ def test_a_port_that_is_taken_is_told_before_anything_is_compiled(
     port = int(line.rpartition(":")[2].rstrip("'\n"))
     assert port > taken_port(address)
     words = f"{option}127.0.0.1:{port}"
-    assert (f"make serve ARGS='{words}'" if level else f"add {words}") in line
+    if level:  # The whole command, with its other options.
+        assert f"make serve ARGS='--set data.dir={folder} " in line
+        assert line.rstrip().endswith(f" {words}'")
+        assert line.count(address) == 1, "only as what is taken"
+    else:
+        assert f"add {words}" in line
     assert not folder.exists()
 
 

@@ -10,6 +10,7 @@ from offsetd_clients.admin_values import (
     CleaningRound,
     CompactedLog,
     ConfigSetting,
+    ConfigSource,
     LogPartition,
     UncleanablePartition,
 )
@@ -34,6 +35,8 @@ from offsetd_clients.cli.printing.terminal import (
 from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
+OFFSETS_TOPIC = "__consumer_offsets"
+LAG = "min.compaction.lag.ms"
 # The gRPC service of each health name that users see.
 HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
 
@@ -270,13 +273,14 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
                 validate_only=dry_run,
                 reason=reason,
             )
+            lag = client.describe_config(topic or OFFSETS_TOPIC, [LAG])[0]
         rows = [
             _round_row(each.partition, each.round, each.failure)
             for each in compacted.partitions
             if each.round is not None or each.failure
         ]
         terminal.rows(CLEAN_COLUMNS, rows, droppable=CLEAN_DROPPABLE)
-        _conclude(compacted, terminal, dry_run=dry_run, rolls=roll_active)
+        _conclude(compacted, terminal, lag, dry_run=dry_run, rolls=roll_active)
 
 
 def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
@@ -388,7 +392,7 @@ def _log_line(topic: str, described: Sequence[LogPartition]) -> str:
     sound = [each for each in described if not each.quarantine_reason]
     segments = counted(sum(len(each.segments) for each in sound), "segment")
     size = counted(sum(each.size_bytes for each in sound), "byte")
-    log = f"{topic or '__consumer_offsets'}: {counted(len(described), 'partition')}"
+    log = f"{topic or OFFSETS_TOPIC}: {counted(len(described), 'partition')}"
     return f"{log} (listed by --partitions), {segments}, {size}"
 
 
@@ -454,7 +458,9 @@ def _round_row(partition: int, finished: CleaningRound | None, failure: str) -> 
     return row
 
 
-def _conclude(compacted: CompactedLog, terminal: Terminal, *, dry_run: bool, rolls: bool) -> None:
+def _conclude(
+    compacted: CompactedLog, terminal: Terminal, lag: ConfigSetting, *, dry_run: bool, rolls: bool
+) -> None:
     rounds = [each.round for each in compacted.partitions if each.round is not None]
     failed = [each for each in compacted.partitions if each.failure]
     if rounds:
@@ -465,7 +471,9 @@ def _conclude(compacted: CompactedLog, terminal: Terminal, *, dry_run: bool, rol
             f" {len(rounds)} {'partition' if len(rounds) == 1 else 'partitions'}"
         )
     elif not failed:
-        hint = "" if rolls else "; --roll-active ends those that take appends"
+        ruling = "history.ms" if lag.source == ConfigSource.FLOOR else LAG
+        hint = "" if lag.value == "0" else f"; records stay for {lag.value} ms ({ruling})"
+        hint += "" if rolls else "; --roll-active ends those that take appends"
         terminal.note(f"nothing to clean: no partition has a segment that may be cleaned{hint}")
     if failed:
         names = ", ".join(str(each.partition) for each in failed)

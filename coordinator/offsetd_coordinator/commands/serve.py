@@ -34,6 +34,7 @@ _CONFIG: Final = "--config"
 _SET: Final = "--set"
 _DATA_DIR: Final = "--data-dir"
 _LISTEN: Final = "--listen"
+_WITH_VALUE: Final = (_CONFIG, _SET, _DATA_DIR, _LISTEN)
 # Options for one setting each; they override the setting.
 _SETTINGS: Final = {_DATA_DIR: "data.dir", _LISTEN: "listen.address"}
 # gRPC reads its sockets in threads of its own, which pass the bytes to the thread that waits for
@@ -82,7 +83,7 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
         else from the file of --config, else it has its default; --list-settings prints them all.
         SIGTERM and SIGINT drain and stop the server; a second signal stops it at once. If settings
         that were changed at run time cannot be read, the server serves, but it does not expire,
-        clean or delete anything until they are repaired, or until it is started with
+        clean or delete anything by itself until they are repaired, or until it is started with
         --accept-default-settings.
 
         Examples:
@@ -160,9 +161,28 @@ def _check_ports(settings: Settings, terminal: Terminal) -> None:
 
 
 def _called_as(words: Sequence[str]) -> str:
-    """The command line that serves with the options `words`; a `make` command if make called it."""
-    options = shlex.join(words)
-    return f"make serve ARGS='{options}'" if "MAKELEVEL" in os.environ else f"add {options}"
+    """What to type to serve with the option `words`; the whole command if make called this one."""
+    if "MAKELEVEL" not in os.environ:
+        return f"add {shlex.join(words)}"
+    return f"make serve ARGS={shlex.quote(shlex.join(with_option(sys.argv[2:], words)))}"
+
+
+def with_option(given: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The arguments `given` to `serve`, with a setting by `words` in place of an earlier one."""
+    setting = _setting_of(*words)
+    kept: list[str] = []
+    left = iter(given)
+    for each in left:
+        parts = [each, next(left, "")] if each in _WITH_VALUE else [each]
+        option, _, value = each.partition("=")
+        if _setting_of(option, value or parts[-1]) != setting:
+            kept += parts
+    return [*kept, *words]
+
+
+def _setting_of(option: str, value: str) -> str | None:
+    """The setting that an option is for; None: it is for none."""
+    return value.partition("=")[0] if option == _SET else _SETTINGS.get(option)
 
 
 def _print_settings(terminal: Terminal) -> None:

@@ -264,3 +264,22 @@ def test_who_accepts_default_settings_is_read_by_typer(monkeypatch: pytest.Monke
     assert calls.accepts_defaults
     calls.by_typer(["--set", "a=1"])
     assert not calls.accepts_defaults
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "told"),
+    [
+        ("", "--listen b:2", "--listen b:2"),
+        ("--listen a:1 --data-dir d", "--listen b:2", "--data-dir d --listen b:2"),
+        ("--set listen.address=a:1", "--listen b:2", "--listen b:2"),
+        ("--listen=a:1 -q", "--listen b:2", "-q --listen b:2"),
+        (
+            "--set metrics.address=a:1 --set segment.ms=5 --listen a:1",
+            "--set metrics.address=b:2",
+            "--set segment.ms=5 --listen a:1 --set metrics.address=b:2",
+        ),
+        ("--set=metrics.address=a:1", "--set metrics.address=b:2", "--set metrics.address=b:2"),
+    ],
+)
+def test_a_command_that_is_told_keeps_the_other_options(given: str, words: str, told: str) -> None:
+    assert serve.with_option(given.split(), words.split()) == told.split()
