@@ -10,7 +10,6 @@ from offsetd_clients.admin_values import (
     CleaningRound,
     CompactedLog,
     ConfigSetting,
-    ConfigSource,
     LogPartition,
     UncleanablePartition,
 )
@@ -24,7 +23,11 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.printing.server_summary import note_settings_problem, server_lines
+from offsetd_clients.cli.printing.server_summary import (
+    note_settings_problem,
+    server_lines,
+    why_records_stay,
+)
 from offsetd_clients.cli.printing.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
@@ -35,8 +38,6 @@ from offsetd_clients.cli.printing.terminal import (
 from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
-OFFSETS_TOPIC = "__consumer_offsets"
-LAG = "min.compaction.lag.ms"
 # The gRPC service of each health name that users see.
 HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
 
@@ -273,14 +274,15 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
                 validate_only=dry_run,
                 reason=reason,
             )
-            lag = client.describe_config(topic or OFFSETS_TOPIC, [LAG])[0]
+            is_idle = not any(each.round or each.failure for each in compacted.partitions)
+            hint = why_records_stay(client, topic) if is_idle else ""
         rows = [
             _round_row(each.partition, each.round, each.failure)
             for each in compacted.partitions
             if each.round is not None or each.failure
         ]
         terminal.rows(CLEAN_COLUMNS, rows, droppable=CLEAN_DROPPABLE)
-        _conclude(compacted, terminal, lag, dry_run=dry_run, rolls=roll_active)
+        _conclude(compacted, terminal, hint, dry_run=dry_run, rolls=roll_active)
 
 
 def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
@@ -392,7 +394,7 @@ def _log_line(topic: str, described: Sequence[LogPartition]) -> str:
     sound = [each for each in described if not each.quarantine_reason]
     segments = counted(sum(len(each.segments) for each in sound), "segment")
     size = counted(sum(each.size_bytes for each in sound), "byte")
-    log = f"{topic or OFFSETS_TOPIC}: {counted(len(described), 'partition')}"
+    log = f"{topic or '__consumer_offsets'}: {counted(len(described), 'partition')}"
     return f"{log} (listed by --partitions), {segments}, {size}"
 
 
@@ -459,7 +461,7 @@ def _round_row(partition: int, finished: CleaningRound | None, failure: str) -> 
 
 
 def _conclude(
-    compacted: CompactedLog, terminal: Terminal, lag: ConfigSetting, *, dry_run: bool, rolls: bool
+    compacted: CompactedLog, terminal: Terminal, hint: str, *, dry_run: bool, rolls: bool
 ) -> None:
     rounds = [each.round for each in compacted.partitions if each.round is not None]
     failed = [each for each in compacted.partitions if each.failure]
@@ -471,8 +473,6 @@ def _conclude(
             f" {len(rounds)} {'partition' if len(rounds) == 1 else 'partitions'}"
         )
     elif not failed:
-        ruling = "history.ms" if lag.source == ConfigSource.FLOOR else LAG
-        hint = "" if lag.value == "0" else f"; records stay for {lag.value} ms ({ruling})"
         hint += "" if rolls else "; --roll-active ends those that take appends"
         terminal.note(f"nothing to clean: no partition has a segment that may be cleaned{hint}")
     if failed:

@@ -217,7 +217,11 @@ A_ROUND = pb.CleaningRound(bytes_before=100, bytes_after=40, records_before=10, 
     ("compacted", "code", "told"),
     [
         ([pb.CompactedPartition(round=A_ROUND)], 0, "saved 60 of 100 bytes in 1 partition"),
-        ([pb.CompactedPartition()], 0, "nothing to clean"),
+        (
+            [pb.CompactedPartition()],
+            0,
+            "that may be cleaned; records stay for 5000 ms (history.ms)\n",
+        ),
         (
             [pb.CompactedPartition(round=A_ROUND), pb.CompactedPartition(partition=1, failure="x")],
             3,
@@ -234,10 +238,14 @@ def test_clean_says_what_was_saved_and_what_could_not_be_cleaned(
     told: str,
 ) -> None:
     fake_server.will_answer("CompactLog", pb.CompactLogResponse(partitions=compacted))
+    lag = pb.ConfigSetting(
+        name="min.compaction.lag.ms", value="5000", source=pb.CONFIG_SOURCE_FLOOR
+    )
+    fake_server.will_answer("DescribeConfig", pb.DescribeConfigResponse(settings=[lag]))
     ended = offsetd("clean", "--roll-active", "--partition", "0", "--partition", "1")
     assert ended.code == code
     assert told in ended.stderr
-    request = fake_server.requests[-1]
+    request = fake_server.requests[0]
     assert (list(request.partitions), request.roll_active) == ([0, 1], True)
     assert not request.validate_only
     assert fake_server.timeouts_s[-1] > 200

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from offsetd_clients.admin_values import ConfigSource
 from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.counts import counted
+from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.values import ServerInfo
 
 
@@ -41,3 +43,12 @@ def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
             "not all settings can be read, so nothing expires, is cleaned or taken away:"
             f" {served.settings_problem}"
         )
+
+
+def why_records_stay(client: OffsetClient, topic: str) -> str:
+    """How long the cleaner leaves the records of a topic, and by which setting; empty: 0 ms."""
+    [lag] = client.describe_config(topic or "__consumer_offsets", ["min.compaction.lag.ms"])
+    if lag.value == "0":
+        return ""
+    ruling = "history.ms" if lag.source == ConfigSource.FLOOR else lag.name
+    return f"; records stay for {lag.value} ms ({ruling})"
