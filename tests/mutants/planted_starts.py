@@ -8,7 +8,7 @@ _SERVE_TESTS = "tests/unit/coordinator/test_commands_serve.py"
 _MARK_TESTS = "tests/unit/storage/test_closed_mark.py"
 _MARK_CRASHES = "tests/sim/test_closed_marks.py"
 
-_LINKED_TESTS = "tests/unit/storage/test_linked_kernels.py"
+_LINKED_TESTS = "tests/unit/storage/test_linking.py"
 
 _NODE_TESTS = "tests/unit/coordinator/test_node.py"
 
@@ -24,22 +24,22 @@ START_MUTANTS = (
         ),
     ),
     Mutant(
-        name="kernels are linked though somebody has configured Numba",
-        where="offsetd_storage.kernels.linked:may_link",
+        name="kernels are linked though a variable of Numba is set",
+        where="offsetd_storage.kernels.linking:may_link",
         replace="    return False\nreturn _numba_version_file() is not None",
         by="    return True\nreturn _numba_version_file() is not None",
-        caught_by=f"{_LINKED_TESTS}::test_who_has_configured_numba_gets_numbas",
+        caught_by=f"{_LINKED_TESTS}::test_nothing_is_linked_if_a_variable_of_numba_is_set",
     ),
     Mutant(
         name="kernels are kept that nobody has linked",
-        where="offsetd_storage.kernels.linked:_is_linked_well",
+        where="offsetd_storage.kernels.linking:_is_linked_well",
         replace="return tried.returncode == 0",
         by="return tried is not None",
         caught_by=f"{_LINKED_TESTS}::test_what_does_not_link_is_never_kept",
     ),
     Mutant(
         name="kernels are linked that were made of other sources",
-        where="offsetd_storage.kernels.linked:_key",
+        where="offsetd_storage.kernels.linking:_key",
         replace="return code_key(_environment(), *packages)",
         by="return code_key(_environment(), *packages[:0])",
         caught_by=f"{_LINKED_TESTS}::test_what_was_made_of_other_sources_is_not_linked",

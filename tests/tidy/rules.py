@@ -26,7 +26,7 @@ DISK_ALLOWED = {
     "coordinator/offsetd_coordinator/network/sockets.py": "duplicates sockets' descriptors",
     "coordinator/offsetd_coordinator/state/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",
-    "storage/offsetd_storage/kernels/linked.py": "looks at which Numba there is",
+    "storage/offsetd_storage/kernels/linking.py": "looks at which Numba there is",
     "clients/offsetd_clients/cli/printing/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",

@@ -28,7 +28,7 @@ from offsetd_storage.kernels.code_files import (
     read_code,
     write_code,
 )
-from offsetd_storage.kernels.linked import MachineCode
+from offsetd_storage.kernels.linking import MachineCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class KernelCache(_Cache):
         write_code(cache_folders(self._function), self._file_name(), content)
 
     def machine_code(self) -> MachineCode | None:
-        """What `linked` makes the kernel of; None if the cache has not got it."""
+        """The code that `linking` makes the kernel of; None if the cache does not have it."""
         content = self._read()
         if content is None:
             return None

@@ -1,6 +1,6 @@
 """What intrinsics are made with: modules of Numba and llvmlite, imported when one is compiled.
 
-A process that links its kernels (see `linked`) compiles none, and imports none of these.
+A process that links its kernels (see `linking`) compiles none, and imports none of these.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Every kernel, with the one signature it is compiled for.
+"""Every kernel, with the one signature that it is compiled for.
 
-A module of kernels declares them on import and compiles nothing; `warm` compiles them, or loads
-them from the cache. (A call before that does it for the one kernel.) A call with arguments of
-other types, a read-only array for one, raises TypeError. A kernel may call other kernels and
-inline kernels, and may use constants of `kernels` packages only: the cache is keyed by the
-sources of those packages (see `cache`).
+The import of a module registers its kernels and compiles nothing. `warm` compiles them, or loads
+them from the cache; a call before that does it for the called kernel. A call with arguments of
+other types, for example a read-only array, raises TypeError. A kernel may call other kernels and
+inline kernels. It may use only constants of `kernels` packages, because the sources of those
+packages are the key of the cache (see `cache`).
 
-A process that calls `link` first has its kernels from `linked`, and does without Numba.
+A process that calls `link` before it imports a kernel takes its kernels from `linking`, and does
+not import Numba.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
-from offsetd_storage.kernels import linked
+from offsetd_storage.kernels import linking
 from offsetd_storage.kernels.code_files import kernels_package
 
 if TYPE_CHECKING:
@@ -43,28 +44,28 @@ _linked: Mapping[str, Callable[..., Any]] | None = None
 
 
 def link(*packages: str) -> bool:
-    """Has the kernels of these packages, and no others, from now on, by way of `linked`.
+    """Link the kernels of these packages. The process can then import no other kernels.
 
-    False where they are not kept there, or modules of kernels were imported before: then they are
-    compiled, or loaded, as without.
+    Returns False if they cannot be linked, or if a module of kernels was imported before. Numba
+    then compiles or loads the kernels.
     """
-    global _linked  # noqa: PLW0603  A process has its kernels one way or the other.
+    global _linked  # noqa: PLW0603  All kernels of a process are linked, or none.
     if not _kernels:
-        _linked = linked.load_linked(packages)
+        _linked = linking.load_linked(packages)
     return _linked is not None
 
 
 def is_linked() -> bool:
-    """Whether kernels are linked: there is nothing to warm."""
+    """Whether the kernels are linked. Then `warm` has nothing to do."""
     return _linked is not None
 
 
 def keep_linked(*packages: str) -> None:
-    """Has `link` find all kernels of these packages, which are imported and warm.
+    """Write the file that `link` reads. All kernels of the packages must be imported and warm.
 
-    Where the cache cannot be written to, it will not.
+    Writes nothing if the file exists, or if the cache cannot be written.
     """
-    if is_linked() or not linked.may_link() or linked.has_linked(packages):
+    if is_linked() or not linking.may_link() or linking.has_linked(packages):
         return
     kernels = []
     for each in registered_kernels():
@@ -74,7 +75,7 @@ def keep_linked(*packages: str) -> None:
                 return
             kernels.append(code)
     if kernels:
-        linked.keep_linked(packages, kernels)
+        linking.keep_linked(packages, kernels)
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
@@ -92,32 +93,32 @@ def kernel(signature: str) -> Callable[[Function], Function]:
 
 
 def inline_kernel(function: Function) -> Function:
-    """A building block that becomes part of the kernels that call it; cached with them."""
+    """Register a function that is compiled into the kernels that call it, and cached with them."""
     return function if _linked is not None else _compiling().compiled_inline(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """A building block of which `function` makes the code, as one of Numba's intrinsics."""
+    """Register a function that generates code for kernels: an intrinsic of Numba."""
     return function if _linked is not None else _compiling().intrinsic(function)
 
 
 def processor_has(feature: str) -> bool:
-    """Whether what is compiled may use a feature, by LLVM's name for it. Linked: of no use."""
+    """Whether compiled code may use a processor feature, by LLVM's name. False if linked."""
     return _linked is None and _compiling().processor_has(feature)
 
 
 def _compiling() -> Any:
-    """Numba's part, which a process that links does not import."""
+    """The module that needs Numba. A process with linked kernels does not import it."""
     return importlib.import_module("offsetd_storage.kernels.compiling")
 
 
 def registered_kernels() -> tuple[Kernel, ...]:
-    """All kernels of the modules imported so far, by name; none where they are linked."""
+    """All kernels of the modules imported so far, ordered by name; none if they are linked."""
     return tuple(_kernels[name] for name in sorted(_kernels))
 
 
 def import_kernels(*packages: str) -> None:
-    """Import every module of these packages, so that their kernels are registered."""
+    """Import every module of these packages. This registers their kernels."""
     for package in packages:
         folder = importlib.import_module(package)
         for module in pkgutil.walk_packages(folder.__path__, f"{package}."):
@@ -132,11 +133,11 @@ def is_warm_on_disk() -> bool:
 def warm(
     progress: Callable[[int, int, str], None] | None = None, *, later: Collection[str] = ()
 ) -> int:
-    """Compile or load every registered kernel that is not there yet.
+    """Compile or load every registered kernel.
 
-    Those of the modules `later` that the cache has are only read: their first call loads them,
-    which takes some milliseconds and never compiles. `progress(done, total, name)` is called before
-    each kernel, and with an empty name at the end. Returns how many had to be compiled.
+    Kernels of the modules `later` that are in the cache are left out: their first call loads them
+    in some milliseconds. `progress(done, total, name)` is called before each kernel, and with an
+    empty name at the end. Returns the number of compiled kernels.
     """
     kernels = [
         each

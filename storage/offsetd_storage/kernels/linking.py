@@ -1,15 +1,18 @@
-"""Kernels without Numba: linked from the machine code that it has made of them.
+"""Links cached machine code into kernels, without Numba.
 
-To import Numba, to declare the kernels to it and to load them takes longer than all else that a
-server imports; to link all of them takes ten milliseconds. llvmlite links, and two of Numba's
-extension modules, which need nothing else of it, make functions of what was linked, as Numba would.
+Numba makes an object file of each kernel. llvmlite links object files, and two of Numba's extension
+modules make Python functions of linked code. They work without the rest of Numba, so a server
+starts 0.17 s sooner and takes 38 MB less memory (docs/adr/0050).
 
-One thing is missing that Numba adds, its look at the types of each call's arguments: a linked
-kernel refuses what is no array, and arrays whose items have another width, and no more. A call
-has the same types whenever it is made, and tests make all of them through Numba.
+The switch: if any environment variable `NUMBA_…` is set, nothing is linked, and Numba compiles or
+loads the kernels. The same happens if no file of linked code fits, or Numba is not installed.
 
-All kernels of some packages are one file beside those of the cache. A file that a process of its
-own has not linked and called first is never put there, as LLVM ends a process that it fails.
+The differences from Numba's functions: a linked kernel does not check the types of all arguments.
+It refuses what is not an array, and arrays of another item width. The tests call every kernel
+through Numba, which checks all types.
+
+The file: one for all kernels of some packages, in the cache folder (see `code_files`). LLVM ends
+the process if it cannot link, so a separate process links a new file before it is written.
 """
 
 from __future__ import annotations
@@ -40,22 +43,22 @@ if TYPE_CHECKING:
 _llvm: Final[Any] = llvmlite.binding
 
 _FILE: Final = "linked"
-_NUMBA_CONFIG: Final = ".numba_config.yaml"  # Which Numba reads where the process begins.
-_TRIAL: Final = "from offsetd_storage.kernels.linked import try_out; try_out()"
+_SWITCH: Final = "NUMBA_"  # How the names of Numba's environment variables start.
+_TRIAL: Final = "from offsetd_storage.kernels.linking import try_out; try_out()"
 _TRIAL_SECONDS_MAX: Final = 60
 
 
 class MachineCode(NamedTuple):
-    """What a kernel is made of. The symbols are those of `code`, an object file."""
+    """The machine code of one kernel: an object file, and two of its symbols."""
 
-    name: str  # With its module.
-    function_symbol: str  # Of what takes and returns Python objects.
-    environment_symbol: str  # Of a pointer to what Numba calls the function's environment.
+    name: str  # Module and function.
+    function_symbol: str  # The function that takes and returns Python objects.
+    environment_symbol: str  # The pointer to Numba's environment of the function.
     code: bytes
 
 
 def load_linked(packages: Iterable[str]) -> Mapping[str, Callable[..., Any]] | None:
-    """All kernels of these packages, by name; None where they were not kept, or Numba is wanted."""
+    """Return all kernels of these packages, by name; None if Numba has to be used."""
     if not may_link():
         return None
     content = read_code(_folders(packages), _FILE)
@@ -63,9 +66,9 @@ def load_linked(packages: Iterable[str]) -> Mapping[str, Callable[..., Any]] | N
 
 
 def keep_linked(packages: Iterable[str], kernels: Iterable[MachineCode]) -> bool:
-    """Has `load_linked` find these from now on, which are all of the packages, once it was tried.
+    """Write the file that `load_linked` reads. `kernels` are all kernels of the packages.
 
-    False where that failed, or nothing can be written.
+    Returns False if the kernels cannot be linked, or the file cannot be written.
     """
     content = pickle.dumps([tuple(each) for each in kernels])
     if not (may_link() and _is_linked_well(content)):
@@ -74,24 +77,20 @@ def keep_linked(packages: Iterable[str], kernels: Iterable[MachineCode]) -> bool
 
 
 def has_linked(packages: Iterable[str]) -> bool:
-    """Whether `load_linked` would find them."""
+    """Whether the file of these packages exists and is whole."""
     return read_code(_folders(packages), _FILE) is not None
 
 
 def may_link() -> bool:
-    """False where somebody has configured Numba, and expects what is compiled to follow.
-
-    And where it is not installed, or not as we know it.
-    """
-    is_configured = any(each.startswith("NUMBA_") for each in os.environ)
-    if is_configured or Path(_NUMBA_CONFIG).exists():
+    """Whether the switch is off, and the files of Numba are where they are expected."""
+    if any(each.startswith(_SWITCH) for each in os.environ):
         return False
     return _numba_version_file() is not None
 
 
 def link(content: bytes) -> dict[str, Callable[..., Any]]:
-    """The kernels of a file, by name. They stay for as long as the process."""
-    # The checksum says that these are the bytes we wrote, into a folder only we can write to.
+    """Link a file's kernels, and return them by name. They live as long as the process."""
+    # Nobody else can write to the folder, and the checksum of the file has been verified.
     kernels = [MachineCode(*each) for each in pickle.loads(content)]  # noqa: S301
     functions = _extension("_dynfunc")
     _name_symbols(_extension("_helperlib").c_helpers | functions.c_helpers)
@@ -103,7 +102,7 @@ def link(content: bytes) -> dict[str, Callable[..., Any]]:
 
 
 def try_out() -> None:
-    """Links what standard input has, and sees that a kernel does what it should."""
+    """Link the file on standard input. Exit with 0 if a kernel returns the right result."""
     kernels = link(sys.stdin.buffer.read())
     crc32c = kernels["offsetd_storage.kernels.crc32c.crc32c"]
     text = np.frombuffer(bytearray(b"123456789"), np.uint8)
@@ -112,7 +111,7 @@ def try_out() -> None:
 
 def _is_linked_well(content: bytes) -> bool:
     try:
-        tried = subprocess.run(  # noqa: S603  Our own words alone.
+        tried = subprocess.run(  # noqa: S603  All arguments are constants.
             [sys.executable, "-c", _TRIAL],
             input=content,
             capture_output=True,
@@ -134,9 +133,9 @@ def _key(packages: tuple[str, ...]) -> str:
 
 
 def _environment() -> tuple[object, ...]:
-    """All that machine code depends on, and what makes functions of it."""
+    """Everything that machine code depends on besides the sources of the kernels."""
     version_file = _numba_version_file()
-    assert version_file is not None, "`may_link` was asked"
+    assert version_file is not None, "the caller has asked `may_link`"
     return (
         version_file.read_text(),
         llvmlite.__version__,
@@ -150,8 +149,8 @@ def _environment() -> tuple[object, ...]:
 
 @functools.cache
 def _numba_version_file() -> Path | None:
-    """In the package's folder, as are its extension modules."""
-    found = importlib.util.find_spec("numba")  # Which does not import it.
+    """Numba's `_version.py`; its extension modules are in the same folder."""
+    found = importlib.util.find_spec("numba")  # This does not import it.
     if found is None or found.origin is None:
         return None
     path = Path(found.origin).with_name("_version.py")
@@ -159,23 +158,23 @@ def _numba_version_file() -> Path | None:
 
 
 def _extension(name: str) -> Any:
-    """An extension module of Numba's, without the package."""
+    """Import an extension module of Numba without the package."""
     version_file = _numba_version_file()
-    assert version_file is not None, "`may_link` was asked"
+    assert version_file is not None, "the caller has asked `may_link`"
     finder = importlib.machinery.FileFinder(
         str(version_file.parent),
         (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     )
     found = finder.find_spec(name)
-    assert found is not None, "Numba has it"
-    assert found.loader is not None, "Numba has it"
+    assert found is not None, "it is a part of Numba"
+    assert found.loader is not None, "it is a part of Numba"
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
 
 
 def _name_symbols(addresses: Mapping[str, int]) -> None:
-    """What machine code may refer to, besides Python's own functions."""
+    """Tell LLVM the addresses that machine code may refer to, besides Python's functions."""
     for name, address in addresses.items():
         _llvm.add_symbol(f"numba_{name}", address)
     _llvm.add_symbol("_Py_NoneStruct", id(None))
@@ -186,7 +185,7 @@ def _name_symbols(addresses: Mapping[str, int]) -> None:
 
 @functools.cache
 def _engine() -> Any:
-    """What links. It owns the machine code, and is never closed."""
+    """LLVM's linker. It owns the machine code, and is never closed."""
     _llvm.initialize_native_target()
     _llvm.initialize_native_asmprinter()
     target = _llvm.Target.from_triple(_llvm.get_process_triple())
