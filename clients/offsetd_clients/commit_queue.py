@@ -21,8 +21,8 @@ from offsetd_clients.errors import (
     closed_before_sent,
     closed_while_waiting,
 )
-from offsetd_clients.messages import error_in
-from offsetd_clients.offset_messages import sequenced_commit
+from offsetd_clients.messages.conversions import error_in
+from offsetd_clients.messages.offset_messages import sequenced_commit
 from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 

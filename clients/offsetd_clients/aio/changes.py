@@ -4,10 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from offsetd_clients import change_messages
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.transport import Answers
-from offsetd_clients.change_messages import ResetTarget
 from offsetd_clients.change_values import (
     AuditEvent,
     Bounds,
@@ -16,6 +14,8 @@ from offsetd_clients.change_values import (
     OffsetFormat,
     ResetOffsets,
 )
+from offsetd_clients.messages import change_messages
+from offsetd_clients.messages.change_messages import ResetTarget
 from offsetd_clients.values import TopicPartition
 
 

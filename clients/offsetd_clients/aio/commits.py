@@ -42,7 +42,7 @@ from offsetd_clients.errors import (
     commits_unanswered,
     unforeseen,
 )
-from offsetd_clients.messages import revision_of
+from offsetd_clients.messages.conversions import revision_of
 from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 

@@ -7,7 +7,6 @@ heartbeats. If one of these calls raises `RebalanceInProgress`, `IllegalGenerati
 
 from collections.abc import Iterable, Mapping
 
-from offsetd_clients import membership_messages
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.errors import MemberIdRequired, OffsetdError
 from offsetd_clients.membership_values import (
@@ -16,6 +15,7 @@ from offsetd_clients.membership_values import (
     MemberToRemove,
     RemovedMembers,
 )
+from offsetd_clients.messages import membership_messages
 from offsetd_clients.retry import TIMEOUT_S_MAX
 
 JOIN_TIMEOUT_S_MIN = 310.0

@@ -9,8 +9,8 @@ from offsetd.v1 import history_pb2
 from offsetd_clients.aio.concurrency import sleep
 from offsetd_clients.aio.transport import Answers, Channel
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.history_messages import offset_events
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents
+from offsetd_clients.messages.history_messages import offset_events
 
 _WAIT_S_MIN = 0.1
 _WAIT_S_MAX = 2.0

@@ -6,7 +6,6 @@ from typing import SupportsIndex
 
 from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
 
-from offsetd_clients import admin_messages, messages
 from offsetd_clients.admin_values import (
     CompactedLog,
     ConfigSetting,
@@ -15,6 +14,7 @@ from offsetd_clients.admin_values import (
     RetriedPartition,
     UpdatedConfig,
 )
+from offsetd_clients.messages import admin_messages, conversions
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import ServerInfo
 
@@ -24,7 +24,7 @@ class AdminCalls(Calls):
 
     def get_server_info(self) -> ServerInfo:
         """Describes the server. It answers while it is loading, too."""
-        return messages.server_info(self._call("GetServerInfo", GetServerInfoRequest()))
+        return conversions.server_info(self._call("GetServerInfo", GetServerInfoRequest()))
 
     def is_serving(self, service: str = "") -> bool:
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from offsetd_clients import change_messages
-from offsetd_clients.change_messages import ResetTarget
 from offsetd_clients.change_values import (
     AuditEvent,
     Bounds,
@@ -15,6 +13,8 @@ from offsetd_clients.change_values import (
     OffsetFormat,
     ResetOffsets,
 )
+from offsetd_clients.messages import change_messages
+from offsetd_clients.messages.change_messages import ResetTarget
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.transport import Answers
 from offsetd_clients.values import TopicPartition

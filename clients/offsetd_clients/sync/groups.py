@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from offsetd_clients import messages
+from offsetd_clients.messages import conversions
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import (
     Coordinator,
@@ -27,13 +27,13 @@ class GroupCalls(Calls):
         request_id: str | None = None,
     ) -> DeletedGroup:
         """Deletes an empty group with its offsets. Raises `GroupNotFound` and `GroupNotEmpty`."""
-        request = messages.delete_group_request(
+        request = conversions.delete_group_request(
             group_id,
             request_id=request_id or new_id(),
             validate_only=validate_only,
             reason=reason,
         )
-        return messages.deleted_group(self._call("DeleteGroup", request))
+        return conversions.deleted_group(self._call("DeleteGroup", request))
 
     def list_groups(
         self,
@@ -52,10 +52,10 @@ class GroupCalls(Calls):
         The list is not a snapshot: a group that is created or deleted meanwhile may be in it or
         not.
         """
-        states, types = messages.several("states", states), messages.several("types", types)
+        states, types = conversions.several("states", states), conversions.several("types", types)
         page_token = ""
         while True:
-            request = messages.list_groups_request(
+            request = conversions.list_groups_request(
                 states=states,
                 types=types,
                 group_id_prefix=group_id_prefix,
@@ -63,7 +63,7 @@ class GroupCalls(Calls):
                 page_token=page_token,
             )
             response = self._call("ListGroups", request)
-            for listing in messages.listed_groups(response):
+            for listing in conversions.listed_groups(response):
                 yield listing
             page_token = response.next_page_token
             if not page_token:
@@ -73,10 +73,10 @@ class GroupCalls(Calls):
 
     def get_group(self, group_id: str) -> Group:
         """One group in full. Raises `GroupNotFound`."""
-        request = messages.get_group_request(group_id)
-        return messages.group_of((self._call("GetGroup", request)).group)
+        request = conversions.get_group_request(group_id)
+        return conversions.group_of((self._call("GetGroup", request)).group)
 
     def find_coordinator(self, group_id: str) -> Coordinator:
         """The server that owns a group. Other calls find the owner themselves."""
-        request = messages.find_coordinator_request(group_id)
-        return messages.coordinator_of(self._call("FindCoordinator", request))
+        request = conversions.find_coordinator_request(group_id)
+        return conversions.coordinator_of(self._call("FindCoordinator", request))

@@ -9,7 +9,7 @@ answer arrives, so count it from before the call.
 from datetime import timedelta
 from typing import SupportsIndex
 
-from offsetd_clients import lease_messages, messages
+from offsetd_clients.messages import conversions, lease_messages
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import Lease, Retention, Revision
 
@@ -41,21 +41,21 @@ class LeaseCalls(Calls):
             reason=reason,
             request_id=request_id or new_id(),
         )
-        return messages.lease_of((self._call("AcquireGroup", request)).lease)
+        return conversions.lease_of((self._call("AcquireGroup", request)).lease)
 
     def renew_group(
         self, group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None = None
     ) -> Lease:
         """Extends a lease by `ttl` from now; None: by its present ttl. Raises `EpochFenced`."""
         request = lease_messages.renew_request(group_id, epoch, ttl=ttl)
-        return messages.lease_of((self._call("RenewGroup", request)).lease)
+        return conversions.lease_of((self._call("RenewGroup", request)).lease)
 
     def release_group(
         self, group_id: str, epoch: SupportsIndex, *, request_id: str | None = None
     ) -> Revision:
         """Releases a lease: its epoch is over. Raises `EpochFenced` if it was over before."""
         request = lease_messages.release_request(group_id, epoch, request_id=request_id or new_id())
-        return messages.revision_of((self._call("ReleaseGroup", request)).revision)
+        return conversions.revision_of((self._call("ReleaseGroup", request)).revision)
 
     def update_group(
         self,
@@ -82,4 +82,4 @@ class LeaseCalls(Calls):
             request_id=request_id or new_id(),
         )
         response = self._call("UpdateGroup", request)
-        return messages.revision_of(response.revision) if response.HasField("revision") else None
+        return conversions.revision_of(response.revision) if response.HasField("revision") else None

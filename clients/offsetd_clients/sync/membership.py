@@ -8,7 +8,6 @@ heartbeats. If one of these calls raises `RebalanceInProgress`, `IllegalGenerati
 
 from collections.abc import Iterable, Mapping
 
-from offsetd_clients import membership_messages
 from offsetd_clients.errors import MemberIdRequired, OffsetdError
 from offsetd_clients.membership_values import (
     JoinedGroup,
@@ -16,6 +15,7 @@ from offsetd_clients.membership_values import (
     MemberToRemove,
     RemovedMembers,
 )
+from offsetd_clients.messages import membership_messages
 from offsetd_clients.retry import TIMEOUT_S_MAX
 from offsetd_clients.sync.calls import Calls, new_id
 

@@ -17,7 +17,7 @@ from offsetd_clients.errors import (
     error_of,
     forked,
 )
-from offsetd_clients.messages import call_failure
+from offsetd_clients.messages.conversions import call_failure
 from offsetd_clients.methods import METHODS
 from offsetd_clients.security import Security
 

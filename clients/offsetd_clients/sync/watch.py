@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from offsetd.v1 import history_pb2
 
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.history_messages import offset_events
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents
+from offsetd_clients.messages.history_messages import offset_events
 from offsetd_clients.sync.concurrency import sleep
 from offsetd_clients.sync.transport import Answers, Channel
 

@@ -1,4 +1,4 @@
-"""offsetd_clients.admin_messages"""
+"""offsetd_clients.messages.admin_messages"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 from offsetd.v1 import admin_service_pb2 as pb
-from offsetd_clients import admin_messages
 from offsetd_clients.admin_values import CleaningState, ConfigSource
 from offsetd_clients.errors import InvalidRequest
+from offsetd_clients.messages import admin_messages
 from offsetd_clients.values import Revision
 
 NOTE: dict[str, Any] = {"request_id": "r", "validate_only": True, "reason": "why"}

@@ -1,11 +1,11 @@
-"""offsetd_clients.offset_messages"""
+"""offsetd_clients.messages.offset_messages"""
 
 from typing import Any
 
 import pytest
 from offsetd.v1 import offset_service_pb2
-from offsetd_clients import offset_messages
 from offsetd_clients.errors import InvalidRequest
+from offsetd_clients.messages import offset_messages
 from offsetd_clients.values import OffsetToCommit, TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)

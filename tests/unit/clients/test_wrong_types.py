@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_clients import OffsetClient, OffsetToCommit, RetryPolicy, TopicPartition
-from offsetd_clients.change_messages import reset_offsets_request
 from offsetd_clients.change_values import ToOffset
-from offsetd_clients.messages import get_group_request, partition_messages
-from offsetd_clients.offset_messages import commit_request, fetch_request
+from offsetd_clients.messages.change_messages import reset_offsets_request
+from offsetd_clients.messages.conversions import get_group_request, partition_messages
+from offsetd_clients.messages.offset_messages import commit_request, fetch_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -213,7 +213,7 @@ def test_where_there_is_no_room_for_a_roll_nothing_has_happened() -> None:
         kept.overwrite(P0)
         surveyed(kept)
         kept.advance(IDLE_MS)
-        full = Fault(errno=errno.ENOSPC, kind=OperationKind.CREATE, nth=1)
+        full = Fault(errno=errno.ENOSPC, kind=OperationKind.CREATE, path="*30.*", nth=1)
         kept.files.faults.append(full)
         kept.run(IDLE_LOGS)
         assert kept.bases(P0) == [0]

@@ -24,7 +24,6 @@ from offsetd_clients import (
     ToOffset,
     TopicPartition,
 )
-from offsetd_clients.change_messages import ResetTarget
 from offsetd_clients.cli.arguments.group_choice import GroupChoice, offsets_of_groups, with_groups
 from offsetd_clients.cli.arguments.options import ReasonOption
 from offsetd_clients.cli.arguments.reset_targets import (
@@ -52,6 +51,7 @@ from offsetd_clients.cli.printing.dry_runs import (
 )
 from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, OutputFormat, Row, Terminal
 from offsetd_clients.counts import counted
+from offsetd_clients.messages.change_messages import ResetTarget
 
 CHANGE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
 

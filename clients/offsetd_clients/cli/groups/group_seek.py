@@ -37,7 +37,7 @@ from offsetd_clients.cli.printing.dry_runs import (
 from offsetd_clients.cli.printing.terminal import EXIT_FAILED, Terminal, named_id
 
 if TYPE_CHECKING:
-    from offsetd_clients.change_messages import ResetTarget
+    from offsetd_clients.messages.change_messages import ResetTarget
 
 _ENDS = {"start": ResetTo.EARLIEST, "end": ResetTo.LATEST}
 

@@ -7,7 +7,13 @@ from typing import SupportsIndex
 from offsetd.v1 import history_pb2
 
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents, RestoredGroup, RestoredOffset
-from offsetd_clients.messages import building, partition_messages, revision_of, several, text_of
+from offsetd_clients.messages.conversions import (
+    building,
+    partition_messages,
+    revision_of,
+    several,
+    text_of,
+)
 from offsetd_clients.values import TopicPartition, whole
 
 

@@ -24,7 +24,7 @@ from offsetd_clients.admin_values import (
     UncleanablePartition,
     UpdatedConfig,
 )
-from offsetd_clients.messages import building, revision_of, several
+from offsetd_clients.messages.conversions import building, revision_of, several
 from offsetd_clients.values import Revision, whole
 
 _SERVICE_BYTES_MAX = 127  # Its length fits into one byte.

@@ -19,7 +19,7 @@ from offsetd_clients.change_values import (
     ShiftBy,
     ToOffset,
 )
-from offsetd_clients.messages import (
+from offsetd_clients.messages.conversions import (
     building,
     error_in,
     partition_messages,

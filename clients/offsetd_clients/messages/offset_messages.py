@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 from google.protobuf.timestamp_pb2 import Timestamp
 from offsetd.v1 import offset_service_pb2
 
-from offsetd_clients.messages import (
+from offsetd_clients.messages.conversions import (
     building,
     checked_partition,
     partition_messages,

@@ -5,7 +5,7 @@ from typing import SupportsIndex
 
 from offsetd.v1 import group_service_pb2
 
-from offsetd_clients.messages import building, retention_message, text_of
+from offsetd_clients.messages.conversions import building, retention_message, text_of
 from offsetd_clients.values import Retention, whole
 
 

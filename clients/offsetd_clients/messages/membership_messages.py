@@ -13,7 +13,7 @@ from offsetd_clients.membership_values import (
     MemberToRemove,
     RemovedMembers,
 )
-from offsetd_clients.messages import building, error_in, revision_of, several, text_of
+from offsetd_clients.messages.conversions import building, error_in, revision_of, several, text_of
 
 
 def join_request(

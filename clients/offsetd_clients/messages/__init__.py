@@ -1,0 +1,1 @@
+"""Conversions between values and the contract's messages, without IO: a module for each subject."""
