@@ -15,8 +15,8 @@ from log_stores import FOLDER
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.cleaner.cleaning_plan import log_to_clean
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint, read_history
+from offsetd_storage.cleaner.log_summaries import log_summary
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetd_storage.batch.record_batch import Record, RecordBatch, decode_batches, encode_batch
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, MappedRange, OffsetMap
-from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+from offsetd_storage.cleaner.segment_chunks import SegmentChunks
 from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
 from offsetd_storage.cleaner.transactions import (
     CleanedTransactions,
@@ -66,7 +66,7 @@ def marker(offset: int, kind: int, producer_id: int, *, epoch: int = 0, **fields
     )
 
 
-def segments(*contents: Iterable[bytes], end: int | None = None) -> list[SegmentBytes]:
+def segments(*contents: Iterable[bytes], end: int | None = None) -> list[SegmentChunks]:
     """A log's segments, each of batches; `end` is where the last one ends."""
     files = SimulatedFiles()
     found = []
@@ -79,7 +79,7 @@ def segments(*contents: Iterable[bytes], end: int | None = None) -> list[Segment
         found.append((file, len(content), base_offset, decoded[-1].last_offset + 1))
     ends = [base for _, _, base, _ in found[1:]] + [found[-1][3] if end is None else end]
     return [
-        SegmentBytes(file=file, size_bytes=size, base_offset=base, offset_next=offset_next)
+        SegmentChunks(file=file, size_bytes=size, base_offset=base, offset_next=offset_next)
         for (file, size, base, _), offset_next in zip(found, ends, strict=True)
     ]
 
@@ -98,7 +98,7 @@ def no_throttle(_: int) -> None:
 
 
 def mapped(
-    offset_map: OffsetMap, source: Sequence[SegmentBytes], *, first_dirty: int = 0
+    offset_map: OffsetMap, source: Sequence[SegmentChunks], *, first_dirty: int = 0
 ) -> MappedRange:
     """Maps the segments that do not end below the first dirty offset."""
     return offset_map.build(
@@ -111,7 +111,7 @@ def mapped(
 
 
 def cleaned(
-    source: Sequence[SegmentBytes],
+    source: Sequence[SegmentChunks],
     *,
     first_dirty: int = 0,
     slots: int = 1000,

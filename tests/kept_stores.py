@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
     from offsetd_storage.cleaner.cleaning_round import CleanReport
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.errors import StorageFailed
     from offsetd_storage.retention.retention_rules import FutureTimestamp
 

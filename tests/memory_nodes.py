@@ -12,7 +12,7 @@ from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.config_state import ConfigState
 from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_coordinator.figures import CallFigures
 from offsetd_coordinator.grpc import handlers
@@ -57,7 +57,7 @@ class MemoryNode:
             Administration(
                 self.runtime,
                 self.large_changes,
-                ConfigShard(self.settings.configs, request_id_window_ms=window_ms),
+                ConfigState(self.settings.configs, request_id_window_ms=window_ms),
                 AuditLog(request_id_window_ms=window_ms),
                 clock=self.time,
                 apply=lambda *_: None,

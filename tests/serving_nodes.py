@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.administration.internal_topics import (
-    OwnTopics,
-    own_topic_specs,
+    InternalTopics,
+    internal_topic_specs,
     upkeep_config,
 )
 from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
@@ -67,14 +67,14 @@ class ServingNode:
             Path("/data"),
             LogStoreConfig(
                 partitions=partitions,
-                other_topics=own_topic_specs(configs),
+                other_topics=internal_topic_specs(configs),
                 journal_file_bytes=2 << 20,  # It takes the largest batch.
             ),
             clock=self.time,
             random=Random(1),
         )
         begin_where_left(self.time, self.store, files, Path("/data"))
-        self.own = OwnTopics.load(
+        self.own = InternalTopics.load(
             self.store,
             configs,
             request_id_window_ms=config.request_id_window_ms,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.durations import Durations
+from offsetd_storage.duration_histogram import Durations
 
 from offsetd_coordinator.status_codes import StatusCode
 

@@ -32,13 +32,13 @@ from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 
 from offsetd_coordinator.administration.internal_topics import (
-    OwnTopics,
-    own_topic_specs,
+    InternalTopics,
+    internal_topic_specs,
     upkeep_config,
 )
 from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.configuration.combined_settings import frame_bytes_max
+from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
@@ -54,9 +54,9 @@ from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.observability.progress_lines import ProgressLines
 from offsetd_coordinator.observability.reporting import Visibility
 from offsetd_coordinator.runtime.awake_clock import AwakeClock
+from offsetd_coordinator.runtime.failure_messages import what_happened
 from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_coordinator.runtime.runtime import Runtime
-from offsetd_coordinator.runtime.server_endings import what_happened
 from offsetd_coordinator.runtime.shard_loader import load
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.shard.shard import Shard
@@ -322,9 +322,9 @@ class Server:
             store.abandon()
             raise
 
-    def _load_own_topics(self, store: LogStore) -> OwnTopics:
+    def _load_own_topics(self, store: LogStore) -> InternalTopics:
         settings = self.settings
-        return OwnTopics.load(
+        return InternalTopics.load(
             store,
             settings.configs,
             request_id_window_ms=settings.request_id_window_ms,
@@ -466,7 +466,7 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
         log=settings.log,
-        other_topics=own_topic_specs(settings.configs),
+        other_topics=internal_topic_specs(settings.configs),
         journal_file_bytes=settings.journal_file_bytes,
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 from offsetd_storage.errors import CorruptCheckpoint, FolderChanged, FolderMismatch, StorageError
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
-from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.store_config import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of

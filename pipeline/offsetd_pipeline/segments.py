@@ -22,7 +22,7 @@ from offsetd_storage.kernels.encode import (
 from offsetd_storage.log.segment_scan import BATCH_BYTES_MAX, StopReason
 from offsetd_storage.recovery.tail_search import valid_batch_after
 
-from offsetd_pipeline.compiling import say_if_kernels_compile
+from offsetd_pipeline.compile_notice import say_if_kernels_compile
 from offsetd_pipeline.kernels import records
 from offsetd_pipeline.kernels.fields import FIELDS
 

@@ -25,15 +25,15 @@ from offsetd_storage.errors import (
     storage_failed,
 )
 from offsetd_storage.journal.journal_format import frame_bytes
-from offsetd_storage.log.files_in_place import FilesInPlace
-from offsetd_storage.log.journal_room import JournalRoom, StoreLocks
+from offsetd_storage.log.file_presence import FilePresence
+from offsetd_storage.log.journal_size import JournalSize, StoreLocks
 from offsetd_storage.log.log_appends import LogAppends
-from offsetd_storage.log.pending_frames import Unflushed
+from offsetd_storage.log.pending_frames import PendingFrames
 from offsetd_storage.log.recovery_points import points_to_reach, with_listings
 from offsetd_storage.log.segment_swap import delete_oldest
 from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 from offsetd_storage.recovery.clean_shutdown_marker import write_closed_mark
-from offsetd_storage.recovery.recovery import RecoveredFolder, recover_folder
+from offsetd_storage.recovery.folder_recovery import RecoveredFolder, recover_folder
 
 if TYPE_CHECKING:
     import random
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.record_batch import BatchHeader
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.durations import Durations
+    from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.journal.batches_frame import BatchesFrame
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.kernels.scan import Bytes, Numbers
@@ -91,10 +91,10 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
-        self._in_place = FilesInPlace(recovered.lock, recovered.journal, recovered.logs)
+        self._in_place = FilePresence(recovered.lock, recovered.journal, recovered.logs)
         self._locks = StoreLocks()
-        self._unflushed = Unflushed(self._journal.frame_payload_bytes_max)
-        self.journal_room = JournalRoom(
+        self._unflushed = PendingFrames(self._journal.frame_payload_bytes_max)
+        self.journal_size = JournalSize(
             self._journal,
             self._unflushed,
             self.logs,
@@ -102,7 +102,7 @@ class LogStore:
             self._latch,
             advance_points=self.advance_recovery_points,
         )
-        self._appends = LogAppends(self._unflushed, self.journal_room, self._latch)
+        self._appends = LogAppends(self._unflushed, self.journal_size, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         self._journaled_bytes = 0
         self._released_bytes = 0  # The part of them that lies below the recovery points.

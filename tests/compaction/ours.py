@@ -11,8 +11,8 @@ from offsetd_storage.cleaner.cleaning_round import (
     clean_log,
     read_history,
 )
+from offsetd_storage.cleaner.log_summaries import log_summary
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig
 from offsetd_storage.disk.files import OsFiles

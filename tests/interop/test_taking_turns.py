@@ -13,7 +13,7 @@ from log_commands import offsetd_log
 from offsetd_clients import OffsetToCommit, TopicPartition
 from offsetd_storage.disk.disk_space import RESERVE_NAME
 from offsetd_storage.disk.files import OsFiles
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.folder.cleaner_checkpoint import (
     CHECKSUM_ENTRY,
     CLEANER_CHECKPOINT,

@@ -121,11 +121,11 @@ MUTANTS = (
             "    require_whole(scan, base_offset)"
         ),
         by="",
-        caught_by="tests/unit/storage/test_recovery.py",
+        caught_by="tests/unit/storage/test_folder_recovery.py",
     ),
     Mutant(
         name="the log is cut at the checkpoint's recovery point without a journal",
-        where="offsetd_storage.recovery.recovery:apply_all",
+        where="offsetd_storage.recovery.folder_recovery:apply_all",
         replace="cleanup.callback(log.abandon)\nlogs[topic_partition] = log",
         by=(
             "cleanup.callback(log.abandon)\n"

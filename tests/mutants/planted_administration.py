@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _CONFIG_ADMIN = "tests/unit/coordinator/test_service_config_admin.py"
 _LOG_ADMIN = "tests/unit/coordinator/test_service_log_admin.py"
-_CONFIG_SHARD = "tests/unit/coordinator/test_config_shard.py"
+_CONFIG_SHARD = "tests/unit/coordinator/test_config_state.py"
 
 ADMINISTRATION_MUTANTS = (
     Mutant(
@@ -45,21 +45,21 @@ ADMINISTRATION_MUTANTS = (
     ),
     Mutant(
         name="a retry of a change is applied again",
-        where="offsetd_coordinator.configuration.config_shard:ConfigShard.decide",
+        where="offsetd_coordinator.configuration.config_state:ConfigState.decide",
         replace="if last_offset is not None:",
         by="if last_offset is not None and last_offset < 0:",
         caught_by=_CONFIG_SHARD,
     ),
     Mutant(
         name="a setting of a newer version is lost with the next change",
-        where="offsetd_coordinator.configuration.config_shard:ConfigShard._records",
+        where="offsetd_coordinator.configuration.config_state:ConfigState._records",
         replace="(ConfigKey(topic, name) not in problems or name in request.removals)",
         by="True",
         caught_by=_CONFIG_SHARD,
     ),
     Mutant(
         name="settings are not replayed at a start",
-        where="offsetd_coordinator.administration.internal_topics:OwnTopics.load",
+        where="offsetd_coordinator.administration.internal_topics:InternalTopics.load",
         replace="shard.replay(buffer[:end].tobytes())",
         by="pass",
         caught_by="tests/unit/coordinator/test_own_topics.py",
@@ -87,9 +87,9 @@ ADMINISTRATION_MUTANTS = (
     ),
     Mutant(
         name="a name is exported that comes back without its start",
-        where="offsetd_storage.offsets_topic.offset_files:_refuse_marked",
+        where="offsetd_storage.offsets_topic.offset_file_formats:_refuse_marked",
         replace="if name.startswith(_BYTE_ORDER_MARK):",
         by="if False:",
-        caught_by="tests/unit/storage/offsets_topic/test_offset_files.py",
+        caught_by="tests/unit/storage/offsets_topic/test_offset_file_formats.py",
     ),
 )

@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _LOGS = "tests/unit/pipeline/archive/test_log_run.py"
 _MANIFESTS = "tests/unit/pipeline/archive/test_manifests.py"
-_PAST = "tests/unit/pipeline/archive/test_past.py"
+_PAST = "tests/unit/pipeline/archive/test_archive_table.py"
 _LIVES = "tests/spark/test_archive_lives.py"
 _VANISHED = "test_a_deletion_that_was_cleaned_away_before_it_was_archived_is_none_the_less_one"
 _JOBS = "tests/spark/test_archive.py"
@@ -71,7 +71,7 @@ ARCHIVE_MUTANTS = (
     ),
     Mutant(
         name="a time in a gap is as good as any",
-        where="offsetd_pipeline.archive.past:gaps_at",
+        where="offsetd_pipeline.archive.archive_table:gaps_at",
         replace="and at_ms < gap.to_ms",
         by="and at_ms < 0",
         caught_by=_PAST,
@@ -85,7 +85,7 @@ ARCHIVE_MUTANTS = (
     ),
     Mutant(
         name="readers take every file that is there",
-        where="offsetd_pipeline.archive.past:rows_of",
+        where="offsetd_pipeline.archive.archive_table:rows_of",
         replace="*(spark_path(folder.path / each.path) for each in files)",
         by="str(folder.path.absolute())",
         caught_by=f"{_JOBS}::test_a_folder_that_does_not_go_on_from_the_archive_is_refused",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_LOGS = "tests/unit/pipeline/audit/test_logs.py"
+_LOGS = "tests/unit/pipeline/audit/test_cleaner_state.py"
 _RANDOM_LOGS = "tests/spark/test_audit_random_logs.py"
 
 AUDIT_MUTANTS = (
     Mutant(
         name="what is saved is told as if the active segment were rolled",
-        where="offsetd_pipeline.audit.logs:_state",
+        where="offsetd_pipeline.audit.cleaner_state:_state",
         replace="for rolls_active in (False, True)",
         by="for rolls_active in (True, True)",
         caught_by=_LOGS,
     ),
     Mutant(
         name="a gap between two segments goes unnoticed",
-        where="offsetd_pipeline.audit.logs:_complete_from",
+        where="offsetd_pipeline.audit.cleaner_state:_complete_from",
         replace="if segment.offset_next < following:\n    return following",
         by="",
         caught_by=_LOGS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_WORK = "tests/unit/pipeline/migration/test_unit_work.py"
+_WORK = "tests/unit/pipeline/migration/test_plan_tasks.py"
 _FILES = "tests/unit/pipeline/offset_sources/test_files_table.py"
-_NAMING = "tests/unit/pipeline/offset_sources/test_naming.py"
+_NAMING = "tests/unit/pipeline/offset_sources/test_source_names.py"
 _ORACLE = "tests/spark/test_comparison.py::test_a_comparison_is_what_a_few_lines_of_python_say"
 
 BULK_MIGRATION_MUTANTS = (
@@ -19,14 +19,14 @@ BULK_MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="what was written since the plan counts as ours",
-        where="offsetd_pipeline.migration.unit_work:_standing",
+        where="offsetd_pipeline.migration.plan_tasks:_standing",
         replace="other = [one for one in compared if one.state is not State.EQUAL]",
         by="other = [one for one in compared if one.state is State.BEHIND]",
         caught_by=_WORK,
     ),
     Mutant(
         name="a server that is gone is every group's own matter",
-        where="offsetd_pipeline.migration.unit_work:_run_chunk",
+        where="offsetd_pipeline.migration.plan_tasks:_run_chunk",
         replace="if not is_groups_own(error):\n    raise error",
         by="",
         caught_by=_WORK,
@@ -62,7 +62,7 @@ BULK_MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="a path that may be a server is taken for a path",
-        where="offsetd_pipeline.offset_sources.naming:kind_of_place",
+        where="offsetd_pipeline.offset_sources.source_names:kind_of_place",
         replace="if is_address:\n    raise BadSource(",
         by="if is_address and False:\n    raise BadSource(",
         caught_by=_NAMING,

@@ -19,7 +19,7 @@ CONNECTION_MUTANTS = (
     Mutant(
         name="fetches do not count while they are built",
         where="offsetd_coordinator.services.offset_calls:OffsetService.fetch_offsets",
-        replace="await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * count)",
+        replace="await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * count)",
         by="",
         caught_by=_ANSWER_TESTS,
     ),
@@ -95,10 +95,10 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="a call waits for its message for ever",
-        where="offsetd_coordinator.calls.begun_calls:BegunCalls._look",
+        where="offsetd_coordinator.calls.incomplete_calls:IncompleteCalls._look",
         replace="if since_seconds > oldest_seconds:",
         by="if since_seconds > 0:",
-        caught_by="tests/unit/coordinator/test_begun_calls.py",
+        caught_by="tests/unit/coordinator/test_incomplete_calls.py",
     ),
     Mutant(
         name="calls without a message do not count",

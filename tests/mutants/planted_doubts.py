@@ -31,9 +31,9 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="a store works with the files of before the lock",
-        where="offsetd_storage.recovery.recovery:recover_folder",
-        replace="files = lock.files\nfolder = RecoveryScope(\n    files=files,",
-        by="folder = RecoveryScope(\n    files=files,",
+        where="offsetd_storage.recovery.folder_recovery:recover_folder",
+        replace="files = lock.files\nfolder = RecoveryRequest(\n    files=files,",
+        by="folder = RecoveryRequest(\n    files=files,",
         caught_by=_TWO,
     ),
     Mutant(
@@ -54,7 +54,7 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="a damaged log of settings counts as empty",
-        where="offsetd_coordinator.administration.internal_topics:OwnTopics.doubt",
+        where="offsetd_coordinator.administration.internal_topics:InternalTopics.doubt",
         replace="return None if self.accepts_defaults else self._what_is_lost()",
         by="return None",
         caught_by=(
@@ -90,7 +90,7 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="a topic of a broker's that is cleaned gets a list of ours",
-        where="offsetd_storage.guest_logs:GuestLogs.open",
+        where="offsetd_storage.broker_logs:BrokerLogs.open",
         replace="is_listed=False",
         by="is_listed=True",
         caught_by="tests/interop/test_broker_on_guest_logs.py",
@@ -125,14 +125,14 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="what a broker wrote behind the recovery point counts as the journal's",
-        where="offsetd_storage.recovery.journaled_tail:is_of_journal",
+        where="offsetd_storage.recovery.tail_comparison:is_of_journal",
         replace="if not batch or _without_epoch(found) != _without_epoch(batch):",
         by="if not batch:",
         caught_by="tests/unit/storage/test_recovery_after_a_broker.py",
     ),
     Mutant(
         name="a folder of settings that is lost begins anew",
-        where="offsetd_coordinator.administration.internal_topics:own_topic_specs",
+        where="offsetd_coordinator.administration.internal_topics:internal_topic_specs",
         replace="is_removable=topic != CONFIG_TOPIC",
         by="is_removable=True",
         caught_by=(

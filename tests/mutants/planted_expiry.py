@@ -177,7 +177,7 @@ EXPIRY_MUTANTS = (
     ),
     Mutant(
         name="a broker's folder counts as made here",
-        where="offsetd_storage.recovery.recovery:recover_folder",
+        where="offsetd_storage.recovery.folder_recovery:recover_folder",
         replace="is_from_elsewhere=survey.has_logs",
         by="is_from_elsewhere=False",
         caught_by="tests/unit/storage/test_recovery_of_brokers.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_RULES = "tests/unit/coordinator/test_commit_rules.py"
+_RULES = "tests/unit/coordinator/test_commit_verdicts.py"
 _GUARDS = "tests/unit/coordinator/test_commit_guards.py"
 
 GUARD_MUTANTS = (
@@ -31,7 +31,7 @@ GUARD_MUTANTS = (
     ),
     Mutant(
         name="offsets of a group with a short retention expire although they are committed",
-        where="offsetd_coordinator.state.commit_rules:unchanged_ms_of",
+        where="offsetd_coordinator.state.commit_verdicts:unchanged_ms_of",
         replace="return min(unchanged_ms, settings.retention_ms // UNCHANGED_SHARE)",
         by="return unchanged_ms",
         caught_by=f"{_RULES}::test_it_is_at_most_a_tenth_of_the_groups_retention",

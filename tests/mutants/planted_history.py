@@ -7,7 +7,7 @@ from mutants.planted import Mutant
 _HISTORY = "tests/unit/coordinator/test_history.py"
 _SERVICE = "tests/unit/coordinator/test_service_history.py"
 _WATCH = "tests/unit/coordinator/test_service_watch.py"
-_PUTS = "tests/unit/coordinator/test_put_batches.py"
+_PUTS = "tests/unit/coordinator/test_offset_batches.py"
 _GAPLESS = "tests/unit/storage/test_gapless_from.py"
 
 HISTORY_MUTANTS = (
@@ -42,7 +42,7 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="a watcher is not told what is cleaned away while it reads",
-        where="offsetd_coordinator.history.log_changes:next_stretch",
+        where="offsetd_coordinator.history.offset_events:next_stretch",
         replace="if start < oldest:",
         by="if start < 0:",
         caught_by=_HISTORY,
@@ -84,7 +84,7 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="the first of several batches answers for all of them",
-        where="offsetd_coordinator.state.put_batches:encode_offsets",
+        where="offsetd_coordinator.state.offset_batches:encode_offsets",
         replace="*(rows if is_last else without_id),",
         by="*rows,",
         caught_by=_PUTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TESTS = "tests/unit/storage/test_journal_room.py"
+_TESTS = "tests/unit/storage/test_journal_size.py"
 _UPKEEP_TESTS = "tests/unit/storage/test_upkeep_of_the_journal.py"
 _CRASHES = (
     "tests/sim/test_journal_crashes.py"
@@ -14,35 +14,35 @@ _CRASHES = (
 JOURNAL_ROOM_MUTANTS = (
     Mutant(
         name="a journal rests though only it holds what was acknowledged",
-        where="offsetd_storage.log.journal_room:JournalRoom.rest",
+        where="offsetd_storage.log.journal_size:JournalSize.rest",
         replace="if self.is_short or not (self.rest_gain_bytes and journal.is_settled):",
         by="if self.is_short or not self.rest_gain_bytes:",
         caught_by=f"{_TESTS}::test_a_journal_does_not_rest_before_all_is_in_the_segments",
     ),
     Mutant(
         name="a journal rests though a frame that is too large for it waits",
-        where="offsetd_storage.log.journal_room:JournalRoom.rest",
+        where="offsetd_storage.log.journal_size:JournalSize.rest",
         replace="if self._unflushed:\n    return False",
         by="",
         caught_by=f"{_TESTS}::test_a_journal_does_not_rest_before_all_is_in_the_segments",
     ),
     Mutant(
         name="a journal rests though a log wants larger files",
-        where="offsetd_storage.log.journal_room:JournalRoom.rest",
+        where="offsetd_storage.log.journal_size:JournalSize.rest",
         replace="if self.is_short or not (self.rest_gain_bytes and journal.is_settled):",
         by="if not (self.rest_gain_bytes and journal.is_settled):",
         caught_by=f"{_TESTS}::test_a_rest_of_one_file_takes_no_batch_that_the_other_cannot",
     ),
     Mutant(
         name="while one file is made small, the other counts for more than it takes",
-        where="offsetd_storage.log.journal_room:JournalRoom.rest",
+        where="offsetd_storage.log.journal_size:JournalSize.rest",
         replace="least_bytes = min(size, *journal.sizes_bytes)",
         by="least_bytes = size",
         caught_by=f"{_TESTS}::test_a_rest_of_one_file_takes_no_batch_that_the_other_cannot",
     ),
     Mutant(
         name="frames stay as large as they were before the journal was made small",
-        where="offsetd_storage.log.journal_room:JournalRoom._bound",
+        where="offsetd_storage.log.journal_size:JournalSize._bound",
         replace="self._unflushed.payload_bytes_max = payload_bytes",
         by="",
         caught_by=f"{_TESTS}::test_frames_that_were_begun_at_rest_fit_the_small_files",
@@ -56,14 +56,14 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a full disk that keeps a journal from growing ends the server",
-        where="offsetd_storage.log.journal_room:JournalRoom._made_spare",
+        where="offsetd_storage.log.journal_size:JournalSize._made_spare",
         replace="if not may_pass(error):\n    raise",
         by="raise",
         caught_by=f"{_TESTS}::test_without_room_to_grow_the_files_just_take_more_turns",
     ),
     Mutant(
         name="the current file is made small before its turn has ended",
-        where="offsetd_storage.log.journal_room:JournalRoom._exchange_both",
+        where="offsetd_storage.log.journal_size:JournalSize._exchange_both",
         replace="journal.turn()",
         by="journal._place = 1 - journal._place",
         caught_by=f"{_TESTS}::test_a_journal_at_rest_takes_the_largest_batch_and_little_more",
@@ -101,7 +101,7 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a journal file that was being made stays behind",
-        where="offsetd_storage.recovery.recovery:recover_folder",
+        where="offsetd_storage.recovery.folder_recovery:recover_folder",
         replace="if journal.drop_spare():",
         by="if False:",
         caught_by=f"{_TESTS}::test_a_start_has_the_room_of_a_file_that_was_being_made",
@@ -141,9 +141,9 @@ JOURNAL_ROOM_MUTANTS = (
         name="a low disk is left with a journal that is made for a load",
         where="offsetd_storage.maintenance.upkeep:Upkeep._begin_relief",
         replace=(
-            "if self._store.journal_room.rest_gain_bytes:\n"
+            "if self._store.journal_size.rest_gain_bytes:\n"
             "    self._store.settle_points()\n"
-            "    self._store.journal_room.rest()"
+            "    self._store.journal_size.rest()"
         ),
         by="",
         caught_by=f"{_UPKEEP_TESTS}::test_a_low_disk_gets_the_journals_room_too",
@@ -159,7 +159,7 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a batch that the journal takes soon is refused for good",
-        where="offsetd_storage.log.journal_room:JournalRoom.refuse_large",
+        where="offsetd_storage.log.journal_size:JournalSize.refuse_large",
         replace="if batch_bytes <= log.batch_bytes_max and self.is_short:",
         by="if False:",
         caught_by=f"{_TESTS}::test_a_batch_that_became_possible_waits_until_the_files_have_grown",

@@ -6,22 +6,22 @@ from mutants.planted import Mutant
 
 _KAFKA_TESTS = "tests/unit/clients/kafka"
 _MIGRATION_TESTS = "tests/unit/clients/migration/kafka"
-_FOLDER_TESTS = "tests/unit/coordinator/test_offset_folders.py"
+_FOLDER_TESTS = "tests/unit/coordinator/test_copied_offsets.py"
 
 KAFKA_MUTANTS = (
     Mutant(
         name="a position at the end of a partition counts as gone",
-        where="offsetd_clients.kafka.resets:reset_of",
+        where="offsetd_clients.kafka.out_of_range:reset_of",
         replace="elif position > latest:",
         by="elif position >= latest:",
-        caught_by=f"{_KAFKA_TESTS}/test_resets.py",
+        caught_by=f"{_KAFKA_TESTS}/test_out_of_range.py",
     ),
     Mutant(
         name="librdkafka resets positions by itself",
-        where="offsetd_clients.kafka.resets:librdkafka_config",
+        where="offsetd_clients.kafka.out_of_range:librdkafka_config",
         replace='"auto.offset.reset": "error"',
         by='"auto.offset.reset": "earliest"',
-        caught_by=f"{_KAFKA_TESTS}/test_resets.py",
+        caught_by=f"{_KAFKA_TESTS}/test_out_of_range.py",
     ),
     Mutant(
         name="leader epochs are not compared",
@@ -69,24 +69,24 @@ KAFKA_MUTANTS = (
     ),
     Mutant(
         name="a rollback writes over what moved at the cluster",
-        where="offsetd_clients.migration.kafka.back:_Writer._refusal",
+        where="offsetd_clients.migration.kafka.kafka_writes:_Writer._refusal",
         replace="if where in there and there[where] != move.expected.get(where)",
         by="if where in there and move.expected.get(where) is None",
-        caught_by=f"{_MIGRATION_TESTS}/test_back.py",
+        caught_by=f"{_MIGRATION_TESTS}/test_kafka_writes.py",
     ),
     Mutant(
         name="what a broker refused counts as written",
-        where="offsetd_clients.migration.kafka.back:_Writer._written",
+        where="offsetd_clients.migration.kafka.kafka_writes:_Writer._written",
         replace="if group.problem or not missing:",
         by="if group.problem or missing:",
-        caught_by=f"{_MIGRATION_TESTS}/test_back.py",
+        caught_by=f"{_MIGRATION_TESTS}/test_kafka_writes.py",
     ),
     Mutant(
         name="a rollback to what a partition has not",
-        where="offsetd_clients.migration.kafka.back:_Writer._refusal",
+        where="offsetd_clients.migration.kafka.kafka_writes:_Writer._refusal",
         replace="if not is_within(to_write[where].offset, has)",
         by="if has is None",
-        caught_by=f"{_MIGRATION_TESTS}/test_back.py",
+        caught_by=f"{_MIGRATION_TESTS}/test_kafka_writes.py",
     ),
     Mutant(
         name="a group that moved on since the plan is moved as planned",
@@ -97,14 +97,14 @@ KAFKA_MUTANTS = (
     ),
     Mutant(
         name="the first of several copies of a folder counts",
-        where="offsetd_coordinator.offline.offset_folders:_furthest",
+        where="offsetd_coordinator.offline.copied_offsets:_furthest",
         replace="if furthest is None or state.offset_next > furthest.offset_next:",
         by="if furthest is None:",
         caught_by=_FOLDER_TESTS,
     ),
     Mutant(
         name="damage of a folder is not told",
-        where="offsetd_coordinator.offline.offset_folders:_furthest",
+        where="offsetd_coordinator.offline.copied_offsets:_furthest",
         replace='problem(f"{each.view.folder}: {damage.of(each.log.topic_partition)}"',
         by='str(f"{each.view.folder}: {damage.of(each.log.topic_partition)}"',
         caught_by=_FOLDER_TESTS,

@@ -33,14 +33,14 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         name="a change of the retention takes the lease away",
-        where="offsetd_coordinator.shard.group_changes:_update",
+        where="offsetd_coordinator.shard.settings_decisions:_update",
         replace="before = records.settings or GroupSettings()",
         by="before = attrs.evolve(records.settings or GroupSettings(), lease=None)",
         caught_by=_CASES,
     ),
     Mutant(
         name="the same holder keeps its epoch",
-        where="offsetd_coordinator.shard.group_changes:_acquire",
+        where="offsetd_coordinator.shard.settings_decisions:_acquire",
         replace="lease=_granted(request, epoch=OWN_OFFSET, now_ms=now.wall_ms)",
         by=(
             "lease=_granted(\n"

@@ -35,21 +35,21 @@ MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="the mirror takes the larger offset",
-        where="offsetd_clients.migration.zookeeper.moves:decide",
+        where="offsetd_clients.migration.zookeeper.mirror_rules:decide",
         replace="if own is not None and stored.revision == own.revision:",
         by="if found.offset > stored.offset:",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
     ),
     Mutant(
         name="who wrote last is known by times, and not by revisions",
-        where="offsetd_clients.migration.zookeeper.moves:decide",
+        where="offsetd_clients.migration.zookeeper.mirror_rules:decide",
         replace="if own is not None and stored.revision == own.revision:",
         by="if _is_later(found, stored):",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
     ),
     Mutant(
         name="the mirror stores over a later commit of somebody here",
-        where="offsetd_clients.migration.zookeeper.moves:decide",
+        where="offsetd_clients.migration.zookeeper.mirror_rules:decide",
         replace="return Move.OVERWRITE if is_written_there and _is_later(found, stored) else",
         by="return Move.OVERWRITE if True else",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
@@ -70,7 +70,7 @@ MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="what cannot be read is taken for deleted",
-        where="offsetd_clients.migration.zookeeper.moves:deleted_of",
+        where="offsetd_clients.migration.zookeeper.mirror_rules:deleted_of",
         replace="if found.problems:",
         by="if False:",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
@@ -84,7 +84,7 @@ MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="a deletion of what is in use here is followed",
-        where="offsetd_clients.migration.zookeeper.moves:moves_of",
+        where="offsetd_clients.migration.zookeeper.mirror_rules:moves_of",
         replace="stored[where].revision != own[where].revision]",
         by="False]",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",

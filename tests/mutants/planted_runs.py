@@ -44,7 +44,7 @@ RUN_MUTANTS = (
     ),
     Mutant(
         name="a run whose table has no room is not replayed to its end",
-        where="offsetd_coordinator.shard.batch_commit_decider:RunDecisions.replay",
+        where="offsetd_coordinator.shard.batch_commit_decider:BatchCommitDecider.replay",
         replace="shard.replay_on(self.batches, int(runs[at, RUN_BYTES_END]), self._cursor)",
         by="pass",
         caught_by=f"{_RUNS}::test_tables_grow_while_runs_are_replayed",

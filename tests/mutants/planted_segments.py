@@ -40,14 +40,14 @@ SEGMENT_MUTANTS = (
     ),
     Mutant(
         name="a recovery point moves on before the segments behind it are listed",
-        where="offsetd_storage.log.segment_listing:SegmentListing.cover",
+        where="offsetd_storage.log.segment_list_updates:SegmentListUpdates.cover",
         replace="if below > self.below:",
         by="if below < 0:",
         caught_by=_GONE,
     ),
     Mutant(
         name="a swap begins before it is listed",
-        where="offsetd_storage.log.segment_listing:SegmentListing.replacing",
+        where="offsetd_storage.log.segment_list_updates:SegmentListUpdates.replacing",
         replace="self._write(max(self.below, following))",
         by="pass",
         caught_by="tests/sim/test_cleaning_store_crashes.py",

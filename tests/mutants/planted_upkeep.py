@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
 _IDLE = "tests/unit/storage/test_idle_rolls.py"
-_STEPS = "tests/unit/storage/cleaner/test_cleaning_steps.py"
+_STEPS = "tests/unit/storage/cleaner/test_cleaner_loop.py"
 
 UPKEEP_MUTANTS = (
     Mutant(
@@ -98,7 +98,7 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="a damaged log is deleted of",
-        where="offsetd_storage.cleaner.cleaning_steps:CleaningSteps._retain_compacted",
+        where="offsetd_storage.cleaner.cleaner_loop:CleanerLoop._retain_compacted",
         replace="if not is_damaged and",
         by="if",
         caught_by=(
@@ -107,7 +107,7 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="what was asked for is lost when its thread dies",
-        where="offsetd_storage.cleaner.cleaning_steps:CleaningSteps._note_end",
+        where="offsetd_storage.cleaner.cleaner_loop:CleanerLoop._note_end",
         replace="self.requests.put_back(work.request)",
         by="pass",
         caught_by=(f"{_STEPS}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"),

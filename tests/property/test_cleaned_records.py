@@ -13,7 +13,7 @@ from compaction.reference import clean
 from hypothesis import event, given, note
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+from offsetd_storage.cleaner.segment_chunks import SegmentChunks
 from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
 from offsetd_storage.cleaner.transactions import CleanedTransactions, read_producers
 from offsetd_storage.disk.simulated_files import SimulatedFiles
@@ -37,7 +37,7 @@ MEMORIES = st.builds(
 )
 
 
-def sources(segments: dict[int, bytes], end: int) -> list[SegmentBytes]:
+def sources(segments: dict[int, bytes], end: int) -> list[SegmentChunks]:
     """Those that begin below `end`."""
     files = SimulatedFiles()
     files.make_folder(FOLDER)
@@ -47,7 +47,7 @@ def sources(segments: dict[int, bytes], end: int) -> list[SegmentBytes]:
         file = files.open(FOLDER / f"{base}.log", create=True)
         file.pwrite([segments[base]], 0)
         found.append(
-            SegmentBytes(
+            SegmentChunks(
                 file=file,
                 size_bytes=len(segments[base]),
                 base_offset=base,

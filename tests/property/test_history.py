@@ -9,10 +9,10 @@ import pytest
 from compacted_nodes import REQUEST_WINDOW_MS, CompactedNode
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offsetd_coordinator.history import log_changes
+from offsetd_coordinator.history import offset_events
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.history_rows import rows_before
-from offsetd_coordinator.history.log_changes import Change
+from offsetd_coordinator.history.offset_events import Change
 from offsetd_coordinator.kernels.records.change_records import COMMITTED, DELETED
 from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
 from offsetd_storage.clock import ManualClock
@@ -88,7 +88,7 @@ def watched_from(log: PartitionLog, start: int, end: int) -> list[Change]:
     """What a watcher sees, stretch by stretch."""
     seen: list[Change] = []
     while start < end:
-        stretch = log_changes.next_stretch(log, start, end, None, chunk_bytes=200)
+        stretch = offset_events.next_stretch(log, start, end, None, chunk_bytes=200)
         assert start < stretch.offset_next <= end
         seen += stretch.changes
         start = stretch.offset_next
@@ -119,7 +119,7 @@ def check(node: CompactedNode) -> int:
     model = [each for each in everything if each is not None]
     oldest = log.gapless_from
     whole = [each for each in model if each.log_offset >= oldest]
-    assert list(log_changes.changes(log, oldest, end, chunk_bytes=200)) == whole
+    assert list(offset_events.changes(log, oldest, end, chunk_bytes=200)) == whole
     for start in range(oldest, end + 1):
         assert watched_from(log, start, end) == [each for each in whole if each.log_offset >= start]
     answered = 0
@@ -128,7 +128,7 @@ def check(node: CompactedNode) -> int:
         group_id = group.encode()
         of_group = [each for each in model if each.group_id == group_id]
         found = [each for each in of_group if each.log_offset >= oldest]
-        assert log_changes.whole_changes(log, None, end, group_id) == (oldest, found)
+        assert offset_events.whole_changes(log, None, end, group_id) == (oldest, found)
         for limit in range(end + 1):
             try:
                 state = rows_before(log, limit, end, group_id)

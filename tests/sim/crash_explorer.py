@@ -193,10 +193,10 @@ class Run:
         """Makes the journal small, as where nothing is appended, or large again."""
         assert self.store is not None
         if self.random.random() < 0.4:
-            self.store.journal_room.grow()
+            self.store.journal_size.grow()
         elif not self.model.pending:
             self.advance()
-            self.store.journal_room.rest()
+            self.store.journal_size.rest()
 
     def interleave(self) -> None:
         """What another thread may do while this one is about to touch the disk.

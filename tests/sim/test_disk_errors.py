@@ -16,7 +16,7 @@ from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKin
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed, StorageFull
 from offsetd_storage.journal.journal_files import SPARE_NAME
-from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME
 from sim.crash_explorer import Run

@@ -48,9 +48,9 @@ def test_at_every_operation_of_a_rest_and_of_growth_every_crash_state_recovers(
         commit(run, 3)
         run.advance()
         assert run.store is not None
-        assert run.store.journal_room.rest()
+        assert run.store.journal_size.rest()
         commit(run, 8)  # Turns of small files.
-        assert run.store.journal_room.grow()
+        assert run.store.journal_size.grow()
         commit(run, 2)
     assert exchanges.count(JOURNAL_NAMES[0]) >= 2 * ROUNDS
     assert exchanges.count(JOURNAL_NAMES[1]) >= 2 * ROUNDS
@@ -67,10 +67,10 @@ def test_commits_and_points_may_come_at_any_operation_of_growth() -> None:
         commit(run, 2)
         run.advance()
         assert run.store is not None
-        assert run.store.journal_room.rest()
+        assert run.store.journal_size.rest()
         explorer = Explorer(random, samples=2, again_chance=0.0, interleave_chance=0.5)
         explorer.watch(run)
-        while not run.store.journal_room.grow():
+        while not run.store.journal_size.grow():
             run.advance()
         files.before_operation = None
         commit(run, 20)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.errors import StorageFailed
     from offsetd_storage.log.partition_log import PartitionLog

@@ -27,9 +27,9 @@ from offsetd_pipeline.archive import (
     read_archive,
     restore,
 )
+from offsetd_pipeline.archive.archive_table import state_of
 from offsetd_pipeline.archive.columns import SPARK_SCHEMA
 from offsetd_pipeline.archive.manifests import MANIFESTS
-from offsetd_pipeline.archive.past import state_of
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue

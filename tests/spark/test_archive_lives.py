@@ -16,7 +16,7 @@ from offsetd_pipeline.archive import (
     read_archive,
     restore,
 )
-from offsetd_pipeline.archive.past import state_of
+from offsetd_pipeline.archive.archive_table import state_of
 from offsetd_pipeline.source import OffsetdSource
 from server_process import poll
 from spark.archived_servers import GROUPS, Life, exported, serving

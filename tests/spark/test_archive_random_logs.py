@@ -8,7 +8,7 @@ import pytest
 from kafka_dumps import time_of
 from log_stores import seeded
 from offsetd_pipeline.archive import archive, read_archive
-from offsetd_pipeline.archive.past import state_of
+from offsetd_pipeline.archive.archive_table import state_of
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue

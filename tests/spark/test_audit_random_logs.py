@@ -16,8 +16,8 @@ from offsetd_coordinator.expiry.expiry_rules import (
 )
 from offsetd_coordinator.expiry.expiry_rules import ExpiryBase as CoordinatorsBase
 from offsetd_pipeline.audit import AuditScope, ExpiryBase, Thresholds, commits
+from offsetd_pipeline.audit.cleaner_state import log_state
 from offsetd_pipeline.audit.expiry import expiry_times
-from offsetd_pipeline.audit.logs import log_state
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 from pyspark.sql import functions as sf

@@ -22,7 +22,7 @@ CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
 # Only these touch the disk, `offsetd_storage.disk.files` for everything that has to be durable.
 DISK_ALLOWED = {
     "storage/offsetd_storage/disk/files.py": "the one door to the disk",
-    "coordinator/offsetd_coordinator/network/resident_memory.py": "what /proc says of this process",
+    "coordinator/offsetd_coordinator/network/process_memory.py": "what /proc says of this process",
     "coordinator/offsetd_coordinator/network/sockets.py": "duplicates sockets' descriptors",
     "coordinator/offsetd_coordinator/state/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",

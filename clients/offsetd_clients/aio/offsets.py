@@ -9,11 +9,11 @@ from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, result_of
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
+from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several
 from offsetd_clients.messages.membership_messages import note_member
-from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,

@@ -18,7 +18,7 @@ from offsetd_clients.errors import (
     closed_before,
     commits_unanswered,
 )
-from offsetd_clients.owners import HOPS_MAX, Owners, SeveralOwners, group_of, is_of_several
+from offsetd_clients.group_owners import HOPS_MAX, Owners, SeveralOwners, group_of, is_of_several
 from offsetd_clients.retry import RetryPolicy
 
 log = logging.getLogger("offsetd_clients")

@@ -6,8 +6,8 @@ Exit codes: 0 success, 1 failure, 2 wrong use, 3 partial success.
 import gc
 import sys
 
-from offsetd_clients.cli.at_once import run_at_once
-from offsetd_clients.cli.endings import OURS
+from offsetd_clients.cli.exit_codes import OURS
+from offsetd_clients.cli.fast_start import run_at_once
 
 
 def main() -> None:

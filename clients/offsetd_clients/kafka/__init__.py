@@ -1,7 +1,7 @@
 """Consumers that read from Kafka and keep their offsets in offsetd. Needs the extra `kafka`."""
 
 from offsetd_clients.kafka.consumer import KafkaConsumer
-from offsetd_clients.kafka.resets import (
+from offsetd_clients.kafka.out_of_range import (
     ConsumerMisconfigured,
     OutOfRangeRule,
     PositionGone,

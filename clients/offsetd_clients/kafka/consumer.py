@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from offsetd_clients import ConsumerSettings, OffsetClient, TopicPartition
-    from offsetd_clients.kafka.resets import OutOfRangeRule, PositionReset
+    from offsetd_clients.kafka.out_of_range import OutOfRangeRule, PositionReset
 
 
 class KafkaConsumer(Consumer[Message]):

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from offsetd_clients import Bounds, Item, TopicPartition
-from offsetd_clients.kafka.resets import (
+from offsetd_clients.kafka.out_of_range import (
     RULES,
     OutOfRangeRule,
     PositionGone,

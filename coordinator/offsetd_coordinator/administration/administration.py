@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
-    from offsetd_coordinator.configuration.config_shard import (
+    from offsetd_coordinator.configuration.config_state import (
         AppliedConfigs,
         ConfigDecision,
-        ConfigShard,
+        ConfigState,
         UpdateConfig,
     )
     from offsetd_coordinator.errors import CoordinatorError
@@ -56,7 +56,7 @@ class Administration:
         self,
         runtime: Runtime,
         large_changes: LargeChanges,
-        shard: ConfigShard,
+        shard: ConfigState,
         audit: AuditLog,
         *,
         clock: Clock,

@@ -15,7 +15,7 @@ from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
 from offsetd_coordinator.request_dedup import OWN_TOPIC_REQUESTS_MAX, RememberedRequests
 from offsetd_coordinator.rfc3339 import rfc3339
-from offsetd_coordinator.state.record_log import RecordLog
+from offsetd_coordinator.state.internal_topic_state import InternalTopicState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ class RecordedEvent(NamedTuple):
     event: AuditEvent
 
 
-class AuditLog(RecordLog):
+class AuditLog(InternalTopicState):
     """The end of the audit log, and its recent events, by which retries are recognised."""
 
     def __init__(self, *, request_id_window_ms: int) -> None:

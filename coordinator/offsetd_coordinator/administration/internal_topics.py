@@ -11,7 +11,7 @@ from offsetd_storage.maintenance.upkeep import UpkeepConfig
 
 from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
-from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.config_state import ConfigState
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.configuration.server_topics import (
     AUDIT_PARTITION,
@@ -45,7 +45,7 @@ REMEDY: Final = (
 _CHUNK_BYTES: Final = 512 * 1024
 
 
-def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
+def internal_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
     """The specifications of these topics for the store: each has one partition."""
     return tuple(
         TopicSpec(
@@ -60,10 +60,10 @@ def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class OwnTopics:
+class InternalTopics:
     """The state of these topics. `damage` is set if the settings' log is quarantined."""
 
-    shard: ConfigShard
+    shard: ConfigState
     audit: AuditLog
     damage: Damage | None = None
     accepts_defaults: bool = False  # The operator allows defaults for lost settings.
@@ -84,7 +84,7 @@ class OwnTopics:
         tasks from relying on the defaults, unless the operator `accepts_defaults`. Raises
         CorruptBatch or OSError if files have changed since recovery.
         """
-        shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
+        shard = ConfigState(started_with, request_id_window_ms=request_id_window_ms)
         audit = AuditLog(request_id_window_ms=request_id_window_ms)
         log = store.logs.get(CONFIG_PARTITION)
         if log is not None:
@@ -180,7 +180,7 @@ class OwnTopics:
         )
 
 
-def _warn_of_problems(shard: ConfigShard) -> None:
+def _warn_of_problems(shard: ConfigState) -> None:
     for key, problem in shard.applied.problems.items():
         _log.warning("a setting is stored, but not used", setting=str(key), problem=problem)
     if shard.unknown_records or shard.undecodable_records:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from offsetd_coordinator.calls.begun_calls import RECEIVE_MS_MAX_DEFAULT, BegunCalls
 from offsetd_coordinator.calls.connections import AnswerBudget, Connections
+from offsetd_coordinator.calls.incomplete_calls import RECEIVE_MS_MAX_DEFAULT, IncompleteCalls
 from offsetd_coordinator.errors import TooManyBytesInFlight
 
 
@@ -26,7 +26,7 @@ class Admission:
         # Requests always have the other half: clients that read no answers cannot stop commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
         self.connections = Connections(self.answers)
-        self.begun = BegunCalls(receive_ms_max)
+        self.begun = IncompleteCalls(receive_ms_max)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> None:

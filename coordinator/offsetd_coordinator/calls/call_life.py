@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
 from offsetd_coordinator.status_codes import CODE_BY_REASON, StatusCode
 
@@ -56,7 +56,7 @@ class CallLife:
     def close(self, figures: MethodFigures, code: int) -> None:
         """The call has ended with `code`. Gives back all that it has counted."""
         if code != StatusCode.OK:
-            answer_budget.let_go()
+            answer_reservations.let_go()
         if self._taken_bytes >= 0:
             self._admission.give_back(self._taken_bytes)
         self.connection.end_call()

@@ -23,7 +23,7 @@ from offsetd_coordinator.offset_changes import (
 )
 from offsetd_coordinator.requests import Decision
 from offsetd_coordinator.state.compare_and_set import check_expected
-from offsetd_coordinator.state.put_batches import (
+from offsetd_coordinator.state.offset_batches import (
     PutRows,
     answered_before,
     check_expiry,
@@ -34,7 +34,7 @@ from offsetd_coordinator.state.put_batches import (
 if TYPE_CHECKING:
     from offsetd_coordinator.membership.member_requests import Moment
     from offsetd_coordinator.offset_changes import OffsetsChange
-    from offsetd_coordinator.state.put_batches import Encoder
+    from offsetd_coordinator.state.offset_batches import Encoder
     from offsetd_coordinator.state.replayed_state import ReplayedState
     from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 

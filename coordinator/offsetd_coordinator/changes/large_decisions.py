@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
 
-from offsetd_coordinator.changes.listed_changes import (
+from offsetd_coordinator.changes.row_views import (
     NO_OFFSET,
     RowChanges,
     RowPartitions,
@@ -36,13 +36,13 @@ from offsetd_coordinator.offset_changes import (
     reset_offsets,
 )
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
-from offsetd_coordinator.state.offset_deletion import joined_keys
-from offsetd_coordinator.state.put_batches import (
+from offsetd_coordinator.state.offset_batches import (
     PutRows,
     check_expiry,
     encode_offsets,
     fits_one_batch,
 )
+from offsetd_coordinator.state.offset_deletion import joined_keys
 from offsetd_coordinator.state.tombstone_batches import encode_tombstones, fit_one_batch
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         RestoreOffsets,
     )
     from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets, Reply
-    from offsetd_coordinator.state.put_batches import Encoder
+    from offsetd_coordinator.state.offset_batches import Encoder
 
 _RECORD_BYTES_MIN: Final = 40
 """The size of the smallest record of an offset, without its names."""

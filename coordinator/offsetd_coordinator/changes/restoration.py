@@ -9,8 +9,8 @@ from itertools import count, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetd_coordinator.offset_changes import OffsetChange, PutChanges, PutColumns, RestoredReply
+from offsetd_coordinator.state.offset_batches import PutRows, encode_offsets, fits_one_batch
 from offsetd_coordinator.state.offset_deletion import joined_keys
-from offsetd_coordinator.state.put_batches import PutRows, encode_offsets, fits_one_batch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.committed_offsets import CommittedColumns, CommittedOffset
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.offset_changes import Partition, RestoreOffsets
-    from offsetd_coordinator.state.put_batches import Encoder
+    from offsetd_coordinator.state.offset_batches import Encoder
     from offsetd_coordinator.state.replayed_state import ReplayedState
 
 

@@ -86,9 +86,9 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
             offsetd log describe --data-dir offsetd-data
             offsetd log describe --partition 9 --cleaning -o json
         """
-        from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
+        from offsetd_coordinator.commands import log_inspection  # noqa: PLC0415
 
-        log_looks.describe(terminal, data_dir, topic, partition, cleaning=cleaning)
+        log_inspection.describe(terminal, data_dir, topic, partition, cleaning=cleaning)
 
     @group.command("dump")
     def dump(
@@ -105,9 +105,9 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
             offsetd log dump --data-dir offsetd-data --partition 9
             offsetd log dump --offsets-decoder | grep billing
         """
-        from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
+        from offsetd_coordinator.commands import log_inspection  # noqa: PLC0415
 
-        log_looks.dump(terminal, data_dir, topic, partition, decode_offsets=offsets_decoder)
+        log_inspection.dump(terminal, data_dir, topic, partition, decode_offsets=offsets_decoder)
 
 
 def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
@@ -132,9 +132,9 @@ def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
             offsetd log verify --data-dir offsetd-data
             offsetd log verify --partition 9 -o json
         """
-        from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
+        from offsetd_coordinator.commands import log_inspection  # noqa: PLC0415
 
-        log_looks.verify(terminal, data_dir, topic, partition)
+        log_inspection.verify(terminal, data_dir, topic, partition)
 
 
 def _register_clean(group: typer.Typer, terminal: Terminal) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint, StorageError, words_of
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
-from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
 

@@ -7,8 +7,8 @@ from typing import Final
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
-from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.segment_files import LOG_SUFFIX
 from offsetd_storage.recovery.quarantine import list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition

@@ -13,8 +13,8 @@ from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.folder.folder_format import read_properties
 from offsetd_storage.offsets_topic.schemas.keys import UnknownKey, decode_key
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.recovery.folder_recovery import planned_repairs
 from offsetd_storage.recovery.quarantine import Damage
-from offsetd_storage.recovery.recovery import planned_repairs
 from offsetd_storage.recovery.repair_plan import ASIDE_SUFFIX, BadBytes, Repair
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, read_folder

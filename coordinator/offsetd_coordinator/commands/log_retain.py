@@ -23,12 +23,12 @@ from offsetd_coordinator.commands.offline_store import (
 )
 from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
 from offsetd_coordinator.commands.terminal import Terminal
-from offsetd_coordinator.offline.log_retaining import (
+from offsetd_coordinator.offline.offline_cleaning_run import CleaningSettings
+from offsetd_coordinator.offline.offline_retention import (
     Retained,
     previewed_retention,
     retained_partitions,
 )
-from offsetd_coordinator.offline.offline_cleaning_run import CleaningSettings
 from offsetd_coordinator.offline.partition_outcomes import PartitionOutcome
 from offsetd_coordinator.offline.verification.timestamp_check import shown_time
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from offsetd_storage.broker_logs import BrokerLogs
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.configuration.topic_configs import TopicConfigs
@@ -13,7 +14,6 @@ from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.folder.folder_format import read_properties
-from offsetd_storage.guest_logs import GuestLogs
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
@@ -30,7 +30,7 @@ from offsetd_coordinator.offline.offline_cleaning_run import (
 from offsetd_coordinator.server import StartFailed, raise_descriptor_limit
 
 if TYPE_CHECKING:
-    from offsetd_storage.guest_logs import OpenLogs
+    from offsetd_storage.broker_logs import OpenLogs
 
 
 def offline_settings(
@@ -65,14 +65,14 @@ def configured_logs(
 ) -> "Iterator[OpenLogs]":
     """Opens the logs of `partitions`, with the settings that a server would use.
 
-    Logs of a broker's folder, and of topics that are not the server's, are opened as guests:
+    Logs of a broker's folder, and of topics that are not the server's, are opened in place:
     no file of offsetd is left beside them.
     """
     is_ours = read_properties(OsFiles(), view.folder) is not None
     if not is_ours or settings.topic not in settings.topics_of_store:
         config = configs_looked_at(terminal, view, settings).log_config(settings.topic)
-        with _opened_guests(view, partitions, config, report) as guests:
-            yield guests
+        with _opened_broker_logs(view, partitions, config, report) as logs:
+            yield logs
         return
     with opened_store(terminal, view, settings, report) as store:
         try:
@@ -86,14 +86,14 @@ def configured_logs(
 
 
 @contextmanager
-def _opened_guests(
+def _opened_broker_logs(
     view: FolderView,
     partitions: Sequence[TopicPartition],
     config: LogConfig,
     report: ProgressReport,
-) -> Iterator[GuestLogs]:
+) -> Iterator[BrokerLogs]:
     """Locks the folder, recovers and yields these logs, and closes them unless an error occurs."""
-    guests = GuestLogs.open(
+    logs = BrokerLogs.open(
         OsFiles(),
         view.folder,
         partitions,
@@ -103,11 +103,11 @@ def _opened_guests(
         on_progress=lambda done: report(done, len(partitions), "checking"),
     )
     try:
-        yield guests
+        yield logs
     except BaseException:
-        guests.abandon()
+        logs.abandon()
         raise
-    guests.close()
+    logs.close()
 
 
 @contextmanager

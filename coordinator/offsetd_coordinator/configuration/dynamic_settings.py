@@ -17,7 +17,7 @@ from offsetd_storage.errors import InvalidSetting
 from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.expiry.expiry_guard import Hold
 from offsetd_coordinator.expiry.expiry_rules import ExpiryBase, ExpiryTerms, GroupRule, plain_rule
-from offsetd_coordinator.state.commit_rules import UNCHANGED_SHARE
+from offsetd_coordinator.state.commit_verdicts import UNCHANGED_SHARE
 
 _MINUTE_MS: Final = 60_000
 

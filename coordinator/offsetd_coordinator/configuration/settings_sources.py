@@ -69,7 +69,7 @@ def load_settings(
     except InvalidSetting as error:
         raise SettingsError(str(error)) from error
     # Imported here, as it imports the store, which listing the settings does not need.
-    from offsetd_coordinator.configuration.combined_settings import misfit  # noqa: PLC0415
+    from offsetd_coordinator.configuration.settings_consistency import misfit  # noqa: PLC0415
 
     if (why := misfit(settings)) is not None:
         raise SettingsError(why)

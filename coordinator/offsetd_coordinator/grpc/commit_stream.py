@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import grpc
 import grpc.aio
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import (
     CallLife,
     check_deadline,
@@ -258,7 +258,7 @@ class CommitStream:
                 raise lost
             answered = self._pop_durable(runtime)
             response = b"".join([each.results.response for each in answered])
-            end_hold = answer_budget.hold_small(self._connection, len(response))
+            end_hold = answer_reservations.hold_small(self._connection, len(response))
             try:
                 await self._context.write(response)
             finally:

@@ -12,6 +12,7 @@ from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
 from offsetd_coordinator.services.audit_admin import AuditAdmin
+from offsetd_coordinator.services.bounds_calls import BoundsService
 from offsetd_coordinator.services.config_admin import ConfigAdmin
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.group_settings_calls import GroupSettingsService
@@ -20,11 +21,10 @@ from offsetd_coordinator.services.kafka_bounds import KafkaBounds
 from offsetd_coordinator.services.log_admin import LogAdmin
 from offsetd_coordinator.services.member_removal import MemberRemoval
 from offsetd_coordinator.services.membership_calls import MembershipService
-from offsetd_coordinator.services.offset_admin import OffsetAdmin
 from offsetd_coordinator.services.offset_calls import OffsetService
 from offsetd_coordinator.services.offset_exports import ExportService
 from offsetd_coordinator.services.offset_imports import ImportService
-from offsetd_coordinator.services.partition_bounds import BoundsService
+from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_coordinator.services.server_admin import AdminService
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import CallLife, check_size, code_of, refusal_of
 from offsetd_coordinator.grpc.unary_calls import refuse
 from offsetd_coordinator.messages.statuses import status_of
@@ -54,7 +54,7 @@ def answering(
                     finally:
                         connection.let_go_answer()
             finally:
-                answer_budget.let_go()
+                answer_reservations.let_go()
 
         connection.note_message(context, len(message))
         await run_call(run, context, life, figures, answer.__qualname__, load_ended=load_ended)

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 from google.rpc.status_pb2 import Status
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import CallLife, code_of, refusal_of
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.messages.statuses import STATUS_KEY, status_of
@@ -64,7 +64,7 @@ def unary(
             except CoordinatorLoadInProgress:
                 await load_ended(context.time_remaining())
                 response = await answer(message)
-            sent = answer_budget.sent(life.connection, len(response))
+            sent = answer_reservations.sent(life.connection, len(response))
             if sent is not None:
                 context.add_done_callback(sent.note_done)  # type: ignore[arg-type]  # Its stub.
             code = StatusCode.OK

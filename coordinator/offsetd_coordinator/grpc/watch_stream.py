@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from offsetd.v1 import history_pb2
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import CallLife, check_size
 from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.cooperative_scheduling import Turns
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Connection
     from offsetd_coordinator.figures import CallFigures
     from offsetd_coordinator.grpc.unary_calls import Context
-    from offsetd_coordinator.history.log_changes import Change
+    from offsetd_coordinator.history.offset_events import Change
     from offsetd_coordinator.node import Node
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
@@ -189,7 +189,7 @@ class _Call:
         message = response.SerializeToString()
         writing = asyncio.ensure_future(self._context.write(message))
         writing.add_done_callback(_retrieved)  # Needed if the call is cancelled meanwhile.
-        held = answer_budget.hold(self._connection, len(message))
+        held = answer_reservations.hold(self._connection, len(message))
         try:
             await asyncio.wait(
                 {writing, self._drained},

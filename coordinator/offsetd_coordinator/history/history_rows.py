@@ -13,7 +13,7 @@ from offsetd_storage.kernels import padded_buffer, padded_copy
 from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import CoordinatorNotAvailable
-from offsetd_coordinator.history.log_changes import (
+from offsetd_coordinator.history.offset_events import (
     TRIES_MAX,
     changes_of_row,
     compacted,

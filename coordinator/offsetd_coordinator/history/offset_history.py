@@ -18,7 +18,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.history_rows import rows_before
-from offsetd_coordinator.history.log_changes import compacted, end_of, end_of_batch, time_at
+from offsetd_coordinator.history.offset_events import compacted, end_of, end_of_batch, time_at
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:

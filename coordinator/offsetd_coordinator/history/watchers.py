@@ -22,14 +22,14 @@ from offsetd_coordinator.errors import (
     OffsetOutOfRange,
 )
 from offsetd_coordinator.history.history_errors import HistoryCompacted, TooManyWatchers
-from offsetd_coordinator.history.log_changes import next_stretch
+from offsetd_coordinator.history.offset_events import next_stretch
 from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.wire.varints import decode_varints, encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offsetd_coordinator.history.log_changes import Change, Stretch
+    from offsetd_coordinator.history.offset_events import Change, Stretch
     from offsetd_coordinator.runtime.runtime import Runtime
 
 STRETCH_BYTES: Final = 1 << 16

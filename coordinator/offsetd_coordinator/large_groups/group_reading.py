@@ -19,7 +19,7 @@ from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_BLOCKS, SLICE_ROWS, next_turn
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history.history_errors import HistoryCompacted
-from offsetd_coordinator.history.log_changes import rows_of_changes, whole_changes
+from offsetd_coordinator.history.offset_events import rows_of_changes, whole_changes
 from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.table.copied_rows import walk_group

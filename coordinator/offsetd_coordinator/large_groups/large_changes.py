@@ -19,7 +19,7 @@ from offsetd_coordinator.errors import CoordinatorError, DiskFull
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.offset_changes import PutColumns, PutOffsets, ResetOffsets, RestoreOffsets
 from offsetd_coordinator.requests import Decision, DeleteGroup, DeleteOffsets
-from offsetd_coordinator.runtime.disk_room import refuse_unless_it_deletes
+from offsetd_coordinator.runtime.disk_guard import refuse_unless_it_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.changes.large_decisions import LargeChange
     from offsetd_coordinator.requests import Reply, Request
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.shard.offset_change_decisions import LargeRequest
     from offsetd_coordinator.shard.shard import Shard
-    from offsetd_coordinator.shard.shard_changes import LargeRequest
 
     Outcome = tuple[int, Reply | CoordinatorError]
     BeforeWrite = Callable[[Decision], None]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
-from offsetd_storage.retention.cleaning_claims import CleaningState
+from offsetd_storage.retention.cleaning_states import CleaningState
 
 from offsetd_coordinator.messages.timestamps import set_duration, set_time
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.cleaner_status import LogCleaningStatus
     from offsetd_storage.cleaner.cleaning_round import CleanReport
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.retention.retention_rules import FutureTimestamp
 
 _STATES: Final = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from offsetd_coordinator.calls.connections import IDLE, REASONS, SILENT, UNENDED, UNREAD
-from offsetd_coordinator.network.resident_memory import ResidentMemory, give_back_memory
+from offsetd_coordinator.network.process_memory import ResidentMemory, give_back_memory
 from offsetd_coordinator.network.sockets import AcceptedSockets
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.retention.retention_rules import FutureTimestamp
     from offsetd_storage.topic_partition import TopicPartition
 

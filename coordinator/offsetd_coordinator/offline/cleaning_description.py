@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 from offsetd_storage.cleaner.cleaning_plan import log_to_clean
 from offsetd_storage.cleaner.cleaning_round import read_history
+from offsetd_storage.cleaner.log_summaries import log_summary
 from offsetd_storage.cleaner.offline_cleaning import viewed_log
-from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.retention.retention_rules import plan_of_log
 
 if TYPE_CHECKING:

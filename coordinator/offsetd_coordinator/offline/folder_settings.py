@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd_storage.cleaner.offline_cleaning import viewed_log
 from offsetd_storage.errors import StorageError
 
-from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.config_state import ConfigState
 from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> T
 
 
 def _replayed(log: ReadableLog, static: TopicConfigs) -> TopicConfigs:
-    shard = ConfigShard(static, request_id_window_ms=0)
+    shard = ConfigState(static, request_id_window_ms=0)
     for buffer, end in log.read_chunks(_CHUNK_BYTES):
         shard.replay(buffer[:end].tobytes())
     if shard.doubt is not None:

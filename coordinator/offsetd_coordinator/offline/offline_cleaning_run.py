@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from offsetd_storage.broker_logs import OpenLogs
     from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.configuration.server_config import CleanerConfig
     from offsetd_storage.configuration.topic_configs import TopicConfigs
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log_store import LogStoreConfig
     from offsetd_storage.topic_partition import TopicPartition
     from offsetd_storage.views.folder_view import FolderView, LogView

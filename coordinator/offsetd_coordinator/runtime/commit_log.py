@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from offsetd_storage.durations import Durations
+    from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.errors import StorageFailed, StorageFull
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition

@@ -20,7 +20,7 @@ from offsetd_coordinator.kernels.records.commit_batches import (
     sort_commits,
 )
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.shard.batch_commit_decider import RunDecisions
+from offsetd_coordinator.shard.batch_commit_decider import BatchCommitDecider
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class CommitRuns:
         self._runtime = runtime
         self._append_runs = runtime.log.append_runs
         self._tickets = runtime.log.tickets
-        self._made: tuple[int, RunDecisions] | None = None
+        self._made: tuple[int, BatchCommitDecider] | None = None
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
@@ -135,13 +135,13 @@ class CommitRuns:
         return read.group_ids(np.concatenate(places))
 
     @property
-    def _decisions(self) -> RunDecisions:
+    def _decisions(self) -> BatchCommitDecider:
         """It knows the tables of the shards, so it is made again once these are others."""
         version = self._runtime.shards_version
         if self._made is None or self._made[0] != version:
             shards = self._runtime.shards
             config = next(iter(shards.values())).config  # All have the same.
-            self._made = version, RunDecisions(shards, config, self._runtime.partitions)
+            self._made = version, BatchCommitDecider(shards, config, self._runtime.partitions)
         return self._made[1]
 
     def _submit_next(

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from offsetd_storage.durations import Durations
+from offsetd_storage.duration_histogram import Durations
 from offsetd_storage.errors import StorageFailed, storage_failed
 
 from offsetd_coordinator.runtime.flush_pace import FlushPace

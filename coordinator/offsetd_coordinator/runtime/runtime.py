@@ -26,7 +26,7 @@ from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.requests import CommitOffsets
 from offsetd_coordinator.runtime.commit_guards import CommitGuards
 from offsetd_coordinator.runtime.commit_log import PartitionState
-from offsetd_coordinator.runtime.disk_room import UnwatchedDisk, refuse_unless_it_deletes
+from offsetd_coordinator.runtime.disk_guard import UnwatchedDisk, refuse_unless_it_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Request,
     )
     from offsetd_coordinator.runtime.commit_log import CommitLog
-    from offsetd_coordinator.runtime.disk_room import DiskRoom
+    from offsetd_coordinator.runtime.disk_guard import DiskGuard
     from offsetd_coordinator.shard.shard import Shard
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
@@ -76,7 +76,7 @@ class Runtime:
         *,
         clock: Clock,
         store: LogStore | None = None,
-        disk: DiskRoom | None = None,
+        disk: DiskGuard | None = None,
     ) -> None:
         """`store` is the local store behind the log, if there is one. `disk` says when commits are
         to be refused; None: when an append finds no room, or as the upkeep's says, once it is
@@ -95,7 +95,7 @@ class Runtime:
         self._tickets = log.tickets
         self.durable = log.durable
         self.is_durable = log.is_durable
-        self.disk: DiskRoom = disk or UnwatchedDisk()
+        self.disk: DiskGuard = disk or UnwatchedDisk()
         log.on_full = self._note_full
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()

@@ -14,14 +14,14 @@ from offsetd_storage.topic_partition import TopicPartition
 from offsetd_coordinator.errors import StorageUnavailable
 from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
+from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.runtime.flusher import Flusher, as_storage_failed
-from offsetd_coordinator.runtime.server_endings import unavailable
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from offsetd_storage.durations import Durations
+    from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.recovery.quarantine import Damage
 

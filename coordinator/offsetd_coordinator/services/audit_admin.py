@@ -13,7 +13,7 @@ from offsetd_coordinator.administration.audit_reader import AuditFilter, read_pa
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.errors import LogPartitionQuarantined
 from offsetd_coordinator.messages import validation
-from offsetd_coordinator.messages.pages import (
+from offsetd_coordinator.messages.page_tokens import (
     not_ours,
     page_token,
     read_page_size,

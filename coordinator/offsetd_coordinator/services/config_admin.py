@@ -10,7 +10,7 @@ from offsetd_storage.configuration.topic_configs import SettingEntry, Source
 
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.calls import callers
-from offsetd_coordinator.configuration.config_shard import UpdateConfig
+from offsetd_coordinator.configuration.config_state import UpdateConfig
 from offsetd_coordinator.errors import InvalidConfig, InvalidRequest
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.topic_partitions import named_topic
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.configuration.topic_configs import TopicConfigs
 
-    from offsetd_coordinator.configuration.config_shard import AppliedConfigs
+    from offsetd_coordinator.configuration.config_state import AppliedConfigs
     from offsetd_coordinator.node import Node
 
 _SOURCES: Final = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.messages.change_events import group_event
+from offsetd_coordinator.messages.audit_events import group_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -102,7 +102,7 @@ async def submitted_change(
         )
 
     ticket, outcome = await administration.change_group(
-        request, event_of, answer_budget.room_for_change
+        request, event_of, answer_reservations.room_for_change
     )
     assert isinstance(outcome, reply_type | CoordinatorError)
     return ticket, outcome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2, types_pb2
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.cooperative_scheduling import Turns, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -17,7 +17,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.messages import validation
-from offsetd_coordinator.messages.pages import (
+from offsetd_coordinator.messages.page_tokens import (
     not_ours,
     page_token,
     read_page_size,
@@ -103,7 +103,7 @@ class GroupService:
         if request.include_offsets and not isinstance(outcome, CoordinatorError):
             _, shard = runtime.shard_of(group_id)
             offsets = min(page_size, shard.offsets.count(group_id))
-            await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * offsets)
+            await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
             page = await read_page(runtime, group_id, last, page_size)
             rule = self._node.expiry_rule(group_id)
             encoder = RowsEncoder(group_id, page.rows, rule)

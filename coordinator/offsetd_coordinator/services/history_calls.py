@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import history_pb2
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import GroupIdNotFound, InvalidRequest
 from offsetd_coordinator.history.history_errors import HistoryCompacted
-from offsetd_coordinator.history.log_changes import end_of, whole_changes
+from offsetd_coordinator.history.offset_events import end_of, whole_changes
 from offsetd_coordinator.history.offset_history import durable_log, reading, state_at, with_time
 from offsetd_coordinator.kernels.records.change_records import COMMITTED, DELETED
 from offsetd_coordinator.messages import validation
-from offsetd_coordinator.messages.change_answers import encoded_with
-from offsetd_coordinator.messages.change_events import listed_changes, told_changes
-from offsetd_coordinator.messages.pages import (
+from offsetd_coordinator.messages.audit_events import listed_changes, told_changes
+from offsetd_coordinator.messages.list_encoding import encoded_with
+from offsetd_coordinator.messages.page_tokens import (
     not_ours,
     page_token,
     read_page_size,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from offsetd_coordinator.history.log_changes import Change
+    from offsetd_coordinator.history.offset_events import Change
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, Partition
     from offsetd_coordinator.runtime.commit_log import PartitionReader
@@ -65,7 +65,7 @@ class HistoryService:
         question = _Question(request, group_id, frozenset([each async for each in named]))
         partition = runtime.partition_of(group_id)
         log, end = durable_log(runtime, partition)
-        await answer_budget.reserve(_BYTES_PER_EVENT * question.page_size)
+        await answer_reservations.reserve(_BYTES_PER_EVENT * question.page_size)
         oldest, page = await reading(question.page, log, end)
         if not page:
             await self._check_known(runtime, group_id, log, end)
@@ -100,7 +100,7 @@ class HistoryService:
             await self._check_known(runtime, group_id, log, end)
         if len(then) > SLICE_ROWS:
             count = runtime.shard_of(group_id)[1].offsets.count(group_id)
-            await answer_budget.reserve_for_change(len(then) + count)
+            await answer_reservations.reserve_for_change(len(then) + count)
         request = RestoreOffsets(
             group_id=group_id,
             then=then,

@@ -17,7 +17,7 @@ from offsetd_coordinator.membership.refusals import (
     unknown_member,
 )
 from offsetd_coordinator.messages import member_validation, validation
-from offsetd_coordinator.messages.change_events import group_event
+from offsetd_coordinator.messages.audit_events import group_event
 from offsetd_coordinator.requests import EndConsumerMembers
 from offsetd_coordinator.services.durable_answers import once_durable
 from offsetd_coordinator.services.membership_calls import add_left_members, leave_in_turns

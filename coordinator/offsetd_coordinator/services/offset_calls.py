@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2, types_pb2
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.large_groups.group_fetches import add_large, is_large, offsets_at_most
+from offsetd_coordinator.large_groups.large_fetches import add_large, is_large, offsets_at_most
 from offsetd_coordinator.messages import validation
-from offsetd_coordinator.messages.change_answers import encoded_with
-from offsetd_coordinator.messages.change_events import listed_partitions
+from offsetd_coordinator.messages.audit_events import listed_partitions
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
+from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.services.durable_answers import changed_group, until_all_durable
@@ -82,11 +82,11 @@ class OffsetService:
                 size, rule = answer.size, self._node.expiry_rule(selection.group_id)
                 if is_large(runtime, selection):
                     count = offsets_at_most(runtime, selection)
-                    await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * count)
+                    await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * count)
                     await add_large(runtime, answer, selection, rule)
                     continue
                 if size - reserved > _BYTES_RESERVED_AT_ONCE:
-                    await answer_budget.reserve(COPIES * (size - reserved))
+                    await answer_reservations.reserve(COPIES * (size - reserved))
                     reserved = size
                 ticket, refusal = runtime.fetch_into(answer, selection, rule)
                 tickets.add(ticket)

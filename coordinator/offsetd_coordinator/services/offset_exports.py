@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
-from offsetd_storage.offsets_topic.offset_files import (
+from offsetd_storage.offsets_topic.offset_file_formats import (
     OF_ONE_GROUP,
     FileOffset,
     OffsetFormat,
@@ -16,7 +16,7 @@ from offsetd_storage.offsets_topic.offset_files import (
     written,
 )
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest, undecodable_offset
 from offsetd_coordinator.large_groups.group_reading import read_group
@@ -60,8 +60,8 @@ class ExportService:
             runtime = self._node.serving()
             _, shard = runtime.shard_of(group_id)
             offsets = shard.offsets.count(group_id)
-            await answer_budget.reserve(
-                answer_budget.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES
+            await answer_reservations.reserve(
+                answer_reservations.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES
             )
             chosen = _readable(group_id, await read_group(runtime, group_id), topics)
             texts = _texts(file_format, group_id, chosen, names_group=len(named) != 1)
@@ -70,9 +70,9 @@ class ExportService:
                 if len(piece) >= PIECE_BYTES:
                     yield _response(piece)
                     piece.clear()
-            answer_budget.let_go()
+            answer_reservations.let_go()
         if piece:
-            await answer_budget.reserve(_PIECE_COPIES * len(piece))
+            await answer_reservations.reserve(_PIECE_COPIES * len(piece))
             yield _response(piece)
 
     async def _check_exists(self, group_id: bytes) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from offsetd.v1 import admin_service_pb2
-from offsetd_storage.offsets_topic.offset_files import NAMELESS, OffsetReader, Unreadable
+from offsetd_storage.offsets_topic.offset_file_formats import NAMELESS, OffsetReader, Unreadable
 
-from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.changes.large_decisions import rows_of_puts
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
@@ -22,9 +22,9 @@ from offsetd_coordinator.errors import (
     TooManyBytesInFlight,
 )
 from offsetd_coordinator.messages import statuses, validation
-from offsetd_coordinator.messages.change_answers import set_change
-from offsetd_coordinator.messages.change_events import listed_changes
+from offsetd_coordinator.messages.audit_events import listed_changes
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
+from offsetd_coordinator.messages.list_encoding import set_change
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.offset_changes import (
     OffsetsChangedReply,
@@ -38,7 +38,7 @@ from offsetd_coordinator.services.offset_exports import read_format
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
-    from offsetd_storage.offsets_topic.offset_files import FileOffset, Line, OffsetFormat
+    from offsetd_storage.offsets_topic.offset_file_formats import FileOffset, Line, OffsetFormat
 
     from offsetd_coordinator.committed_offsets import OffsetRows
     from offsetd_coordinator.node import Node
@@ -181,8 +181,8 @@ class ImportService:
         try:
             if options.is_unaudited:
                 self._node.serving()
-                changes = self._node.large_changes
-                ticket, outcome = await changes.submit(request, room=answer_budget.room_for_change)
+                changes, room = self._node.large_changes, answer_reservations.room_for_change
+                ticket, outcome = await changes.submit(request, room=room)
                 assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
                 return ticket, outcome
             return await submitted_change(

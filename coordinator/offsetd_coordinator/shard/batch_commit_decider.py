@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.wire.commit_reader import ReadCommits
 
 
-class RunDecisions:
+class BatchCommitDecider:
     """Decides on the runs of one message at a time: `decide`, then `replay`. For one thread.
 
     `runs` has one row for each run, with the columns that `kernels.records.commit_batches` lists.

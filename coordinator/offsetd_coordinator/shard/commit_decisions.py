@@ -10,14 +10,14 @@ from offsetd_coordinator.errors import InvalidRetention
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records.commit_batch import decide_commit
 from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision
-from offsetd_coordinator.state.commit_rules import (
+from offsetd_coordinator.state.commit_verdicts import (
     commit_refusal,
     unchanged_ms_of,
 )
 
 if TYPE_CHECKING:
     from offsetd_coordinator.membership.member_requests import Moment
-    from offsetd_coordinator.state.put_batches import BatchForm
+    from offsetd_coordinator.state.offset_batches import BatchForm
     from offsetd_coordinator.state.replayed_state import ReplayedState
     from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_records import GroupRecords
 
     from offsetd_coordinator.requests import MembersChange
-    from offsetd_coordinator.shard.group_changes import Situation
+    from offsetd_coordinator.shard.settings_decisions import Situation
 
     Pair = tuple[bytes, bytes | None]
 

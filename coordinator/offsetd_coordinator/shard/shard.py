@@ -39,14 +39,14 @@ from offsetd_coordinator.requests import (
     WriteGroup,
 )
 from offsetd_coordinator.shard.commit_decisions import CommitDecisions, CommitTerms
-from offsetd_coordinator.shard.group_changes import Situation, decide_group_change
 from offsetd_coordinator.shard.group_holds import GroupHolds
 from offsetd_coordinator.shard.member_records import decide_members_change
-from offsetd_coordinator.shard.shard_changes import ShardChanges
+from offsetd_coordinator.shard.offset_change_decisions import OffsetChangeDecisions
+from offsetd_coordinator.shard.settings_decisions import Situation, decide_group_change
 from offsetd_coordinator.state.deletion_dedup import NODE_BYTES_MAX
 from offsetd_coordinator.state.leases import Leases
+from offsetd_coordinator.state.offset_batches import BatchForm
 from offsetd_coordinator.state.offset_table import fresh_hash_seeds
-from offsetd_coordinator.state.put_batches import BatchForm
 from offsetd_coordinator.state.replayed_state import ReplayedState
 from offsetd_coordinator.state.tombstone_batches import encode_tombstones
 from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
@@ -124,7 +124,7 @@ class Shard:
         self._batch = padded_buffer(config.message_bytes_max)
         self._writers = WriteAuthorisation(self._state, self.membership, self.leases)
         form = BatchForm(config.offset_commit_value_version, config.message_bytes_max, self._batch)
-        self.changes = ShardChanges(self._state, self._writers, form)
+        self.changes = OffsetChangeDecisions(self._state, self._writers, form)
         self._commits = CommitDecisions(self._state, self._writers, form)
 
     @property

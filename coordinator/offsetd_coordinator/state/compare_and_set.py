@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offsetd_coordinator.offset_changes import Partition, PutColumns
+    from offsetd_coordinator.state.offset_batches import PutRows
     from offsetd_coordinator.state.offset_table import OffsetTable
-    from offsetd_coordinator.state.put_batches import PutRows
 
 
 def check_expected(

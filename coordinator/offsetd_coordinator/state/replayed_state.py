@@ -53,10 +53,10 @@ from offsetd_coordinator.kernels.records.tombstone_records import (
     OFFSET_KEY_FIXED_BYTES,
     read_deletion,
 )
-from offsetd_coordinator.state.change_dedup import KnownChanges
 from offsetd_coordinator.state.deletion_dedup import DeletedBatch, KnownDeletions
 from offsetd_coordinator.state.offset_table import OffsetTable
 from offsetd_coordinator.state.pending_transactions import PendingOffset, PendingOffsets
+from offsetd_coordinator.state.settings_dedup import KnownChanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

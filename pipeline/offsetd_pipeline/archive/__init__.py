@@ -1,12 +1,12 @@
 """The past of offsets, archived as Parquet, and restored."""
 
+from offsetd_pipeline.archive.archive_table import GroupSelection, read_archive
 from offsetd_pipeline.archive.manifests import (
     ArchiveBusy,
     ArchiveDamaged,
     ArchiveError,
     ArchiveFolder,
 )
-from offsetd_pipeline.archive.past import GroupSelection, read_archive
 from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
 from offsetd_pipeline.archive.restoring import (
     OtherSource,

@@ -23,8 +23,7 @@ from offsetd_clients.migration.outcomes import CHUNK_GROUPS_MAX, in_chunks
 from offsetd_clients.migration.target import Target, is_groups_own
 from pyspark.sql import functions as F  # noqa: N812  As everybody calls it.
 
-from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
-from offsetd_pipeline.archive.past import (
+from offsetd_pipeline.archive.archive_table import (
     ALL,
     GroupSelection,
     damaged_bytes,
@@ -35,6 +34,7 @@ from offsetd_pipeline.archive.past import (
     rows_of,
     state_of,
 )
+from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
 from offsetd_pipeline.archive.restored_groups import (
     Outcome,
     PastGroup,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from offsetd_storage.disk.files import OsFiles
 
+from offsetd_pipeline.archive.archive_table import rows_of, state_of
 from offsetd_pipeline.archive.columns import FILE_SCHEMA, VANISHED
 from offsetd_pipeline.archive.day_files import DayFiles, by_day
 from offsetd_pipeline.archive.live_keys import KEY_COLUMNS
@@ -23,7 +24,6 @@ from offsetd_pipeline.archive.manifests import (
     ArchiveFolder,
     Manifest,
 )
-from offsetd_pipeline.archive.past import rows_of, state_of
 from offsetd_pipeline.files import make_folder, spark_path, sync_folder
 from offsetd_pipeline.folder_plan import known_partition_count
 from offsetd_pipeline.folders import identity_of, plan_folders

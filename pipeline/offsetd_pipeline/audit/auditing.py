@@ -17,9 +17,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from offsetd_pipeline.audit import commits, expiry, lag, records
+from offsetd_pipeline.audit.cleaner_state import log_states
 from offsetd_pipeline.audit.findings import findings_of
 from offsetd_pipeline.audit.log_tables import growth, log_partition_table
-from offsetd_pipeline.audit.logs import log_states
 from offsetd_pipeline.audit.result import Audit
 from offsetd_pipeline.audit.thresholds import HISTORY_MS, ExpiryBase, Thresholds
 from offsetd_pipeline.folder_plan import known_partition_count, partitions_of_groups, plan_folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from offsetd_pipeline.audit.logs import LOG_STATES
+from offsetd_pipeline.audit.cleaner_state import LOG_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -25,8 +25,8 @@ from offsetd_clients.cli.printing.plain_text import error_words
 from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 from pyspark.sql import SparkSession
 
+from offsetd_pipeline.archive.archive_table import GroupSelection
 from offsetd_pipeline.archive.manifests import ArchiveError
-from offsetd_pipeline.archive.past import GroupSelection
 from offsetd_pipeline.archive.reports import restored_report, warnings_of
 from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
 from offsetd_pipeline.archive.restoring import (

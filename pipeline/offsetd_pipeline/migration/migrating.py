@@ -38,14 +38,14 @@ from offsetd_pipeline.migration.plan_folder import (
     PlanHeader,
 )
 from offsetd_pipeline.migration.plan_rows import FOUND_NAMES, MEMBERS, MEMBERS_UNKNOWN
-from offsetd_pipeline.migration.results import RunResult, VerifyResult
-from offsetd_pipeline.migration.unit_work import (
+from offsetd_pipeline.migration.plan_tasks import (
     UnitSession,
     UnitWork,
     plan_unit,
     run_unit,
     verify_unit,
 )
+from offsetd_pipeline.migration.results import RunResult, VerifyResult
 from offsetd_pipeline.offset_sources import SourceKind, opened_source, write_bad_lines
 
 if TYPE_CHECKING:

@@ -1,10 +1,5 @@
 """Sources of offsets, with one way to name them and one form of table: folders, servers, files."""
 
-from offsetd_pipeline.offset_sources.naming import (
-    BadSource,
-    NamedSource,
-    named_source,
-)
 from offsetd_pipeline.offset_sources.opening import (
     OffsetTable,
     SourceOptions,
@@ -13,6 +8,11 @@ from offsetd_pipeline.offset_sources.opening import (
     write_bad_lines,
 )
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
+from offsetd_pipeline.offset_sources.source_names import (
+    BadSource,
+    NamedSource,
+    named_source,
+)
 
 __all__ = [
     "BadSource",

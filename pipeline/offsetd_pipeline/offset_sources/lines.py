@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from offsetd_clients.migration.values import Problem, ProblemKind
 from offsetd_clients.migration.zookeeper.offset_file import parsed_line
-from offsetd_storage.offsets_topic.offset_files import (
+from offsetd_storage.offsets_topic.offset_file_formats import (
     FileOffset,
     OffsetFormat,
     OffsetReader,

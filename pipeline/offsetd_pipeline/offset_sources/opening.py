@@ -11,10 +11,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType, TimestampNTZType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from offsetd_pipeline.archive.past import read_archive, state_of
+from offsetd_pipeline.archive.archive_table import read_archive, state_of
 from offsetd_pipeline.offset_sources.files_table import FILE_KINDS, file_rows
-from offsetd_pipeline.offset_sources.naming import BadSource, NamedSource
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
+from offsetd_pipeline.offset_sources.source_names import BadSource, NamedSource
 from offsetd_pipeline.server_options import ServerOptions
 from offsetd_pipeline.source import pushes_filters
 

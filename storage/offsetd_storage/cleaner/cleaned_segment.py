@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.segment_chunks import SegmentChunks
     from offsetd_storage.cleaner.transactions import AbortedTransaction
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import Files
@@ -67,11 +67,11 @@ class CleanedSegmentWriter:
         self._writeback_bytes = 0  # How many bytes the disk has started to write.
         self._is_copying = True  # Whether all batches so far were equal to the sources.
         self._sources: list[Segment] = []
-        self._source: SegmentBytes | None = None  # The last of the sources, which is open.
+        self._source: SegmentChunks | None = None  # The last of the sources, which is open.
         self._source_position = 0
         self._buffer: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
-    def begin_source(self, segment: Segment, source: SegmentBytes) -> None:
+    def begin_source(self, segment: Segment, source: SegmentChunks) -> None:
         """The next batches come from this segment, which the caller keeps open."""
         if self._source is not None and self._source_position < self._source.size_bytes:
             self._stop_copying()  # The last batches of that source were dropped.

@@ -9,9 +9,9 @@ import attrs
 
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
 from offsetd_storage.cleaner.cleaning_plan import group_segments, is_worth_rewriting
-from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentBytes
+from offsetd_storage.cleaner.log_summaries import segment_summary
+from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunks
 from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.summaries import segment_summary
 from offsetd_storage.cleaner.transactions import (
     CleanedTransactions,
     ProducerHistory,
@@ -235,7 +235,7 @@ def _map_dirty(
 
 def _opened(
     segments: Sequence[Segment], offset_next: int, *, offset: int = 0, skips_plain: bool = False
-) -> Iterator[SegmentBytes]:
+) -> Iterator[SegmentChunks]:
     """Opens one segment after the other; the last ends below `offset_next`.
 
     Reading may begin at `offset`, or, with `skips_plain`, behind plain batches
@@ -249,7 +249,7 @@ def _opened(
         with segment.reader() as reader:
             if offset > segment.base_offset:
                 start = reader.position_of(offset)
-            yield SegmentBytes(
+            yield SegmentChunks(
                 file=reader.file,
                 size_bytes=segment.written_bytes,
                 base_offset=segment.base_offset,

@@ -1,6 +1,6 @@
 """Kafka's LogCleaner: threads that compact the logs of an open store, one log per thread at a time.
 
-`cleaning_steps` holds what a thread does. A thread that dies is replaced (`cleaner_thread`).
+`cleaner_loop` holds what a thread does. A thread that dies is replaced (`cleaner_thread`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from offsetd_storage.cleaner.cleaner_loop import CleanerLoop
 from offsetd_storage.cleaner.cleaner_status import (
     CleanerStatus,
     FinishedRound,
@@ -18,12 +19,11 @@ from offsetd_storage.cleaner.cleaner_status import (
 )
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread, new_map
 from offsetd_storage.cleaner.cleaning_round import CleanerTools
-from offsetd_storage.cleaner.cleaning_steps import CleaningSteps
 from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import CleaningAborted, StorageFailed, StorageFull
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-from offsetd_storage.retention.cleaning_claims import CleaningStates
+from offsetd_storage.retention.cleaning_states import CleaningStates
 from offsetd_storage.retention.log_retention import LogRetention
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.cleaning_round import CleanReport
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.clock import Clock
     from offsetd_storage.configuration.server_config import CleanerConfig
     from offsetd_storage.disk.delayed_deletion import FileDeleter
@@ -97,7 +97,7 @@ class LogCleaner:
         self._threads: tuple[CleanerThread, ...] = ()
         self._initial_delay_ms = initial_delay_ms
         self._is_started = False
-        self.steps = CleaningSteps(
+        self.steps = CleanerLoop(
             store,
             files=files,
             clock=clock,

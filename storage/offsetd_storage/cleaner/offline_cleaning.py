@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.cleaner.cleaning_plan import log_to_clean
 from offsetd_storage.cleaner.cleaning_round import clean_and_checkpoint, read_history
+from offsetd_storage.cleaner.log_summaries import goes_over_any, log_summary
 from offsetd_storage.cleaner.preview import preview_round
-from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.log.partition_log import PartitionLog
 from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
@@ -18,11 +18,11 @@ from offsetd_storage.recovery.quarantine import require_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from offsetd_storage.broker_logs import OpenLogs
     from offsetd_storage.cleaner.cleaning_round import CleanerTools, CleanReport
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import Files
     from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
     from offsetd_storage.views.folder_view import LogView

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 import numpy as np
 
-from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.cleaner.transactions import CleanedTransactions
 from offsetd_storage.kernels import PADDING_BYTES, bitmap, padded_copy, scan
 from offsetd_storage.kernels import key_offsets as kernel
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_storage.batch.record_batch import BatchHeader
-    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.segment_chunks import SegmentChunks
     from offsetd_storage.cleaner.transactions import AbortedTransaction
 
 SLOT_BYTES: Final = 24
@@ -110,7 +110,7 @@ class OffsetMap:
 
     def build(
         self,
-        source: Iterable[SegmentBytes],
+        source: Iterable[SegmentChunks],
         *,
         first_dirty: int,
         first_uncleanable: int,

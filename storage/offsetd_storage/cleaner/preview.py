@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.cleaner.cleaning_plan import log_to_clean
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log, read_history
-from offsetd_storage.cleaner.summaries import as_rolled, goes_over_any, log_summary
+from offsetd_storage.cleaner.log_summaries import as_rolled, goes_over_any, log_summary
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.cleaning_round import CleanReport

@@ -13,7 +13,7 @@ from offsetd_storage.batch.record_batch import (
     seal_records,
     with_delete_horizon,
 )
-from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, record_retention, scan
 from offsetd_storage.kernels import key_offsets as map_kernel
 from offsetd_storage.kernels import segment_rewrite as retain
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
     from offsetd_storage.cleaner.offset_map import GoneStretch, MappedRange, OffsetMap
-    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.segment_chunks import SegmentChunks
     from offsetd_storage.cleaner.transactions import CleanedTransactions, LastRecord
 
 _ROWS_MAX: Final = 16_384
@@ -85,7 +85,7 @@ class KeepStats:
 
 
 def filter_segment(
-    source: SegmentBytes,
+    source: SegmentChunks,
     offset_map: OffsetMap,
     mapped: MappedRange,
     transactions: CleanedTransactions,
@@ -440,7 +440,7 @@ class _Keeper:
 
 
 def _new_state(
-    source: SegmentBytes, offset_map: OffsetMap, mapped: MappedRange, rules: KeepRules
+    source: SegmentChunks, offset_map: OffsetMap, mapped: MappedRange, rules: KeepRules
 ) -> npt.NDArray[np.int64]:
     state = np.zeros(record_retention.STATE_SLOTS, dtype=np.int64)
     state[record_retention.FIRST_DIRTY] = mapped.first_dirty

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import key_offsets, producers, scan
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_storage.batch.record_batch import RecordBatch
-    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.segment_chunks import SegmentChunks
 
 _CONTROL_KEY: Final = struct.Struct(">hh")  # Version, type.
 _ROWS_MAX: Final = 4096
@@ -90,7 +90,7 @@ def _no_throttle(_: int) -> None:
 
 
 def read_producers(
-    source: Iterable[SegmentBytes], *, throttle: Callable[[int], None] = _no_throttle
+    source: Iterable[SegmentChunks], *, throttle: Callable[[int], None] = _no_throttle
 ) -> ProducerHistory:
     """Reads the headers of a whole log's batches. Raises CorruptBatch and OldMessageFormat.
 

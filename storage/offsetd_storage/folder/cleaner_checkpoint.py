@@ -24,7 +24,7 @@ from offsetd_storage.errors import (
     storage_failed,
     words_of,
 )
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint, write_offset_checkpoint
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.durations import Durations
+from offsetd_storage.duration_histogram import Durations
 from offsetd_storage.errors import FolderMismatch, is_no_room
 from offsetd_storage.journal.journal_files import JOURNAL_NAMES, JournalFiles
 from offsetd_storage.journal.journal_format import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.errors import CorruptCheckpoint, is_unreadable, words_of
-from offsetd_storage.folder.checkpoints import read_leader_epochs
+from offsetd_storage.folder.checkpoint_files import read_leader_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.failure_latch import FailureLatch
     from offsetd_storage.kernels.scan import Bytes, Numbers
-    from offsetd_storage.log.journal_room import JournalRoom
+    from offsetd_storage.log.journal_size import JournalSize
     from offsetd_storage.log.partition_log import PartitionLog
-    from offsetd_storage.log.pending_frames import Unflushed
+    from offsetd_storage.log.pending_frames import PendingFrames
 
 
 class _Bounds(NamedTuple):
@@ -36,7 +36,7 @@ class LogAppends:
     If a failure may have changed anything, it is latched: the store acknowledges nothing more.
     """
 
-    def __init__(self, unflushed: Unflushed, room: JournalRoom, latch: FailureLatch) -> None:
+    def __init__(self, unflushed: PendingFrames, room: JournalSize, latch: FailureLatch) -> None:
         self._unflushed = unflushed
         self._room = room
         self._latch = latch

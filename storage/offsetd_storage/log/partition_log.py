@@ -14,12 +14,12 @@ from offsetd_storage.errors import (
     may_pass,
     storage_failed,
 )
-from offsetd_storage.folder.checkpoints import write_leader_epochs
+from offsetd_storage.folder.checkpoint_files import write_leader_epochs
 from offsetd_storage.journal.journal_format import LogEnd
 from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
 from offsetd_storage.log.readable_log import ReadableLog
 from offsetd_storage.log.segment import Segment
-from offsetd_storage.log.segment_listing import SegmentListing
+from offsetd_storage.log.segment_list_updates import SegmentListUpdates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class PartitionLog(ReadableLog):
         self.offset_next_written = self.offset_next
         self._gapless_floor = 0
         self.superseders_end = 0
-        self.listing = SegmentListing(files, folder, lambda: self.segments)
+        self.listing = SegmentListUpdates(files, folder, lambda: self.segments)
         self._files = files
         self._config = config
         self._random = random

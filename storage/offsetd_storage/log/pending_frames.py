@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ENTRY_HEAD_BYTES_MAX: Final = 300
 
 
-class Unflushed:
+class PendingFrames:
     """The frames of the next flush. One thread at a time; no log is appended to meanwhile.
 
     A change of `payload_bytes_max` holds for later appends.

@@ -121,7 +121,7 @@ class Segment(SegmentFiles):
         self.offset_index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)
         self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
-        self.headers_digest = RunningDigest()  # Kept for the log's `SegmentListing`.
+        self.headers_digest = RunningDigest()  # Kept for the log's `SegmentListUpdates`.
         self.plain_bytes = 0  # Before here no batch has a producer or a delete horizon.
 
         # Batches within these limits are appended without a further check.

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
-    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.partition_log import PartitionLog
@@ -277,14 +277,14 @@ class Upkeep:
         filled_ms, self._filled_ms = self._filled_ms, self._clock.monotonic_ms()
         if filled_ms is None or self._filled_ms - filled_ms > _JOURNAL_REST_MS:
             return
-        if self._store.journal_room.growth_bytes:
+        if self._store.journal_size.growth_bytes:
             self._keeps_filling = True
             self.run_soon(JOURNAL_GROWTH)
 
     def _grow_journal(self) -> None:
         """To full size; or, if that does not fit, to the size that the largest batch needs."""
         keeps_filling, self._keeps_filling = self._keeps_filling, False
-        room, due_ms = self._store.journal_room, self._growth_due_ms
+        room, due_ms = self._store.journal_size, self._growth_due_ms
         is_due = due_ms is None or self._clock.monotonic_ms() >= due_ms
         if not (is_due and (keeps_filling or room.is_short)):
             return
@@ -294,7 +294,7 @@ class Upkeep:
 
     def _has_grown(self, file_bytes: int) -> bool:
         """Grows the journal if there is disk space. After a failure, the next try is delayed."""
-        room = self._store.journal_room
+        room = self._store.journal_size
         if not self._is_room_left(room.growth_bytes_to(file_bytes)):
             return False
         has_grown = room.grow(file_bytes)
@@ -342,7 +342,7 @@ class Upkeep:
         """Gives back space that is held for appends if there are none."""
         idle_ms = self._idle.look(list(self._store.logs.values()))
         if min(idle_ms.values(), default=0) >= _JOURNAL_REST_MS:
-            room = self._store.journal_room
+            room = self._store.journal_size
             if room.rest_gain_bytes and not room.is_short:
                 self._store.settle_points()
                 room.rest()
@@ -408,9 +408,9 @@ class Upkeep:
         """Starts all that frees space: waiting files, the journal, retention, cleaning rounds."""
         with suppress(OSError):
             self.deleter.run_now()
-        if self._store.journal_room.rest_gain_bytes:
+        if self._store.journal_size.rest_gain_bytes:
             self._store.settle_points()
-            self._store.journal_room.rest()
+            self._store.journal_size.rest()
         self.run_soon(LOG_RETENTION)
         logs = [each for each in self._store.logs.values() if each.config.is_compacted]
         gaining = [each.topic_partition for each in logs if self._may_get_smaller(each)]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
+    from offsetd_storage.log.kafka_checkpoints import KafkaCheckpoints
     from offsetd_storage.recovery.quarantine import Damage
-    from offsetd_storage.recovery.recovery_scope import RecoveryScope
+    from offsetd_storage.recovery.recovery_request import RecoveryRequest
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -49,9 +49,9 @@ class BegunAnew:
 
 
 def find_begun_anew(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     claims: Mapping[TopicPartition, Claim | Damage],
-    checkpoints: FolderCheckpoints,
+    checkpoints: KafkaCheckpoints,
 ) -> BegunAnew:
     """The logs to recreate: those that the operator named, and those that were removed."""
     offsets: dict[TopicPartition, int] = {}
@@ -73,7 +73,7 @@ def find_begun_anew(
 
 
 def _was_removed(
-    folder: RecoveryScope, topic_partition: TopicPartition, claim: Claim | Damage
+    folder: RecoveryRequest, topic_partition: TopicPartition, claim: Claim | Damage
 ) -> bool:
     return (
         isinstance(claim, Claim)
@@ -98,7 +98,7 @@ def _end(claim: Claim | Damage | None) -> int:
     return max([claim.point.offset, claim.point.journal_offset_next, *ends])
 
 
-def _bases(folder: RecoveryScope, topic_partition: TopicPartition) -> list[int]:
+def _bases(folder: RecoveryRequest, topic_partition: TopicPartition) -> list[int]:
     path = folder.path / topic_partition.folder_name
     if not folder.files.exists(path):
         return []
@@ -106,7 +106,7 @@ def _bases(folder: RecoveryScope, topic_partition: TopicPartition) -> list[int]:
     return sorted(found | {*plan_settling(folder.files, path).log_names})
 
 
-def _last_base(folder: RecoveryScope, topic_partition: TopicPartition) -> int:
+def _last_base(folder: RecoveryRequest, topic_partition: TopicPartition) -> int:
     return max(_bases(folder, topic_partition), default=0)
 
 

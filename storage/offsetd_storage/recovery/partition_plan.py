@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.batch.record_batch import batch_header
-from offsetd_storage.recovery.log_reader import NO_LEADER_EPOCH
+from offsetd_storage.recovery.log_scanner import NO_LEADER_EPOCH
 from offsetd_storage.recovery.segment_comparison import NOTHING_KNOWN, KnownSegments
 
 if TYPE_CHECKING:

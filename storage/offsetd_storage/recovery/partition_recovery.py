@@ -21,7 +21,7 @@ from offsetd_storage.log.segment_files import (
     segment_path,
 )
 from offsetd_storage.log.segment_list import remove_segment_list
-from offsetd_storage.recovery.log_reader import NO_LEADER_EPOCH, LogReader
+from offsetd_storage.recovery.log_scanner import NO_LEADER_EPOCH, LogScanner
 from offsetd_storage.recovery.partition_plan import PartitionPlan
 from offsetd_storage.recovery.quarantine import Claim, Damage, DamageFound, require_whole
 from offsetd_storage.recovery.repair_plan import put_aside
@@ -84,7 +84,7 @@ class PartitionPlanner:
         folder = self._data_folder / topic_partition.folder_name
         try:
             known = self._known(folder, claim)
-            reader = LogReader(self._files, folder, config, self._buffer)
+            reader = LogScanner(self._files, folder, config, self._buffer)
             if claim is None:
                 return _plan_whole_log(topic_partition, reader)
             if claim.closed_clean:
@@ -109,7 +109,7 @@ class PartitionPlanner:
 # Without a claim: check everything, cut only a torn tail -----------------------------------------
 
 
-def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> PartitionPlan:
+def _plan_whole_log(topic_partition: TopicPartition, reader: LogScanner) -> PartitionPlan:
     """Plans a log without a claim: its end is the end of its last valid batch.
 
     A bad batch is a torn tail only if no valid batch follows it, in any segment.
@@ -142,7 +142,7 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> Parti
 
 
 def _plan_closed_log(
-    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
+    topic_partition: TopicPartition, reader: LogScanner, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
     """Plans a log that was closed clean: as without a claim, but it must be as long as it was.
 
@@ -173,7 +173,7 @@ def _plan_closed_log(
 
 
 def _plan_crashed_log(
-    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
+    topic_partition: TopicPartition, reader: LogScanner, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
     """Plans a log whose recovery point is in the journal, which was not closed.
 
@@ -227,7 +227,7 @@ def _plan_crashed_log(
     )
 
 
-def _segments_below(reader: LogReader, point: RecoveryPoint) -> dict[int, int]:
+def _segments_below(reader: LogScanner, point: RecoveryPoint) -> dict[int, int]:
     """The segments up to the recovery point, and how many bytes of each are below it.
 
     The segment that held the point is not cleaned before the point has left it, so it must be

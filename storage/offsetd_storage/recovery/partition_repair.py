@@ -11,7 +11,7 @@ import attrs
 
 from offsetd_storage.errors import CorruptBatch, is_unreadable, words_of
 from offsetd_storage.log.segment_files import segment_path
-from offsetd_storage.recovery.log_reader import LogReader
+from offsetd_storage.recovery.log_scanner import LogScanner
 from offsetd_storage.recovery.partition_plan import PartitionPlan
 from offsetd_storage.recovery.partition_recovery import PartitionPlanner
 from offsetd_storage.recovery.quarantine import Damage, DamageFound
@@ -44,7 +44,7 @@ class RepairingPlanner(PartitionPlanner):
         topic_partition = damage.topic_partition
         log_folder = self._data_folder / topic_partition.folder_name
         try:
-            reader = LogReader(self._files, log_folder, config, self._buffer)
+            reader = LogScanner(self._files, log_folder, config, self._buffer)
             return _PlannedRepair(self._files, log_folder, reader, claim, config).plan(damage)
         except DamageFound as found:
             return found.of(topic_partition)
@@ -63,7 +63,7 @@ class _PlannedRepair:
         self,
         files: Files,
         log_folder: Path,
-        reader: LogReader,
+        reader: LogScanner,
         claim: Claim | None,
         config: LogConfig,
     ) -> None:

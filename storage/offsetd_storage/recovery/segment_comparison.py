@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.errors import CorruptCheckpoint, is_unreadable
-from offsetd_storage.folder.checkpoints import read_leader_epochs
+from offsetd_storage.folder.checkpoint_files import read_leader_epochs
 from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE
 from offsetd_storage.log.segment_list import (
     SEGMENT_LIST_NAME,

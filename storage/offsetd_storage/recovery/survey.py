@@ -30,7 +30,7 @@ from offsetd_storage.folder.stray_folders import strays_taken_back
 from offsetd_storage.journal.journal import JOURNAL_NAMES
 from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
+from offsetd_storage.log.kafka_checkpoints import KafkaCheckpoints
 from offsetd_storage.log.segment_scan import BUFFER_BYTES
 from offsetd_storage.log.store_config import (
     OFFSETS_PARTITIONS_DEFAULT,
@@ -38,8 +38,8 @@ from offsetd_storage.log.store_config import (
     PARTITIONS_MAX,
 )
 from offsetd_storage.recovery.clean_shutdown_marker import ClosedMark, read_closed_mark
-from offsetd_storage.recovery.log_reader import is_as_closed
 from offsetd_storage.recovery.log_recreation import find_begun_anew, plan_anew
+from offsetd_storage.recovery.log_scanner import is_as_closed
 from offsetd_storage.recovery.partition_repair import RepairingPlanner
 from offsetd_storage.recovery.quarantine import (
     REPAIR_REMEDY,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import Files
     from offsetd_storage.recovery.partition_plan import PartitionPlan
-    from offsetd_storage.recovery.recovery_scope import RecoveryScope
+    from offsetd_storage.recovery.recovery_request import RecoveryRequest
     from offsetd_storage.recovery.repair_plan import Repair
 
 _OUR_PREFIX: Final = "offsetd"
@@ -72,7 +72,7 @@ class Survey:
 
     properties: FolderProperties | None  # None: not a folder of ours yet.
     offsets_partitions: int
-    checkpoints: FolderCheckpoints
+    checkpoints: KafkaCheckpoints
     journal: RecoveredJournal | None  # None: it never had a life.
     claims: Mapping[TopicPartition, Claim | Damage]
     plans: Mapping[TopicPartition, PartitionPlan]
@@ -95,7 +95,7 @@ class Survey:
 
 
 def survey_folder(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
     """Plans the recovery of a locked folder.
@@ -116,7 +116,7 @@ def survey_folder(
 
 
 def survey_as_it_is(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     properties: FolderProperties | None,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
@@ -124,7 +124,7 @@ def survey_as_it_is(
     mark = read_closed_mark(folder.files, folder.path)
     journal = follow_journal(folder, properties, mark)
     claims = collect_claims(folder, journal)
-    checkpoints = FolderCheckpoints(folder.files, folder.path)
+    checkpoints = KafkaCheckpoints(folder.files, folder.path)
     anew = find_begun_anew(folder, claims, checkpoints)
     claims = anew.keep(claims)
     offsets_partitions, partitions = find_partitions(
@@ -186,7 +186,7 @@ def lock_folder(files: Files, path: Path) -> FolderLock:
     return FolderLock.acquire(files, path)
 
 
-def check_format(folder: RecoveryScope) -> FolderProperties | None:
+def check_format(folder: RecoveryRequest) -> FolderProperties | None:
     """1. The properties of the locked folder. None: it is not a folder of ours yet."""
     files, path = folder.files, folder.path
     sync_names(files, path)
@@ -218,7 +218,7 @@ def sync_names(files: Files, path: Path) -> None:
 
 
 def follow_journal(
-    folder: RecoveryScope, properties: FolderProperties | None, mark: ClosedMark
+    folder: RecoveryRequest, properties: FolderProperties | None, mark: ClosedMark
 ) -> RecoveredJournal | None:
     """2. What the journal holds; None if it never had a life.
 
@@ -246,7 +246,7 @@ def follow_journal(
 
 
 def collect_claims(
-    folder: RecoveryScope, journal: RecoveredJournal | None
+    folder: RecoveryRequest, journal: RecoveredJournal | None
 ) -> dict[TopicPartition, Claim | Damage]:
     """3. The claim of each partition: from the journal, else from its quarantine file.
 
@@ -272,9 +272,9 @@ def collect_claims(
 
 
 def find_partitions(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     properties: FolderProperties | None,
-    checkpoints: FolderCheckpoints,
+    checkpoints: KafkaCheckpoints,
     claims: Iterable[TopicPartition],
 ) -> tuple[int, list[TopicPartition]]:
     """4. The number of partitions of `__consumer_offsets`, and all partitions that are served.
@@ -318,7 +318,7 @@ def find_partitions(
 
 
 def sync_logs(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     mark: ClosedMark,
@@ -350,7 +350,7 @@ def sync_logs(
 
 
 def plan_all(
-    folder: RecoveryScope,
+    folder: RecoveryRequest,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     on_progress: Callable[[RecoveryProgress], None] | None,
@@ -409,13 +409,13 @@ def _with_remedy(damage: Damage) -> Damage:
 # Signs of a broker that had the folder since ---------------------------------------------------
 
 
-def broker_that_closed(folder: RecoveryScope) -> str | None:
+def broker_that_closed(folder: RecoveryRequest) -> str | None:
     """The sign that a broker closed the folder in order; it is newer than our journal."""
     path = folder.path / CLEAN_SHUTDOWN_NAME
     return f"a broker closed it ({path})" if folder.files.exists(path) else None
 
 
-def broker_has_cleaned(folder: RecoveryScope) -> bool:
+def broker_has_cleaned(folder: RecoveryRequest) -> bool:
     """Whether a broker wrote the cleaner's checkpoint."""
     try:
         return not was_written_here(folder.files, folder.path / CLEANER_CHECKPOINT)
@@ -426,7 +426,7 @@ def broker_has_cleaned(folder: RecoveryScope) -> bool:
 
 
 def broker_that_was_killed(
-    plans: Mapping[TopicPartition, PartitionPlan], checkpoints: FolderCheckpoints
+    plans: Mapping[TopicPartition, PartitionPlan], checkpoints: KafkaCheckpoints
 ) -> str | None:
     """What only a broker can have left above a recovery point, if anything.
 

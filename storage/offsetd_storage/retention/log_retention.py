@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from offsetd_storage.broker_logs import OpenLogs
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.delayed_deletion import FileDeleter
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.retention.cleaning_claims import CleaningStates
+    from offsetd_storage.retention.cleaning_states import CleaningStates
     from offsetd_storage.retention.retention_rules import FutureTimestamp, RetentionPlan
     from offsetd_storage.topic_partition import TopicPartition
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.errors import CorruptCheckpoint, FolderMismatch
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.folder.folder_format import CLEAN_SHUTDOWN_NAME, read_properties
-from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.recovery_point_reader import DurablePoints

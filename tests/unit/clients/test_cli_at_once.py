@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.at_once: what a server's start does not wait for."""
+"""offsetd_clients.cli.fast_start: what a server's start does not wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_clients.cli import at_once
+from offsetd_clients.cli import fast_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def test_what_is_not_installed_is_told_in_one_line(tmp_path: Path, missing: str)
     "arguments", [[], ["--help"], ["--version"], ["serve", "--help"], ["fetch", "billing"]]
 )
 def test_everything_else_is_left_to_the_whole_command_line(arguments: list[str]) -> None:
-    assert at_once.run_at_once(arguments) is None
+    assert fast_start.run_at_once(arguments) is None
 
 
 def failing(error: BaseException) -> Callable[[Sequence[str]], Callable[[object], None]]:
@@ -90,5 +90,5 @@ def failing(error: BaseException) -> Callable[[Sequence[str]], Callable[[object]
 def test_the_exit_code_is_the_commands(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:
-    monkeypatch.setattr(at_once.pkgutil, "resolve_name", lambda _name: failing(error))
-    assert at_once.run_at_once(["serve"]) == code
+    monkeypatch.setattr(fast_start.pkgutil, "resolve_name", lambda _name: failing(error))
+    assert fast_start.run_at_once(["serve"]) == code

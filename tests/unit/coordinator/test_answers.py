@@ -12,7 +12,7 @@ from offsetd.v1 import (
     history_pb2,
     offset_service_pb2,
 )
-from offsetd_coordinator.calls import answer_budget, callers, connections
+from offsetd_coordinator.calls import answer_reservations, callers, connections
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.calls.connections import COPIES, Answer, AnswerBudget, Connection
 from offsetd_coordinator.errors import TooManyBytesInFlight
@@ -153,15 +153,15 @@ async def test_a_stream_that_waits_goes_on_when_an_answer_was_taken() -> None:
 
 
 async def test_what_comes_from_inside_needs_no_room() -> None:
-    await answer_budget.reserve(1 << 40)
+    await answer_reservations.reserve(1 << 40)
 
 
 async def test_what_a_call_reserved_is_let_go_of_when_it_fails(budget: AnswerBudget) -> None:
     async def call() -> Any:
         callers.note_connection(connection(budget, "one"))
-        await answer_budget.reserve(100)
+        await answer_reservations.reserve(100)
         assert budget.bytes_held == 100
-        answer_budget.let_go()
+        answer_reservations.let_go()
 
     await asyncio.create_task(call())
     assert budget.bytes_held == 0
@@ -223,11 +223,11 @@ async def test_calls_that_read_much_wait_for_room_before_they_read(
 
 def test_a_stream_s_small_message_counts_as_unread_and_has_no_bytes(budget: AnswerBudget) -> None:
     one = connection(budget, "one")
-    end = answer_budget.hold_small(one, 20)
+    end = answer_reservations.hold_small(one, 20)
     assert (one.unread_answers, one.answer_bytes, budget.bytes_held) == (1, 0, 0)
     end()
     assert one.unread_answers == 0
-    end = answer_budget.hold_small(one, 5000)
+    end = answer_reservations.hold_small(one, 5000)
     assert (one.unread_answers, one.answer_bytes) == (1, COPIES * 5000)
     end()
     assert (one.unread_answers, one.answer_bytes, budget.bytes_held) == (0, 0, 0)

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from offsetd_coordinator.observability.cleaner_health import CleanerWatch, why_not_cleaning
 from offsetd_storage.cleaner.cleaner_status import CleanerStatus, CleanerThreadStatus, LastLook
-from offsetd_storage.cleaner.failures import UncleanablePartition
+from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.server_config import CleanerConfig
 from offsetd_storage.tasks.supervision import RunStatus

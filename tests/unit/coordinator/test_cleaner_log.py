@@ -9,7 +9,7 @@ from cleaner_reports import REPORT, finished
 from offsetd_coordinator.observability import cleaner_log
 from offsetd_coordinator.observability.cleaner_log import FILES_KEPT, CleanerLog
 from offsetd_coordinator.observability.cleaner_report import report_lines
-from offsetd_storage.cleaner.failures import UncleanablePartition
+from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
 from offsetd_storage.retention.retention_rules import FutureTimestamp
 
 if TYPE_CHECKING:

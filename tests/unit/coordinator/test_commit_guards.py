@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.config_shard import UpdateConfig
+from offsetd_coordinator.configuration.config_state import UpdateConfig
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
 from offsetd_coordinator.errors import CommitRateExceeded
 from offsetd_coordinator.runtime.commit_guards import (

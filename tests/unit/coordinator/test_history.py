@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.history import log_changes
+from offsetd_coordinator.history import offset_events
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.history_rows import rows_before
 from offsetd_coordinator.kernels.records.change_records import COMMITTED, DELETED, UNREADABLE
@@ -45,7 +45,7 @@ def batch(base: int, *records: tuple[bytes, bytes | None], **more: object) -> by
 
 
 def kinds(log: PartitionLog, group_id: bytes | None = None) -> list[tuple[int, int, int]]:
-    found = log_changes.changes(log, 0, log.offset_next, group_id)
+    found = offset_events.changes(log, 0, log.offset_next, group_id)
     return [(each.log_offset, each.kind, each.offset) for each in found]
 
 
@@ -80,17 +80,17 @@ def test_every_kind_of_record_is_told_also_compressed(compression: Compression) 
     ]
     assert kinds(log, b"h") == [(4, COMMITTED, 20)]
     assert kinds(log, b"") == []
-    times = [each.time_ms - NOW_MS for each in log_changes.changes(log, 0, 8)]
+    times = [each.time_ms - NOW_MS for each in offset_events.changes(log, 0, 8)]
     assert times == [0, 2, 3, 4, 7]
 
 
 def test_more_changes_than_fit_at_once_come_in_order() -> None:
     entries = [(offset_key("g", partition=place), offset_value(place)) for place in range(3000)]
     log = log_of(batch(0, *entries), batch(3000, *entries[:7]))
-    found = list(log_changes.changes(log, 0, 3007))
+    found = list(offset_events.changes(log, 0, 3007))
     assert [each.log_offset for each in found] == list(range(3007))
     assert [each.partition for each in found[-7:]] == list(range(7))
-    middle = log_changes.next_stretch(log, 2999, 3007, None, chunk_bytes=100)
+    middle = offset_events.next_stretch(log, 2999, 3007, None, chunk_bytes=100)
     assert [each.log_offset for each in middle.changes] == [2999]
     assert middle.offset_next == 3000
 
@@ -110,17 +110,19 @@ def test_what_transactions_wrote_counts_as_gone() -> None:
 )
 def test_a_time_is_where_the_first_later_record_lies(time_ms: int, limit: int) -> None:
     log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
-    assert log_changes.end_of(log, NOW_MS + time_ms, 3) == limit
-    assert log_changes.end_of(log, NOW_MS + time_ms, 1) == min(limit, 1)  # Nothing else is durable.
+    assert offset_events.end_of(log, NOW_MS + time_ms, 3) == limit
+    assert offset_events.end_of(log, NOW_MS + time_ms, 1) == min(
+        limit, 1
+    )  # Nothing else is durable.
 
 
 def test_a_stretch_of_which_something_is_gone_is_not_told() -> None:
     log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
     log._gapless_floor = 2
     with pytest.raises(HistoryCompacted) as refused:
-        log_changes.next_stretch(log, 1, 3, None, chunk_bytes=100)
+        offset_events.next_stretch(log, 1, 3, None, chunk_bytes=100)
     assert refused.value.oldest_revision == 2
-    assert log_changes.next_stretch(log, 2, 3, None, chunk_bytes=100).offset_next == 3
+    assert offset_events.next_stretch(log, 2, 3, None, chunk_bytes=100).offset_next == 3
 
 
 def offsets_before(log: PartitionLog, limit: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Changes that are remembered by request id."""
 
-from offsetd_coordinator.state.change_dedup import HEADER_NAME, ChangeKind, KnownChanges, header
+from offsetd_coordinator.state.settings_dedup import HEADER_NAME, ChangeKind, KnownChanges, header
 
 WINDOW_MS = 60_000
 

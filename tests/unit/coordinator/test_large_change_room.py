@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels.columns import ENTRY_COLUMNS, Table
-from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_coordinator.state import anonymous_memory, offset_table
 from serving_nodes import serving_node
 

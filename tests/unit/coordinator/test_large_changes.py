@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
-from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.changes import large_decisions
 from offsetd_coordinator.committed_offsets import OffsetRows
@@ -18,16 +18,16 @@ from offsetd_coordinator.errors import (
     InvalidCommitSize,
 )
 from offsetd_coordinator.history import history_rows
-from offsetd_coordinator.large_groups import group_fetches, group_reading, large_changes
-from offsetd_coordinator.messages import change_events
+from offsetd_coordinator.large_groups import group_reading, large_changes, large_fetches
+from offsetd_coordinator.messages import audit_events
 from offsetd_coordinator.requests import CommitOffsets, CommitReply, OffsetEntry
 from offsetd_coordinator.runtime.runtime import Runtime
-from offsetd_coordinator.services import history_calls, offset_admin, offset_imports
+from offsetd_coordinator.services import history_calls, offset_imports, reset_calls
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.history_calls import HistoryService
-from offsetd_coordinator.services.offset_admin import OffsetAdmin
 from offsetd_coordinator.services.offset_imports import ImportService
-from offsetd_coordinator.state import put_batches, tombstone_batches
+from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.state import offset_batches, tombstone_batches
 from offsetd_coordinator.state.offset_table import OffsetTable
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, ServingNode, serving_node
 
@@ -47,15 +47,15 @@ Stored = dict[tuple[str, int], int]
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (
-        group_fetches,
+        large_fetches,
         group_reading,
         history_rows,
         large_changes,
         large_decisions,
-        change_events,
+        audit_events,
         history_calls,
         offset_imports,
-        offset_admin,
+        reset_calls,
     ):
         monkeypatch.setattr(module, "SLICE_ROWS", SLICE)
     monkeypatch.setattr(group_reading, "SLICE_BLOCKS", 8)
@@ -222,7 +222,7 @@ async def test_what_fits_one_batch_is_written_at_once(
     change: Any, after: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a crash leaves all of it, or nothing."""
-    monkeypatch.setattr(large_decisions, "fits_one_batch", put_batches.fits_one_batch)
+    monkeypatch.setattr(large_decisions, "fits_one_batch", offset_batches.fits_one_batch)
     monkeypatch.setattr(large_decisions, "fit_one_batch", tombstone_batches.fit_one_batch)
     async with serving_node(partitions=1) as serving:
         await fill(serving)
@@ -355,7 +355,7 @@ async def test_what_a_change_reads_counts_while_it_goes_on_and_leaves_room_for_o
     async def call() -> None:
         callers.note_connection(Connection("one", budget))
         await change(serving)
-        answer_budget.let_go()
+        answer_reservations.let_go()
 
     async with serving_node(partitions=1) as serving:
         await fill(serving)

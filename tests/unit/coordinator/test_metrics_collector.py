@@ -121,7 +121,7 @@ async def test_commits_groups_and_flushes_show() -> None:
     assert after.value("offsetd_groups", partition=partition) == 1
     assert after.value("offsetd_log_end_offset", partition=log) == 3
     assert after.value("offsetd_flush_waiting_batches") == 0
-    journal_bytes = sum(serving.store.journal_room._journal.sizes_bytes)
+    journal_bytes = sum(serving.store.journal_size._journal.sizes_bytes)
     assert after.value("offsetd_journal_size_bytes") == journal_bytes > 0
     for name in ("offsetd_flush_duration_seconds", "offsetd_journal_fsync_duration_seconds"):
         assert after.value(f"{name}_count") > before.value(f"{name}_count")

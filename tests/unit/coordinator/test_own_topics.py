@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
-from offsetd_coordinator.administration.internal_topics import OwnTopics, own_topic_specs
+from offsetd_coordinator.administration.internal_topics import InternalTopics, internal_topic_specs
 from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.configuration.config_shard import ConfigShard, UpdateConfig
+from offsetd_coordinator.configuration.config_state import ConfigState, UpdateConfig
 from offsetd_coordinator.configuration.server_settings import Settings
 from offsetd_coordinator.configuration.server_topics import (
     AUDIT_PARTITION,
@@ -44,15 +44,17 @@ def opened(files: SimulatedFiles, clock: ManualClock, *, is_older: bool = False)
         LogStoreConfig(
             partitions=1,
             journal_file_bytes=1 << 20,
-            other_topics=() if is_older else own_topic_specs(CONFIGS),
+            other_topics=() if is_older else internal_topic_specs(CONFIGS),
         ),
         clock=clock,
         random=Random(1),
     )
 
 
-def loaded(store: LogStore, clock: ManualClock) -> OwnTopics:
-    return OwnTopics.load(store, CONFIGS, request_id_window_ms=WINDOW_MS, now_ms=clock.now_ms())
+def loaded(store: LogStore, clock: ManualClock) -> InternalTopics:
+    return InternalTopics.load(
+        store, CONFIGS, request_id_window_ms=WINDOW_MS, now_ms=clock.now_ms()
+    )
 
 
 def append(store: LogStore, topic_partition: TopicPartition, batch: bytes, count: int = 1) -> None:
@@ -64,7 +66,7 @@ def append(store: LogStore, topic_partition: TopicPartition, batch: bytes, count
 
 def set_threads(store: LogStore, clock: ManualClock, text: str) -> None:
     """As an operator's change is stored."""
-    shard = ConfigShard(CONFIGS, request_id_window_ms=WINDOW_MS)
+    shard = ConfigState(CONFIGS, request_id_window_ms=WINDOW_MS)
     log = store.logs[CONFIG_PARTITION]
     shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
     decision = shard.decide(
@@ -91,7 +93,7 @@ def test_a_folder_of_an_older_server_gets_the_topics_also_after_a_crash() -> Non
 
 def test_settings_with_a_request_id_are_not_cleaned_within_its_window() -> None:
     configs = load_settings(assignments=["request.id.window.ms=5000"]).configs
-    lags_ms = {spec.topic: spec.log.compaction_lag_ms_min for spec in own_topic_specs(configs)}
+    lags_ms = {spec.topic: spec.log.compaction_lag_ms_min for spec in internal_topic_specs(configs)}
     assert lags_ms[CONFIG_TOPIC] > 5000
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.errors import LeaseHeld
-from offsetd_coordinator.history.log_changes import Change, rows_of_changes
+from offsetd_coordinator.history.offset_events import Change, rows_of_changes
 from offsetd_coordinator.kernels.records.change_records import COMMITTED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
 from offsetd_coordinator.requests import AcquireGroup

@@ -16,7 +16,7 @@ import structlog
 from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
 from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_coordinator import server
-from offsetd_coordinator.configuration.combined_settings import journal_bytes_needed
+from offsetd_coordinator.configuration.settings_consistency import journal_bytes_needed
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.membership.rebalance import MembershipConfig

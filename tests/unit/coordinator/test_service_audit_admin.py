@@ -14,7 +14,7 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.administration import audit_reader
 from offsetd_coordinator.services.audit_admin import AuditAdmin
 from offsetd_coordinator.services.group_calls import GroupService
-from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
 Event = admin_service_pb2.AuditEvent

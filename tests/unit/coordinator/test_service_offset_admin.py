@@ -12,7 +12,7 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN
 from offsetd_coordinator.offset_changes import Bounds
-from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node

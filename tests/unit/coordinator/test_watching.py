@@ -6,7 +6,7 @@ import base64
 
 import pytest
 from offsetd_coordinator.errors import InvalidRequest
-from offsetd_coordinator.history.log_changes import Change
+from offsetd_coordinator.history.offset_events import Change
 from offsetd_coordinator.history.watchers import Filter, decode_token, encode_token
 from offsetd_coordinator.kernels.records.change_records import DELETED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_pipeline import compiling
+from offsetd_pipeline import compile_notice
 from offsetd_storage.kernels.cache import KernelCache
 
 if TYPE_CHECKING:
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _unsaid() -> Iterator[None]:
-    compiling.say_if_kernels_compile.cache_clear()
+    compile_notice.say_if_kernels_compile.cache_clear()
     yield
-    compiling.say_if_kernels_compile.cache_clear()
+    compile_notice.say_if_kernels_compile.cache_clear()
 
 
 def test_it_is_said_once_where_kernels_are_not_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(KernelCache, "holds_kernel", lambda _: False)
-    compiling.say_if_kernels_compile()
-    compiling.say_if_kernels_compile()
+    compile_notice.say_if_kernels_compile()
+    compile_notice.say_if_kernels_compile()
     assert capsys.readouterr().err.count("offsetd: compiling kernels, once") == 1
 
 
@@ -32,5 +32,5 @@ def test_nothing_is_said_where_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(KernelCache, "holds_kernel", lambda _: True)
-    compiling.say_if_kernels_compile()
+    compile_notice.say_if_kernels_compile()
     assert capsys.readouterr().err == ""

@@ -14,7 +14,7 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptCheckpoint
-from offsetd_storage.folder.checkpoints import (
+from offsetd_storage.folder.checkpoint_files import (
     read_leader_epochs,
     read_offset_checkpoint,
     write_leader_epochs,

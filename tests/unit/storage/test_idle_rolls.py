@@ -189,7 +189,7 @@ def test_one_logs_failure_keeps_neither_others_nor_the_journal_from_their_rest(
         kept.run(IDLE_LOGS)
         kept.until(lambda: kept.rounds)
         assert (kept.bases(P0)[-1], kept.bases(P1)[-1]) == (0, 30)
-        assert kept.store.journal_room.rest_gain_bytes == 0
+        assert kept.store.journal_size.rest_gain_bytes == 0
 
 
 def test_restarts_leave_no_small_segments_behind() -> None:

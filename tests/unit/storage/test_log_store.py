@@ -20,8 +20,8 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
-from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.recovery.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
@@ -159,7 +159,7 @@ def test_a_batch_too_large_for_topic_or_journal_is_refused() -> None:
     store = opened(SimulatedFiles(), attrs.evolve(SMALL, log=LogConfig()))
     with pytest.raises(RecordTooLarge):
         append(store, P0, size_bytes=4000)
-    commit(store, P0, size_bytes=store.journal_room.batch_bytes_max)
+    commit(store, P0, size_bytes=store.journal_size.batch_bytes_max)
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:

@@ -19,8 +19,8 @@ from log_stores import (
 )
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import ForeignWriter
-from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
+from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.recovery.folder_recovery import CLEAN_SHUTDOWN_NAME
 from recovered_folders import broker_appends, committed, log_path
 
 if TYPE_CHECKING:

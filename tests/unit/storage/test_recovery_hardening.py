@@ -31,10 +31,10 @@ from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, RecordTooLarge, StorageFull
 from offsetd_storage.journal.journal import JOURNAL_NAMES
-from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE
+from offsetd_storage.recovery.folder_recovery import CLEAN_SHUTDOWN_NAME
 from offsetd_storage.recovery.quarantine import quarantine_path
-from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 from recovered_folders import broker_appends, committed, log_path, put
@@ -410,7 +410,7 @@ def test_a_journal_that_lost_its_zeros_blocks_finds_a_full_disk_before_it_serves
     expected = contents(opened(files.kill()))
     config = attrs.evolve(SMALL, journal_file_bytes=64 << 10)
     store = opened(files, config)
-    assert store.journal_room.grow()
+    assert store.journal_size.grow()
     store.close()
     for name in JOURNAL_NAMES:  # A copy that does not keep blocks of zeros.
         content = files.read_bytes(FOLDER / name)

@@ -17,11 +17,11 @@ from log_stores import (
 )
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
-from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log_store import OFFSETS_TOPIC
-from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
+from offsetd_storage.recovery.folder_recovery import CLEAN_SHUTDOWN_NAME
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import GOLDEN, batch_of
 from recovered_folders import LARGE, filled, log_path, put_tree

@@ -124,7 +124,9 @@ def test_a_folder_of_an_older_version_is_listed_once_with_a_note(
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr("offsetd_storage.log_store.with_listings", lambda _, points: points)
-        older.setattr("offsetd_storage.recovery.recovery.with_listings", lambda _, points: points)
+        older.setattr(
+            "offsetd_storage.recovery.folder_recovery.with_listings", lambda _, points: points
+        )
         files = stopped(closed=closed)
     assert not files.exists(LOG / SEGMENT_LIST_NAME)
     store = opened(files, CONFIG)

@@ -12,7 +12,7 @@ from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.journal.journal_format import COUNT, LogEnd, batch_entry_bytes
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.log.pending_frames import Unflushed
+from offsetd_storage.log.pending_frames import PendingFrames
 
 if TYPE_CHECKING:
     from offsetd_storage.journal.batches_frame import BatchesFrame
@@ -40,7 +40,7 @@ def test_runs_that_are_added_together_are_as_if_one_by_one(size_bytes: int) -> N
         content[start : start + size_bytes] for start in range(0, 3 * size_bytes, size_bytes)
     )
     spans = np.array([[2 * size_bytes, 3 * size_bytes], [0, size_bytes], [5, 5]], np.int64)
-    alone, together = Unflushed(1 << 30), Unflushed(1 << 30)
+    alone, together = PendingFrames(1 << 30), PendingFrames(1 << 30)
     for _ in range(3):  # The second time in the buffers of the first, the third in others again.
         for unflushed in (alone, together):
             unflushed.add(logs[P1], second)
@@ -82,7 +82,7 @@ def test_each_frame_fits_and_ends_where_its_batches_do() -> None:
 
 def test_what_was_taken_is_gone() -> None:
     log = opened(SimulatedFiles()).logs[P0]
-    unflushed = Unflushed(1000)
+    unflushed = PendingFrames(1000)
     assert not unflushed
     assert unflushed.take() == []
     unflushed.add(log, b"one")
@@ -99,7 +99,7 @@ def test_what_was_taken_is_gone() -> None:
 
 def test_batches_larger_than_what_is_left_begin_a_frame() -> None:
     log = opened(SimulatedFiles()).logs[P0]
-    unflushed = Unflushed(1000)
+    unflushed = PendingFrames(1000)
     for size_bytes in (600, 10, 600):
         assert unflushed.make_room(size_bytes)
         unflushed.add(log, bytes(size_bytes))
@@ -107,7 +107,7 @@ def test_batches_larger_than_what_is_left_begin_a_frame() -> None:
 
 
 def test_runs_that_no_frame_takes_are_told() -> None:
-    unflushed = Unflushed(2000)
+    unflushed = PendingFrames(2000)
     assert unflushed.make_room(1000, runs=3)
     assert not unflushed.make_room(1000, runs=4)
     assert not unflushed.make_room(1800)
@@ -115,7 +115,7 @@ def test_runs_that_no_frame_takes_are_told() -> None:
 
 def test_a_frame_that_has_ended_waits_for_a_flush_though_nothing_follows_it() -> None:
     log = opened(SimulatedFiles()).logs[P0]
-    unflushed = Unflushed(1000)
+    unflushed = PendingFrames(1000)
     unflushed.add(log, bytes(900))
     unflushed.make_room(900)  # What this was for found no room on the disk.
     assert unflushed

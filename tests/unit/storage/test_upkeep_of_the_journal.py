@@ -26,7 +26,7 @@ def journal_sizes(kept: KeptStore) -> list[int]:
 def at_rest() -> KeptStore:
     kept = KeptStore()
     kept.overwrite(P0, times=2)
-    assert kept.store.journal_room.rest()
+    assert kept.store.journal_size.rest()
     return kept
 
 
@@ -74,7 +74,7 @@ def at_rest_with(disk: DiskConfig) -> KeptStore:
     """Nothing runs by itself."""
     kept = KeptStore(upkeep=attrs.evolve(UPKEEP, disk=disk))
     kept.overwrite(P0, times=2)
-    assert kept.store.journal_room.rest()
+    assert kept.store.journal_size.rest()
     return kept
 
 
@@ -88,7 +88,7 @@ def fill_twice(kept: KeptStore) -> None:
 
 def test_a_small_journal_does_not_grow_where_the_disk_would_get_low_by_it() -> None:
     kept = at_rest_with(DiskConfig(reserve_bytes=0, free_bytes_min=2048))
-    room, files = kept.store.journal_room, kept.files
+    room, files = kept.store.journal_size, kept.files
     growth_bytes = room.growth_bytes
     for more_bytes, grows in ((0, False), (4095, False), (2 * 4096, True)):
         files.capacity_bytes = 1 << 20
@@ -102,7 +102,7 @@ def test_a_small_journal_does_not_grow_where_the_disk_would_get_low_by_it() -> N
 def test_a_journal_does_not_grow_into_the_reserve(is_low: bool) -> None:
     """Nor where it was given back: that is for cleaning and deletions, which fill it, too."""
     kept = at_rest_with(DiskConfig(reserve_bytes=1 << 16, free_bytes_min=8192))
-    room, files, disk = kept.store.journal_room, kept.files, kept.upkeep.disk
+    room, files, disk = kept.store.journal_size, kept.files, kept.upkeep.disk
     files.capacity_bytes = 2 << 20
     disk.check()
     assert disk.status.reserve_bytes_held == 1 << 16
@@ -128,15 +128,15 @@ def test_a_small_journal_grows_where_a_topic_has_larger_batches_by_now() -> None
     with at_rest() as kept:
         with_larger_batches(kept)
         kept.run(JOURNAL_GROWTH)
-        assert kept.store.journal_room.growth_bytes == 0
+        assert kept.store.journal_size.growth_bytes == 0
         kept.advance(2 * MINUTE_MS)
         kept.run(IDLE_LOGS)
-        assert kept.store.journal_room.batch_bytes_max >= 5000
+        assert kept.store.journal_size.batch_bytes_max >= 5000
 
 
 def test_where_there_is_no_more_room_the_journal_takes_larger_batches_and_no_more() -> None:
     kept = at_rest_with(DiskConfig(reserve_bytes=0, free_bytes_min=2048))
-    room, files = kept.store.journal_room, kept.files
+    room, files = kept.store.journal_size, kept.files
     with_larger_batches(kept)
     files.capacity_bytes = 1 << 20
     files.capacity_bytes -= files.free_bytes(FOLDER) - 24_576
@@ -161,7 +161,7 @@ def test_growth_that_finds_no_room_is_not_tried_again_at_once() -> None:
     kept.files.faults.clear()
     kept.advance(MINUTE_MS)
     kept.upkeep._grow_journal()
-    assert kept.store.journal_room.growth_bytes == 0
+    assert kept.store.journal_size.growth_bytes == 0
     kept.store.abandon()
 
 
@@ -169,8 +169,8 @@ def test_a_low_disk_gets_the_journals_room_too() -> None:
     with KeptStore() as kept:
         kept.put(P0, "k", "v")
         kept.store.flush()
-        assert kept.store.journal_room.rest_gain_bytes > 0
+        assert kept.store.journal_size.rest_gain_bytes > 0
         kept.upkeep.disk.note_full(StorageFull("no room"))
-        kept.until(lambda: kept.store.journal_room.rest_gain_bytes == 0)
+        kept.until(lambda: kept.store.journal_size.rest_gain_bytes == 0)
         assert kept.values(P0) == {b"k": b"v"}
         assert not kept.failures

@@ -24,16 +24,16 @@ from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.journal import Journal, Step
-from offsetd_clients.migration.kafka.back import (
+from offsetd_clients.migration.kafka.cluster import KafkaCluster
+from offsetd_clients.migration.kafka.cluster_source import CLUSTER_KIND, ClusterSource
+from offsetd_clients.migration.kafka.folder_source import FOLDERS_KIND, FolderSource
+from offsetd_clients.migration.kafka.kafka_writes import (
     BackOptions,
     moves_back,
     moves_there,
     write_back,
 )
-from offsetd_clients.migration.kafka.cluster import KafkaCluster
-from offsetd_clients.migration.kafka.cluster_source import CLUSTER_KIND, ClusterSource
-from offsetd_clients.migration.kafka.folder_source import FOLDERS_KIND, FolderSource
-from offsetd_clients.migration.kafka.here_source import HERE_KIND, HereSource
+from offsetd_clients.migration.kafka.offsetd_source import HERE_KIND, HereSource
 from offsetd_clients.migration.kafka.targets import (
     BoundedTarget,
     ClusterTarget,

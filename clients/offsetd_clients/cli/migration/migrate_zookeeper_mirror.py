@@ -37,7 +37,7 @@ from offsetd_clients.migration.zookeeper.mirror import (
     MirrorOptions,
 )
 from offsetd_clients.migration.zookeeper.mirror_events import MirrorEvent, MirrorEventKind
-from offsetd_clients.migration.zookeeper.moves import (
+from offsetd_clients.migration.zookeeper.mirror_rules import (
     DISAGREEMENT_MAX_DEFAULT,
     AbsentOffsets,
     Deletions,

@@ -24,7 +24,7 @@ from offsetd_clients.cli.migration.zookeeper_options import ZooKeeperChoice, wit
 from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.zookeeper.cutover import Cutover, CutoverOptions
-from offsetd_clients.migration.zookeeper.moves import DISAGREEMENT_MAX_DEFAULT
+from offsetd_clients.migration.zookeeper.mirror_rules import DISAGREEMENT_MAX_DEFAULT
 from offsetd_clients.migration.zookeeper.rollback import Rollback, RollbackOptions
 
 

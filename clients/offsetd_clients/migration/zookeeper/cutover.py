@@ -30,7 +30,7 @@ from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, sync
 from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout
 from offsetd_clients.migration.zookeeper.mirror import not_run
-from offsetd_clients.migration.zookeeper.moves import (
+from offsetd_clients.migration.zookeeper.mirror_rules import (
     DISAGREEMENT_MAX_DEFAULT,
     AbsentOffsets,
     Deletions,

@@ -1,7 +1,7 @@
 """The mirror: offsetd follows ZooKeeper while consumers still commit there.
 
-Each pass reads the groups that have changed, and does what `moves` decides. A group is no longer
-followed once others have committed to it in offsetd, far from ZooKeeper's offset.
+Each pass reads the groups that have changed, and does what `mirror_rules` decides. A group is no
+longer followed once others have committed to it in offsetd, far from ZooKeeper's offset.
 """
 
 import threading
@@ -26,7 +26,7 @@ from offsetd_clients.migration.zookeeper.mirror_events import (
     MirrorEventKind,
     MirrorStatus,
 )
-from offsetd_clients.migration.zookeeper.moves import (
+from offsetd_clients.migration.zookeeper.mirror_rules import (
     DISAGREEMENT_MAX_DEFAULT,
     AbsentOffsets,
     Deletions,

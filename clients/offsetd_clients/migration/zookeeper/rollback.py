@@ -30,7 +30,7 @@ from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, sync
 from offsetd_clients.migration.zookeeper.cutover import other_root
 from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree, answered
 from offsetd_clients.migration.zookeeper.layouts.layout import CannotWriteBack, Layout
-from offsetd_clients.migration.zookeeper.moves import absent_text, deleted_text
+from offsetd_clients.migration.zookeeper.mirror_rules import absent_text, deleted_text
 from offsetd_clients.migration.zookeeper.source import read_settled
 from offsetd_clients.migration.zookeeper.transactions import (
     Write,

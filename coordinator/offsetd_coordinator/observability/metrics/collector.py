@@ -269,7 +269,7 @@ def store_families(store: LogStore) -> Iterator[Metric]:
     yield gauge(
         "offsetd_journal_size_bytes",
         "Size of both journal files on the disk. It shrinks while nothing is written.",
-        store.journal_room.size_bytes,
+        store.journal_size.size_bytes,
     )
     yield gauge(
         "offsetd_quarantined_partitions",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from offsetd_storage.durations import BOUNDS_SECONDS
+from offsetd_storage.duration_histogram import BOUNDS_SECONDS
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from offsetd_storage.durations import Durations
+    from offsetd_storage.duration_histogram import Durations
     from prometheus_client import Metric
 
 _ThingT = TypeVar("_ThingT")

@@ -5,12 +5,12 @@ from typing import Final
 
 from offsetd_storage.disk.files import Files
 from offsetd_storage.errors import CorruptCheckpoint, JournalDamaged
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.folder.cleaner_checkpoint import CLEANER_CHECKPOINT, read_first_dirty
 from offsetd_storage.folder.folder_format import PROPERTIES_NAME, PROPERTIES_REMEDY, read_properties
 from offsetd_storage.journal.journal import JOURNAL_NAMES
 from offsetd_storage.journal.journal_recovery import recover_journal
-from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.recovery.quarantine import (
     Damage,
     claims_of,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from offsetd_storage.batch.record_batch import batch_header, computed_crc
 from offsetd_storage.disk.files import File, Files
 from offsetd_storage.errors import CorruptBatch, CorruptCheckpoint
-from offsetd_storage.folder.checkpoints import read_leader_epochs
+from offsetd_storage.folder.checkpoint_files import read_leader_epochs
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE
 from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
@@ -21,7 +21,7 @@ from offsetd_storage.log.segment_scan import SegmentScan, StopReason, scan_segme
 from offsetd_storage.recovery.tail_search import valid_batch_after
 from offsetd_storage.views.folder_view import LogView
 
-from offsetd_coordinator.kernels.records.plain_records import skip_plain_batches
+from offsetd_coordinator.kernels.records.record_screening import skip_plain_batches
 from offsetd_coordinator.offline.segment_batches import whole_batches
 from offsetd_coordinator.offline.verification.findings import Finding
 from offsetd_coordinator.offline.verification.index_check import IndexVerifier

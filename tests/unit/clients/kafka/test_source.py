@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from offsetd_clients import Bounds, CommittedOffset, TopicPartition
-from offsetd_clients.kafka.resets import PositionGone, Why
+from offsetd_clients.kafka.out_of_range import PositionGone, Why
 from offsetd_clients.kafka.source import GoesOn, KafkaSource, TopicMissing
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

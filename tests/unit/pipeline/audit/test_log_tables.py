@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from offsetd_pipeline.audit.cleaner_state import LOG_STATES
 from offsetd_pipeline.audit.log_tables import growth, log_partition_table
-from offsetd_pipeline.audit.logs import LOG_STATES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -10,7 +10,7 @@ import pytest
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed, StorageFull
-from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.folder.cleaner_checkpoint import (
     CHECKSUM_ENTRY,
     CLEANER_CHECKPOINT,

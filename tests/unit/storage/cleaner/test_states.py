@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from offsetd_storage.retention.cleaning_claims import CleaningState, CleaningStates
+from offsetd_storage.retention.cleaning_states import CleaningState, CleaningStates
 from offsetd_storage.topic_partition import TopicPartition
 
 P0, P1 = (TopicPartition("t", partition) for partition in range(2))

@@ -11,7 +11,7 @@ from migrations import Killed
 from offsetd_clients import TopicPartition
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.zookeeper import transactions
-from offsetd_clients.migration.zookeeper.moves import AbsentOffsets, Deletions
+from offsetd_clients.migration.zookeeper.mirror_rules import AbsentOffsets, Deletions
 from zookeeper_moves import Move, nothing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from offsetd_clients.migration.followed_writes import OwnWrite
 from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.own_writes import own_writes
 from offsetd_clients.migration.zookeeper.mirror_events import MirrorEventKind
-from offsetd_clients.migration.zookeeper.moves import Deletions, Move, decide
+from offsetd_clients.migration.zookeeper.mirror_rules import Deletions, Move, decide
 from zookeeper_moves import Move as Migration
 from zookeeper_moves import nothing
 

@@ -10,7 +10,7 @@ from offsetd_clients import TopicPartition, Unavailable
 from offsetd_clients.errors import Failure
 from offsetd_clients.migration.outcomes import MigrationStopped
 from offsetd_clients.migration.zookeeper.mirror_events import MirrorEventKind
-from offsetd_clients.migration.zookeeper.moves import AbsentOffsets
+from offsetd_clients.migration.zookeeper.mirror_rules import AbsentOffsets
 from zookeeper_moves import nothing
 
 if TYPE_CHECKING:
