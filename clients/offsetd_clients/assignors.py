@@ -127,7 +127,7 @@ def _kept(
                 owners[partition] = member_id
                 disputed.discard(partition)
             elif other != member_id and generation == subscriptions[other].generation_id:
-                disputed.add(partition)  # Only one claim can be right: assign the partition anew.
+                disputed.add(partition)  # Only one claim can be right: assign it again.
     return {partition: owner for partition, owner in owners.items() if partition not in disputed}
 
 

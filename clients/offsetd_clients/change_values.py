@@ -58,10 +58,10 @@ class OffsetChange:
 class ResetOffsets:
     """The changes of a reset, by partition. `revision` None: the call only validated.
 
-    `reported_end_count`: for so many partitions, the end is what a commit once reported, and may be
+    `reported_end_count`: the number of partitions whose end was reported by a commit, and may be
     outdated.
-    `unknown_end_count`: for so many partitions the end is not known, so no offset was checked
-    against it.
+    `unknown_end_count`: the number of partitions whose end is not known, so the new offset was not
+    checked against it.
     """
 
     changes: tuple[OffsetChange, ...]

@@ -55,7 +55,7 @@ def address_of(address: str | None) -> str:
 def checked_address(address: str) -> str:
     """Returns `address`. Raises ValueError if gRPC would reject it or misread it."""
     if not isinstance(address, str):
-        raise TypeError(f"an address is a text, HOST:PORT, not {address!r}")
+        raise TypeError(f"an address is a string, HOST:PORT, not {address!r}")
     if not _SCHEME.fullmatch(address):
         host_and_port = _HOST_AND_PORT.fullmatch(address)
         # gRPC takes a port modulo 65536.

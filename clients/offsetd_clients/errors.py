@@ -278,7 +278,7 @@ class PartitionsRefused(OffsetdError):
     """The call cannot be applied to some of the partitions; nothing happened.
 
     `partitions` describes the partitions that were refused, as many as fit into an answer. Each
-    entry has `topic` and `partition`, and `offset`, `earliest` and `latest` where they matter.
+    entry has `topic` and `partition`; `offset`, `earliest` and `latest` if the server sent them.
     """
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 from offsetd_clients.errors import NotCoordinator
 
 HOPS_MAX = 5
-"""After so many redirects it is better to wait."""
+"""After this many redirects the client waits."""
 _OWNERS_MAX = 100_000
 
 

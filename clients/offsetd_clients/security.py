@@ -19,7 +19,7 @@ _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
 
 def _check_pem(_: object, attribute: Any, value: bytes | None) -> None:
     if value is not None and b"-----BEGIN " not in value:
-        raise ValueError(f"{attribute.name}: these {len(value)} bytes are no PEM")
+        raise ValueError(f"{attribute.name}: these {len(value)} bytes are not PEM")
 
 
 @attrs.frozen(kw_only=True)

@@ -25,7 +25,7 @@ def whole(value: SupportsIndex) -> int:
 def check_text(_value: object, attribute: Any, text: object) -> None:
     """Raises TypeError unless the value is a str: protobuf would accept bytes too."""
     if not isinstance(text, str):
-        raise TypeError(f"{attribute.name}: {text!r} is no text")
+        raise TypeError(f"{attribute.name}: {text!r} is not a string")
 
 
 def _whole_or_none(value: SupportsIndex | None) -> int | None:

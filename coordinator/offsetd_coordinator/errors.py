@@ -297,7 +297,7 @@ class UnstableOffsetCommit(CoordinatorError):
 
 
 class NotCoordinator(CoordinatorError):
-    """Another node owns the group; the variable `address` is its owner's, where it is known."""
+    """Another node owns the group. The variable `address` is its address, if that is known."""
 
     reason = "NOT_COORDINATOR"
     retriable = True

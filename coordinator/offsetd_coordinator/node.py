@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Most loads take less.
 _LOAD_WAIT_SECONDS: Final = 0.5
-_NOT_LOADED: Final = "a node that serves has what it serves with"
+_NOT_LOADED: Final = "a node that serves has been loaded"
 
 
 class NodeState(enum.IntEnum):

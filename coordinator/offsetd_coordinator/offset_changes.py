@@ -45,16 +45,16 @@ class TargetKind(enum.Enum):
 
 
 class BoundSource(enum.StrEnum):
-    """Who says where a partition begins or ends."""
+    """The source of the bounds of a partition."""
 
     REQUEST = "request"
     KAFKA = "kafka"
     REPORTED = "reported"
-    """A client did, with a commit."""
+    """A client reported it with a commit."""
 
 
 class Bounds(NamedTuple):
-    """The offsets that a partition has: its first record's, and what lies behind its last."""
+    """The offset of a partition's first record, and the offset after its last record."""
 
     earliest: int | None = None
     latest: int | None = None
@@ -185,7 +185,7 @@ class PutChanges(Collection[OffsetChange]):
 
 
 class EndCounts(NamedTuple):
-    """Of how many offsets of a reset the partition's end was reported by a client, or unknown."""
+    """The number of offsets of a reset whose partition's end was reported, or is unknown."""
 
     reported: int = 0
     unknown: int = 0
@@ -195,8 +195,8 @@ class OffsetsChangedReply(NamedTuple):
     """The log offset of the last record, or None if nothing was written.
 
     `is_repeated`: the request was answered before, and `changes` is empty. `stored_count` is how
-    many offsets the group had, and `replaced_count` of how many of them another one takes the
-    place. `moved_count` is how many of these differ from what is put there.
+    many offsets the group had, and `replaced_count` is how many of them were replaced.
+    `moved_count` is how many of the replaced offsets differ from the new ones.
     """
 
     last_offset: int | None
@@ -411,7 +411,7 @@ def _check_range(
 def _known(
     request: ResetOffsets, chosen: _Chosen, bounds: _BoundColumns, row: int
 ) -> dict[str, object]:
-    """The bounds of a partition that are known, and who says so."""
+    """The known bounds of a partition, and their sources."""
     given = request.bounds.get((chosen.topics[row], chosen.partitions[row]), Bounds())
     known: dict[str, object] = {}
     if bounds.earliest[row] >= 0:
@@ -424,7 +424,7 @@ def _known(
 
 
 def _puts(chosen: _Chosen, targets: list[int], stored: CommittedColumns) -> PutColumns:
-    """What described the position before does not describe another one."""
+    """Drops the leader epoch, metadata and expiry of an offset if the reset changes the offset."""
     leader_epochs, metadata = [-1] * len(targets), [b""] * len(targets)
     expire_timestamps_ms = [-1] * len(targets)
     unchanged = [

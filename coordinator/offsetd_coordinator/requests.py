@@ -71,8 +71,8 @@ class CommitOffsets:
     from `request_id_start`, and the spans of `columns`. `columns` has one row a partition, no
     partition twice, and the columns that `kernels.columns` lists under "one partition of a
     commit". `request_id` may be empty; ids are told apart by group and by kind of request.
-    `epoch` is that of the lease of who commits, `retention_ms` how long the offsets are to be
-    kept; -1 is none. `member` is who commits, where the group has members.
+    `epoch` is that of the client's lease; `retention_ms` is how long the offsets are to be
+    kept; -1 is none. `member` is the member that commits, if the group has members.
     """
 
     group_id: bytes
@@ -149,14 +149,14 @@ class CommitOffsets:
 
 @attrs.frozen(kw_only=True)
 class DeleteOffsets:
-    """Deletes offsets of `partitions` and all those of `topics`; what is absent is no error."""
+    """Deletes the offsets of `partitions` and of `topics`. A missing offset is not an error."""
 
     group_id: bytes
     partitions: tuple[tuple[bytes, int], ...] = ()
     topics: tuple[bytes, ...] = ()
     request_id: bytes = b""
     validate_only: bool = False
-    epoch: int = -1  # Of the lease of who deletes.
+    epoch: int = -1  # Of the client's lease.
 
 
 @attrs.frozen(kw_only=True)
@@ -186,7 +186,7 @@ class EndConsumerMembers:
 
 @attrs.frozen(kw_only=True)
 class AcquireGroup:
-    """Takes a group's lease; `force`: from whoever holds it, and where it cannot be read."""
+    """Takes a group's lease. `force`: from any holder, and if its record cannot be read."""
 
     group_id: bytes
     holder: str
@@ -235,7 +235,7 @@ Request = CommitOffsets | DeleteOffsets | DeleteGroup | MembersChange | Administ
 class ExpireOffsets:
     """Writes tombstones for keys, one behind the other up to their `ends`: what has expired.
 
-    `gone` are the groups of which nothing is left.
+    `gone` are the groups that have no records left.
     """
 
     keys: npt.NDArray[np.uint8]
@@ -250,7 +250,7 @@ class CommitReply(NamedTuple):
 
 
 class DeleteOffsetsReply(NamedTuple):
-    """The log offset of the last tombstone, or None; what was there, as (topic, partition)."""
+    """The log offset of the last tombstone, or None; the deleted (topic, partition) pairs."""
 
     last_offset: int | None
     deleted: Collection[tuple[bytes, int]]
@@ -278,7 +278,7 @@ class EndConsumerMembersReply(NamedTuple):
 class LeaseReply(NamedTuple):
     """A lease, and when it ends by the wall clock and the monotonic one; -1 if it is over.
 
-    `is_taken`: from another, who holds it.
+    `is_taken`: the lease was taken from another holder.
     """
 
     last_offset: int

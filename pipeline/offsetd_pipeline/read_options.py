@@ -129,7 +129,7 @@ class ReadOptions:
         found.chosen.check(found.mode)
         if server and found.mode not in _SERVER_MODES:
             told = " and ".join(_SERVER_MODES)
-            raise ValueError(f"mode {found.mode} is read from a folder; a server gives {told}")
+            raise ValueError(f"mode {found.mode} needs a folder; a server has only {told}")
         return found
 
 

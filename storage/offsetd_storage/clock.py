@@ -106,7 +106,7 @@ class SteadyClock:
             return self._followed()
 
     def age_now_ms(self) -> int:
-        """The time for ages before a deletion: the earlier of this and the wall clock."""
+        """The time from which ages are computed before a deletion: the earlier of both clocks."""
         return min(self.now_ms(), self._clock.now_ms())
 
     def wall_ms(self) -> int:

@@ -40,7 +40,7 @@ class TopicPartition(NamedTuple):  # A tuple, so that lookups of a log run no Py
         Raises ValueError.
         """
         if not (_TOPIC_NAME.fullmatch(topic) and 0 <= partition <= _PARTITION_MAX):
-            raise ValueError(f"{topic!r}, {partition} is no topic and partition")
+            raise ValueError(f"{topic!r}, {partition} is not a topic and partition")
         return cls(topic, partition)
 
     def __str__(self) -> str:

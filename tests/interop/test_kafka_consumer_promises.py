@@ -54,8 +54,8 @@ def consumer(client: OffsetClient, topic: KafkaTopic, **changed: object) -> Kafk
     "Kafka keeps no offsets for this consumer and does not know its group.",
     "Commits carry the leader epoch of the last message and the end of its partition, so that "
     "`offsetd groups describe` can show the lag.",
-    "(The marker at the end of a transaction takes an offset and is no message: after it, the lag "
-    "stays at 1 until the next message comes.)",
+    "(The marker at the end of a transaction has an offset, but it is not a message: after it, "
+    "the lag stays at 1 until the next message comes.)",
 )
 def test_a_transactions_marker_is_the_lag_that_is_left(
     broker: KafkaBroker, client: OffsetClient, monkeypatch: pytest.MonkeyPatch

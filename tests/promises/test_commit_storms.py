@@ -92,7 +92,7 @@ def test_a_longer_suppression_than_a_tenth_of_the_retention_is_refused(
 
 @promised(
     "All of them may be changed while the server runs (`UpdateConfig`, `offsetd admin config "
-    "NAME=VALUE`). They keep their values, also over restarts, until `offsetd admin config "
+    "NAME=VALUE`). They keep their values, also after a restart, until `offsetd admin config "
     "--unset NAME`."
 )
 def test_what_was_set_stays_over_restarts(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -51,7 +51,7 @@ def join(client: OffsetClient, group: str) -> Joined:
 @promised(
     "A group with members is not reset (`NON_EMPTY_GROUP`)",
     "`offsetd groups remove-members billing --all` does not wait for that.",
-    "`--force` resets in spite of members, and of a lease.",
+    "`--force` resets a group even if it has members or a lease.",
 )
 def test_a_group_with_members_is_reset_by_force_or_without_them(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
@@ -124,8 +124,8 @@ def test_to_current_writes_again_and_keeps_all_but_the_time(
 
 
 @promised(
-    "what this group had committed at that time, UTC unless it has a zone",
-    "what it had committed so long ago",
+    "the offset that this group had committed at that time; the time is UTC unless it has a zone",
+    "the offset that it had committed that long ago",
     "They reach as far back as [history](history.md) does",
 )
 def test_times_are_those_of_the_groups_own_commits(
@@ -293,7 +293,7 @@ def test_one_partition_out_of_bounds_keeps_all_of_its_group(
     "are reset one after the other; the exit code is 3 if some were refused, and each refused "
     "group is named.",
     "1: refused, and nothing was changed; 2: wrong use, or a bad line of a file; "
-    "3: some groups were, others not.",
+    "3: some groups were reset, others were refused.",
 )
 @pytest.mark.parametrize("chosen", ["--group {0} --group {1}", "{0} {1}"])
 def test_of_several_groups_those_that_were_refused_are_named(

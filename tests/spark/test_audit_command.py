@@ -88,8 +88,8 @@ def test_damage_fails_or_is_told_and_exits_with_3(
     ("arguments", "code", "said"),
     [
         (("nowhere",), 1, "nowhere does not exist"),
-        (("nowhere", "--retention", "soon"), 2, "'soon' is no time like"),
-        (("nowhere", "--now", "noon"), 2, "'noon' is no time like"),
+        (("nowhere", "--retention", "soon"), 2, "'soon' is not a time like"),
+        (("nowhere", "--now", "noon"), 2, "'noon' is not a time like"),
         (("nowhere", "--on-damage", "ignore"), 2, "'ignore'"),
         ((DATA, "--end-offsets", "ends.txt"), 1, "are read from .csv"),
     ],

@@ -82,7 +82,7 @@ def test_what_was_planned_and_what_is_passed_over_is_said(
     planned = job(path, "--group", "g", "--through", "planned")
     assert "batch 3 may be done in part: what is not will not be read" in planned.stderr
     passed_over = job(str(SPARK / "with-rate"), "--group", "g").stderr
-    assert "source 1 is passed over: these are no offsets of topics: 0" in passed_over
+    assert "source 1 is passed over: these are not offsets of topics: 0" in passed_over
 
 
 def test_what_is_no_checkpoint_is_one_line(
@@ -91,4 +91,6 @@ def test_what_is_no_checkpoint_is_one_line(
     for path in (str(tmp_path), f"file://{tmp_path}"):
         ended = job(path, "--group", "g")
         assert ended.code == 1
-        assert ended.stderr == f"error: {path} is no checkpoint with a batch: it has no offsets/0\n"
+        assert (
+            ended.stderr == f"error: {path} is not a checkpoint with a batch: it has no offsets/0\n"
+        )

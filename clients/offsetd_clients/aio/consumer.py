@@ -340,7 +340,7 @@ class AsyncConsumer(Generic[Value]):
             starts[each] = await self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
             if self._part.committed is not committed or not self._part.take():
-                return  # The group is already assigning them anew.
+                return  # The group is already assigning the partitions again.
             starts.update(self._part.sought)  # Callbacks may have called `seek` meanwhile.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)

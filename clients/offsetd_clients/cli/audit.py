@@ -91,7 +91,7 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
             if method not in AUDITED_METHODS:
                 near = get_close_matches(method, AUDITED_METHODS, n=1)
                 hint = f": did you mean {near[0]}?" if near else ""
-                terminal.note(f"{method} is no method that this program knows{hint}")
+                terminal.note(f"{method} is not a method that this program knows{hint}")
 
 
 def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:

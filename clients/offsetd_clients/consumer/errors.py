@@ -9,7 +9,7 @@ class ConsumerFenced(OffsetdError):
 
     Nothing more was committed. The items since the last commit are handed out again, to the members
     that have `partitions` now. `reason` is the reason of the refused call, which is the
-    `__cause__`. The next request for items joins the group anew, unless another member has taken
+    `__cause__`. The next request for items joins the group again, unless another member has taken
     over the instance id (`FENCED_INSTANCE_ID`).
     """
 

@@ -114,7 +114,7 @@ class Part(ABC):
         return True
 
     def take(self) -> bool:
-        """Holds the partitions from now on. False: the group is already assigning them anew."""
+        """Holds the partitions. Returns False if the group is already assigning them again."""
         if self.phase is not Phase.ARRIVED:
             return False
         self.phase = Phase.HOLDING
@@ -131,7 +131,7 @@ class Part(ABC):
             self.phase = Phase.YIELDING
 
     def begin_revoke(self) -> bool:
-        """Begins to tell the user of revoked partitions. False: they were lost meanwhile."""
+        """Begins to tell the user of revoked partitions. Returns False if they were lost before."""
         if self.phase is not Phase.YIELDING:
             return False
         self._is_told = True

@@ -210,7 +210,7 @@ class Backlog:
         return self._idle_count >= len(self._turns)
 
     def look_again(self) -> None:
-        """Makes all partitions readable again, after a pause."""
+        """Ends the idle state after a pause, so that all partitions are read again."""
         self._idle_count = 0
 
     def next_read(self) -> tuple[TopicPartition, int]:

@@ -30,8 +30,8 @@ class Source(Protocol[Value_co]):
 
     Only `partition_counts` and `read` are required.
 
-    The consumer calls it only from the thread that iterates over the consumer. An error that these
-    methods raise is raised by the request for items; the next request goes on.
+    The consumer calls it only from the thread that iterates over the consumer. An error of these
+    methods is raised when that thread asks for items. When it asks again, the consumer continues.
     """
 
     def partition_counts(self) -> Mapping[str, int]:
@@ -42,8 +42,8 @@ class Source(Protocol[Value_co]):
     ) -> Iterable[Item[Value_co]]:
         """The items of a partition in order, from `offset` on. Empty if there are none now.
 
-        It must not wait for more. If the item at `offset` is gone, the next one that exists
-        follows.
+        It must not wait for more items. If the item at `offset` is gone, the read starts with the
+        next item that exists.
         """
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:

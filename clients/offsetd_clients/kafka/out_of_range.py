@@ -98,7 +98,7 @@ def librdkafka_config(config: Mapping[str, object], group_id: str) -> dict[str, 
     Raises ConsumerMisconfigured if `config` contradicts that.
     """
     if str(config.get("enable.auto.commit", "false")).lower() not in ("false", "f", "0"):
-        raise ConsumerMisconfigured("enable.auto.commit: offsets are kept here, not at Kafka")
+        raise ConsumerMisconfigured("enable.auto.commit: offsetd keeps the offsets, not Kafka")
     if config.get("auto.offset.reset", "error") != "error":
         raise ConsumerMisconfigured(
             "auto.offset.reset: say `start` for what was never committed, and `out_of_range`"

@@ -63,7 +63,7 @@ class building:  # noqa: N801  # Called as a function. A generator would take fi
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, UnicodeEncodeError):
-            problem = f"{error.object!r} is no text that UTF-8 can hold"
+            problem = f"{error.object!r} cannot be encoded as UTF-8"
             raise _invalid(f"{self._what}: {problem}") from error
         if isinstance(error, ValueError):  # The value is out of the field's range.
             raise _invalid(f"{self._what}: {error}") from error
@@ -351,7 +351,7 @@ def partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.T
 def checked_partition(value: object) -> TopicPartition:
     """Returns `value`. Raises TypeError if it is not a TopicPartition."""
     if not isinstance(value, TopicPartition):
-        raise TypeError(f"{value!r} is no TopicPartition")
+        raise TypeError(f"{value!r} is not a TopicPartition")
     text_of("topic", value.topic)
     return value
 

@@ -26,7 +26,7 @@ def list_offset_history_request(
     oldest_first: bool,
     page_size: int,
 ) -> history_pb2.ListOffsetHistoryRequest:
-    """A ListOffsetHistoryRequest for the first page. No `partitions`: all."""
+    """A ListOffsetHistoryRequest for the first page. If `partitions` is empty, it is for all."""
     with building("history"):
         request = history_pb2.ListOffsetHistoryRequest(
             group_id=text_of("group_id", group_id),

@@ -24,7 +24,7 @@ class State(StrEnum):
     AHEAD = "ahead"  # A larger offset is stored.
     CONFLICT = "conflict"  # The same offset is stored, with another leader epoch or other metadata.
     OUT_OF_BOUNDS = "out-of-bounds"  # The source's offset is outside the partition's range.
-    DELETED = "deleted"  # The source no longer has the offset, which is stored.
+    DELETED = "deleted"  # offsetd has the offset, and the source no longer has it.
 
 
 @attrs.frozen(kw_only=True)

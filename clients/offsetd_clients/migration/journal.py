@@ -43,7 +43,7 @@ class JournalBusy(MigrationError):
 
 
 class PlanBegun(MigrationError):
-    """Steps of the plan were done, and could not be undone without it."""
+    """The plan may not be replaced: it has steps, and only this plan can undo them."""
 
 
 class BadJournal(MigrationError):
@@ -132,9 +132,9 @@ class Journal:
         return begun.get(step, -1) > begun.get(other, -1)
 
     def is_cut_over(self, group_id: str) -> bool:
-        """Whether the group may live only in offsetd.
+        """Whether the newest offsets of the group may be in offsetd only.
 
-        It may if its newest cutover, even one only begun, was neither rolled back nor taken back.
+        True if a cutover was begun (also if it did not finish), and was not undone or rolled back.
         """
         cut_over = self.latest(Step.CUTOVER, group_id)
         if cut_over is None or cut_over.result == NOT_MARKED:

@@ -62,7 +62,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 class MigrationStopped(MigrationError):
-    """A problem that is not one group's own. Nothing more was tried. `__cause__` has the reason."""
+    """A problem that affects all groups. The run stopped there. `__cause__` has the reason."""
 
 
 class _HasOffsets(Protocol):

@@ -1,7 +1,7 @@
-"""Which stored offsets the migration itself has written.
+"""Finds the stored offsets that the migration itself has written.
 
 The journal keeps their revisions. An offset stored at another revision was written by someone else,
-whichever of the two is larger or later.
+even if its offset is smaller or its commit time is earlier.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,9 @@ from offsetd_clients.migration.target import Put, Stored, Target
 def own_writes(journal: Journal, group_id: str, stored: Stored) -> OwnWrites:
     """The migration's newest write of each offset of a group.
 
-    An offset that was already stored as it was to be moved counts too, and so does one that a
-    rollback has written back.
+    An offset that already had the planned value counts as a write of the migration. So does an
+    offset that a
+    rollback has written back to the source.
     """
     own: OwnWrites = {}
     ran = journal.latest(Step.RUN, group_id)

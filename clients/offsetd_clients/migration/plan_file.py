@@ -76,7 +76,7 @@ class Plan:
                 summary=summary,
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise BadPlan(f"{path}: line 1 is no header: {error}") from None
+            raise BadPlan(f"{path}: line 1 is not a header: {error}") from None
 
     def groups(self) -> Iterator[PlannedGroup]:
         """Yields each group, in the order of the source. Raises BadPlan, OSError."""
@@ -229,7 +229,7 @@ def _group_of(document: dict[str, Any], path: Path, number: int) -> PlannedGroup
             ),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise BadPlan(f"{path}: line {number} is no group: {error}") from None
+        raise BadPlan(f"{path}: line {number} is not a group: {error}") from None
 
 
 def _selection_of(document: dict[str, Any]) -> Selection:
@@ -261,7 +261,7 @@ def _checked_summary(path: Path) -> PlanSummary:
     if "sha256" not in (seal := _parsed(last, path, number)):
         raise BadPlan(f"{path}: line {number} is not its seal: the file was cut")
     if seal["sha256"] != digest.hexdigest():
-        raise BadPlan(f"{path}: the checksum is not that of its lines: it was changed")
+        raise BadPlan(f"{path}: the checksum does not match the lines: it was changed")
     return PlanSummary(**_parsed(summary, path, number - 1)["end"])
 
 
@@ -278,7 +278,7 @@ def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         document = json.loads(line)
     except ValueError:
-        raise BadPlan(f"{path}: line {number} is no JSON") from None
+        raise BadPlan(f"{path}: line {number} is not JSON") from None
     if not isinstance(document, dict):
-        raise BadPlan(f"{path}: line {number} is no object")
+        raise BadPlan(f"{path}: line {number} is not a JSON object")
     return document

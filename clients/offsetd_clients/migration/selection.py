@@ -16,7 +16,7 @@ def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple(re.compile(text) for text in texts)
     except re.error as error:
-        raise BadSelection(f"{error.pattern!r} is no regular expression: {error}") from None
+        raise BadSelection(f"{error.pattern!r} is not a regular expression: {error}") from None
 
 
 @attrs.frozen(kw_only=True)

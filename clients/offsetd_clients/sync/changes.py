@@ -145,7 +145,8 @@ class ChangeCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> tuple[ImportedGroup, ...]:
-        """Commits the offsets of a file, each group as a whole. One group's error stops no other.
+        """Commits the offsets of a file, each group as a whole. An error in one group does not
+        stop the other groups.
 
         `keep_commit_times`: keep the commit times of the file.
         `is_unaudited`: like ordinary commits, the import leaves no record in the audit log. Then

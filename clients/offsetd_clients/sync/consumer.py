@@ -341,7 +341,7 @@ class Consumer(Generic[Value]):
             starts[each] = self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
             if self._part.committed is not committed or not self._part.take():
-                return  # The group is already assigning them anew.
+                return  # The group is already assigning the partitions again.
             starts.update(self._part.sought)  # Callbacks may have called `seek` meanwhile.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)

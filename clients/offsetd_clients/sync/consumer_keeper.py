@@ -39,7 +39,7 @@ from offsetd_clients.values import OffsetToCommit, TopicPartition
 log = logging.getLogger("offsetd_clients.consumer")
 
 TRIES_IN_SESSION = 3
-"""A session is long enough for so many calls without an answer: one of them may fail."""
+"""A session is long enough for this many calls, so that one of them may fail."""
 
 
 class Keeper:
@@ -167,7 +167,7 @@ class Keeper:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The next request for items raises the error; the one after it starts anew."""
+        """The next request for items raises the error. The request after it starts again."""
         with self.guard:
             self.part.fail(error)
         self.changed.set()
@@ -232,7 +232,7 @@ class Keeper:
                 return self._brief.acquire_group(group_id, settings.lease.holder, ttl=ttl)
             case Renew(epoch):
                 return self._brief.renew_group(group_id, epoch)
-        raise AssertionError(f"{step} is no call")
+        raise AssertionError(f"{step} is not a call")
 
     def _take_leave(self, farewell: Farewell) -> None:
         """Leaves the group or releases the lease.

@@ -30,7 +30,7 @@ class LeaseCalls(Calls):
         """Takes the group's lease. Raises `LeaseHeld` while another holder has it.
 
         Each lease has a larger epoch than all leases before it, and fences them. `holder` names the
-        caller: the same holder gets the lease anew. `force` takes the lease from any holder. Raises
+        caller: the same holder gets a new lease. `force` takes the lease from any holder. Raises
         `GroupNotEmpty` while the group has members.
         """
         request = lease_messages.acquire_request(

@@ -107,8 +107,8 @@ class Expirer:
         self._folder = folder
         self.clock = clock
         started_ms = clock.monotonic_ms()
-        # By the server's time: if the wall clock is behind it, somebody set that clock, and the
-        # first look reports it.
+        # The guard starts with the server's time. If the wall clock is behind it, somebody set the
+        # wall clock, and the first look reports it.
         self._guard = ExpiryGuard(
             now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
         )
@@ -157,7 +157,7 @@ class Expirer:
     def _config(self) -> ExpiryConfig:
         return self._runtime.expiry_config  # In force now: it may change between two uses.
 
-    # What holds back -------------------------------------------------------------------------
+    # What suspends expiry --------------------------------------------------------------------
 
     def held(self) -> Held | None:
         """The reason that holds expiry back now, if there is one."""

@@ -1,7 +1,7 @@
-"""The life of a call, whatever brings it: its connection, its limits, how it ends, its figures.
+"""The life of a call, for any transport: its connection, limits, end and figures.
 
-A transport opens a `CallLife` when a call arrives, tells it of the message, and closes it. What it
-raises meanwhile becomes a refusal here; the transport only renders it.
+A transport opens a `CallLife` when a call arrives, passes the size of its message to `take`, and
+closes it. `refusal_of` turns an error of the call into a refusal; the transport only sends it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ REASONS: Final = {
 WAIT_SECONDS_MAX: Final = 30.0
 """A call that has waited this long for room is refused."""
 COPIES: Final = 2
-"""How often an answer is in memory: its own bytes, and gRPC's copy."""
+"""How many copies of an answer are in memory: our bytes, and gRPC's copy."""
 
 # Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
@@ -149,7 +149,7 @@ class Answer:
             raise self._budget.refusal(size)
 
     def send(self, size: int) -> None:
-        """Counts the built answer until `end`. Raises TooManyBytesInFlight."""
+        """Counts the bytes of a built answer until `end` is called. Raises TooManyBytesInFlight."""
         more = COPIES * size - self.bytes_held
         if more > 0 and not self._budget.has_room(more, self.bytes_held):
             raise self._budget.refusal(size)

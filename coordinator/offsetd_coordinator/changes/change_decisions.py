@@ -114,7 +114,7 @@ def check_change(
     writers: WriteAuthorisation,
     now: Moment,
 ) -> Decision | None:
-    """The reply that an earlier try of the request got within the window.
+    """The decision for a repeated request: the reply of the first try. None for a new request.
 
     Raises GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, RecordUndecodable.
     """

@@ -227,7 +227,8 @@ def restoration(
     puts.rows[:, columns.PUT_COMMIT_TIMESTAMP] = -1
     gone = stored.take(np.flatnonzero(stored.places_in(then) < 0))
     group_id = request.group_id
-    # Deduplication reads the request id from the first record of the last batch, if a commit.
+    # Deduplication reads the request id from the first record of the last batch. That record is a
+    # commit if there are any.
     commits = rows_to_put(puts, group_id, request_id if len(puts) else b"")
     keys = row_keys(gone, group_id)
     put_part = _Part(puts, _before(puts, stored), puts.rows[:, columns.COMMIT_OFFSET])

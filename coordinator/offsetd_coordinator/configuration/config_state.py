@@ -1,8 +1,8 @@
 """The dynamic settings as a pure state that decides and replays, as `shard` does for offsets.
 
-It holds the texts that operators wrote; `TopicConfigs` says what they mean. A text that is unknown,
-or does not fit the settings the server was started with, is kept and named with the reason; all
-others take effect.
+It holds the values that operators wrote; `TopicConfigs` interprets them. A setting that is unknown,
+or does not fit the settings the server was started with, is kept and reported with the reason.
+All other settings take effect.
 """
 
 from __future__ import annotations

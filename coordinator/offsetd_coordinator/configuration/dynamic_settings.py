@@ -108,7 +108,7 @@ class ExpiryConfig:
 
     @functools.cached_property
     def plain_rule(self) -> GroupRule:
-        """The rule for a group that is nothing but its offsets."""
+        """The rule for a group that has offsets, but no group records."""
         return plain_rule(self.terms)
 
     def hold(self, is_from_elsewhere: bool) -> Hold | None:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
 
 _END_OF_STREAM: object = grpc.aio.EOF
-# The size at which a message of results is full. The last ones added may exceed it: at most 512,
-# of some 4 KiB if they are refusals. gRPC's clients accept 4 MiB by default.
+# The size at which a message of results is full. The last results may exceed it: at most 512
+# results, of about 4 KiB each if they are refusals. gRPC's clients accept 4 MiB by default.
 _RESULTS_PER_MESSAGE_MAX = 1024
 _RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
 # The cost of commits in units of `Turns`: for each of several together, and for one alone.

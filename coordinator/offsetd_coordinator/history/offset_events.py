@@ -111,7 +111,7 @@ def next_stretch(
     group = padded_copy(group_id or b"")
     group_size = -1 if group_id is None else len(group_id)
     found: list[Change] = []
-    offset_next = end  # Where nothing is left.
+    offset_next = end  # If nothing is left to read.
     for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
         cursor = np.zeros(CURSOR_SLOTS, np.int64)
         found += _of_batches(buffer, size, group, group_size, cursor, rows)

@@ -93,7 +93,7 @@ def decode_token(token: str, digest: bytes, field: str = "token") -> dict[int, i
     if raw[:1] != bytes([_TOKEN_VERSION]) or len(numbers) % 2:
         raise InvalidRequest(field, "not one that this server's version makes")
     if raw[1 : 1 + _DIGEST_BYTES] != digest:
-        raise InvalidRequest(field, "made for other groups or topics, or by another folder")
+        raise InvalidRequest(field, "made for other groups or topics, or on another data folder")
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 

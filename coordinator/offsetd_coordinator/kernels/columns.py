@@ -49,10 +49,10 @@ TableArrays: TypeAlias = (
 )
 
 
-# The offsets of a group and a topic in 64 partitions, a row of `blocks`.
+# A row of `blocks`: the offsets of a group for 64 partitions of a topic.
 GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
 MASK: Final = 1  # a bit for each partition that has an offset, by its low six bits
-PLACE: Final = 2  # what the partitions have above these; how many rows it has; the first of them
+PLACE: Final = 2  # the partitions' upper bits; the number of rows kept; the first row
 LINKS: Final = 3  # in its group's list: the next block in the high half, the one before in the low
 BLOCK_COLUMNS: Final = 4
 
@@ -68,7 +68,7 @@ REVISION: Final = 1
 TIME_EPOCH: Final = 2  # commit timestamp << EPOCH_BITS | leader epoch + 1; or -1 - row of `extras`
 ENTRY_COLUMNS: Final = 3
 
-# Rows that no block has are taken out where they are more than a third, and more than a few.
+# Unused rows are removed if three times their number exceeds all rows by more than this.
 ENTRY_UNUSED_TIMES: Final = 3
 ENTRY_UNUSED_FREE: Final = 1024
 
@@ -77,8 +77,8 @@ PLAIN_TIME_MAX: Final = (1 << 42) - 1  # The year 2109.
 
 NO_EXPIRY: Final = -1
 
-# What is not plain of an offset, a row of `extras`.
-COMMIT_TIMESTAMP: Final = 0  # of a free row the next one
+# The fields of an offset that its entry cannot hold: a row of `extras`.
+COMMIT_TIMESTAMP: Final = 0  # in a free row: the next free row
 EXPIRE_TIMESTAMP: Final = 1  # or NO_EXPIRY
 METADATA_SPAN: Final = 2  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
 REPORTED_END: Final = 3  # the end offset that clients reported, + 1, or 0
@@ -107,8 +107,8 @@ REQUEST_COLUMNS: Final = 4
 # The counters of a table.
 ENTRY_COUNT: Final = 0
 ENTRY_END: Final = 1  # rows from here on were never used
-ENTRY_UNUSED: Final = 2  # rows below the end that no block has
-BLOCK_COUNT: Final = 3  # these three, as those of extras and names, are what `free_rows` needs
+ENTRY_UNUSED: Final = 2  # rows below ENTRY_END that no block uses
+BLOCK_COUNT: Final = 3  # `free_rows` needs these three, and those of extras and names
 BLOCK_END: Final = 4
 BLOCK_FREE: Final = 5  # the first free row below, + 1
 EXTRA_COUNT: Final = 6
@@ -132,9 +132,9 @@ REQUEST_WINDOW_MS: Final = 23
 SEED: Final = 24  # four random numbers, this and the next three
 COUNTERS: Final = 28
 
-# Where a replay stands; RECORD_AT 0 is the start of a batch. What follows RECORD_OFFSET is set
+# The position of a replay. RECORD_AT 0 is the start of a batch. Slots after RECORD_OFFSET are set
 # when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
-# transaction that is now committed, whose offsets take no place from what was written later. So is
+# transaction that is now committed; its offsets do not replace later offsets. So is
 # SETTLED: where the batch has the name of a group for which no transaction is open; 0 if nowhere.
 # LAST: the names of the record before, their rows and its block, as long as no name has gone.
 BATCH_AT: Final = 0
@@ -168,7 +168,7 @@ NEEDS_ROOM: Final = 1  # make room for the record, then go on
 NOT_PLAIN_RECORD: Final = 2  # replay this record otherwise, then go on behind it
 NOT_PLAIN_BATCH: Final = 3  # the same with the whole batch
 MALFORMED_BATCH: Final = 4  # what is left of the batch does not divide into records
-BROKEN_BATCH: Final = 5  # no whole batch: the caller broke its promise, or a file changed
+BROKEN_BATCH: Final = 5  # not a whole batch: a defect of the caller, or a file changed
 
 # One partition of a commit.
 TOPIC_START: Final = 0
@@ -223,17 +223,17 @@ class Commit(NamedTuple):
 COMMIT: Final = "uint8[::1], int64[:, ::1], int64, int64, int64, int64"
 """The types of a commit's fields, for signatures."""
 
-# What became of a commit, if not the size of its batch.
+# The outcome of a commit for which no batch is written.
 TOO_LARGE: Final = -1
 DUPLICATE: Final = -2
 CONFLICTING: Final = -3
 NOT_MONOTONIC: Final = -4
 UNREADABLE: Final = -5  # what is stored cannot be read, so no precondition can be judged
-UNCHANGED: Final = -6  # all of it is stored, since a moment ago: nothing is to be written
+UNCHANGED: Final = -6  # all of it was stored a short time ago: nothing is written
 
-# More of what became of it.
-VERDICT_LAST_OFFSET: Final = 0  # of the first time, for a DUPLICATE; the newest, if UNCHANGED
-VERDICT_CONFLICTS: Final = 1  # how many partitions are in the way; the first are listed
+# Details of the outcome: `verdict`.
+VERDICT_LAST_OFFSET: Final = 0  # DUPLICATE: of the first commit; UNCHANGED: the newest stored
+VERDICT_CONFLICTS: Final = 1  # how many partitions conflict; the first of them are listed
 VERDICT_ROW: Final = 2  # of the commit, for UNREADABLE
 VERDICT_COLUMNS: Final = 3
 
@@ -259,9 +259,9 @@ READ_END_OFFSET: Final = 10
 READ_COLUMNS: Final = 11
 
 # How offsets expire.
-NEVER: Final = (1 << 63) - 1  # as a time or a retention: it does not come
-NO_TIME: Final = -1  # as a time: there is none
-TIME_MAX: Final = 1 << 62  # later times do not come, and sums of two smaller ones fit
+NEVER: Final = (1 << 63) - 1  # a time that never comes, or a retention without end
+NO_TIME: Final = -1  # there is no such time
+TIME_MAX: Final = 1 << 62  # later times never come; the sum of two earlier ones fits in 64 bits
 
 # What retention counts from.
 BASE_LATEST: Final = 0  # the commit, or when the group became empty, if that is later
@@ -271,11 +271,11 @@ BASE_REPLACED: Final = 1  # when the group became empty, if that is known, else 
 RULE_RETENTION: Final = 0
 RULE_EMPTY: Final = 1  # when the group became empty, or NO_TIME
 RULE_BASE: Final = 2
-RULE_WARNING: Final = 3  # so long before it expires, an offset counts as one that will
+RULE_WARNING: Final = 3  # how long before its expiry an offset counts as expiring soon
 RULE_COLUMNS: Final = 4
 
-# What is found of a group's offsets, a single row.
+# The result for the offsets of a group, a single row.
 JUDGED_DUE: Final = 0  # how many have expired
-JUDGED_WARNED: Final = 1  # how many will soon
-JUDGED_FIRST: Final = 2  # when the first of those that have not expired does, or NEVER
+JUDGED_WARNED: Final = 1  # how many will expire soon
+JUDGED_FIRST: Final = 2  # when the next of the others expires, or NEVER
 JUDGED_COLUMNS: Final = 3

@@ -214,9 +214,10 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member replaces the one with its instance id, also as leader.
+        """Replaces a static member by a new one with the same instance id, also as leader.
 
-        It keeps that member's position: the order decides the next leader, and is in the record.
+        The new member keeps the position of the old one, because the order of members decides the
+        next leader and is stored in the record.
         """
         is_leader = self.leader_id == old.member_id
         order = list(self.members)

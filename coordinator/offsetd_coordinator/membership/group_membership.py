@@ -252,7 +252,7 @@ class Membership:
         self._rebalances.end_consumer_sessions_in(group_id, RECORD_RETRY_MS, now)
 
     def forget(self, group_id: bytes) -> None:
-        """An empty group was deleted: promised ids are void, and its generations begin anew."""
+        """Forgets a deleted, empty group. Promised ids are void, and generations start again."""
         group = self.groups.get(group_id)
         if group is not None and group.state is EMPTY:
             self._rebalances.forget(group)

@@ -180,7 +180,7 @@ class Joining:
             step.answer(token, group.joined(member))
             return
         earlier = group.update(member, request, token)
-        step.answer(earlier, rebalances(group))  # Its client asks again.
+        step.answer(earlier, rebalances(group))  # The client of the earlier join asks again.
         self._rebalances.prepare_or_complete(group, step, now)
 
     def _replace(

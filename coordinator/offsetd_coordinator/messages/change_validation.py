@@ -87,7 +87,7 @@ def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, b
         raise InvalidGroupId("target_group_id", "empty")
     target = validation.read_group_id(received.target_group_id, "target_group_id")
     if source == target:
-        raise InvalidGroupId("target_group_id", "{group!r} is the source, too", group=target)
+        raise InvalidGroupId("target_group_id", "{group!r} is also the source group", group=target)
     return source, target
 
 

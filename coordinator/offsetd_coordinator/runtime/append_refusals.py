@@ -51,8 +51,8 @@ def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError 
 def quarantined_own_log(topic_partition: TopicPartition, damage: object) -> LogPartitionQuarantined:
     """The refusal of what needs a damaged log of the settings or of the audit."""
     return LogPartitionQuarantined(
-        "the log of {topic} is damaged: {cause}; with the server stopped, bring it back from a copy"
-        " or begin it anew: offsetd log recreate --topic {topic}",
+        "the log of {topic} is damaged: {cause}; stop the server, and restore the log from a copy"
+        " or recreate it: offsetd log recreate --topic {topic}",
         topic=topic_partition.topic,
         cause=damage,
     )

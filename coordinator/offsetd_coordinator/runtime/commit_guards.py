@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
 
 WINDOW_MS: Final = 60_000
-"""Over so long commits are counted."""
+"""The length of the window in which commits are counted."""
 _GROUPS_LEFT_MAX: Final = 1000  # Once those that commit seldom have made way.
 _BUCKETS_MAX: Final = 65_536
 _MS_NS: Final = 1_000_000
-_GROUP_BYTES_MAX: Final = 256  # Of a group id that is kept as it is.
+_GROUP_BYTES_MAX: Final = 256  # A longer group id is cut or hashed.
 
 
 class CommitGuards:
-    """Of one server. For the event loop's thread, but for what metrics read."""
+    """The guards of one server. For the event loop's thread, except what metrics read."""
 
     def __init__(self) -> None:
         self.activity = GroupActivity()
@@ -41,7 +41,7 @@ class CommitGuards:
 
     @property
     def counts_groups(self) -> bool:
-        """Whether it is to know how many commits each group makes."""
+        """Whether the commits of each group are counted."""
         return self.activity.top_max > 0
 
     def admit(self, group_id: bytes, now_ms: int) -> None:
@@ -52,7 +52,7 @@ class CommitGuards:
             self.quota.take(group_id, now_ms)
 
     def note(self, group_ids: Iterable[bytes], now_ms: int) -> None:
-        """Counts commits, for who has seen that groups are counted and there is no quota."""
+        """Counts commits. The caller has checked that groups are counted and no quota is set."""
         self.activity.note_all(group_ids, now_ms)
 
 
@@ -67,10 +67,10 @@ class GroupCommits(NamedTuple):
 class GroupActivity:
     """The groups that commit most, of the last whole window.
 
-    Of more groups than it has counters for, those that commit seldom make way (Misra and Gries, and
-    many at a time, as Agarwal and others do): a group with more than a thousandth of a window's
-    commits is never missed, and none is said to have made more commits than it did, or less by
-    more than that thousandth.
+    If groups outnumber counters, those that commit least lose theirs (Misra and Gries, and
+    many at a time, as Agarwal and others do). A group with more than a thousandth of a window's
+    commits is never missed. The number for a group is never too high, and too low by at most that
+    thousandth.
     """
 
     def __init__(self) -> None:
@@ -92,17 +92,17 @@ class GroupActivity:
             self._make_way()
 
     def _make_way(self) -> None:
-        """Takes so much from each count that no more than a thousand are left.
+        """Subtracts from each count so that at most 1000 counts stay above 0.
 
-        That is taken from a thousand and one at the least, so in all it is no more than a
-        thousandth of the commits. And a thousand groups have come for it, a moment for each.
+        The number is subtracted from at least 1001 counts, so it is at most a
+        thousandth of the commits. At least 1000 groups came since the last call: a call is cheap.
         """
         counts = self._counts
         taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX]
         self._counts = Counter({each: n - taken for each, n in counts.items() if n > taken})
 
     def top(self, now_ms: int) -> list[GroupCommits]:
-        """Those with most commits, most first; none if nobody committed of late. For any thread."""
+        """The groups with most commits, in falling order; none without commits. For any thread."""
         counts = self._counts.copy()
         begun_ms = self._begun_ms  # Read behind them, as it is written before.
         if now_ms - begun_ms < WINDOW_MS:
@@ -121,7 +121,7 @@ class GroupActivity:
 
 
 class CommitQuota:
-    """A token bucket a group; of the full ones, which are as good as none, nothing is kept.
+    """A token bucket for each group. A full bucket is not kept, because it equals a new one.
 
     Each is one number: the time at which it is full again.
     """
@@ -135,7 +135,7 @@ class CommitQuota:
         self._full_at_ns: OrderedDict[bytes, int] = OrderedDict()  # Least lately used first.
 
     def configure(self, *, rate: int, burst: int) -> None:
-        """So many commits a second, 0 for any number; `burst` at once, 0 for those of a second."""
+        """Sets the commits per second (0: no limit) and the `burst` (0: as many as in a second)."""
         self._rate = rate
         if rate:
             self._interval_ns = 1_000_000_000 // rate

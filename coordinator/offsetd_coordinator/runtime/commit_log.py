@@ -39,7 +39,7 @@ class PartitionState(enum.Enum):
 class LoggedRuns(NamedTuple):
     """How many batches of each run are in the log now, and each run's ticket.
 
-    A run of which no batch is in the log has no ticket: its number means nothing.
+    If no batch of a run is in the log, the run has no ticket: ignore its number.
     """
 
     batch_counts: list[int]
@@ -95,7 +95,7 @@ class CommitLog(Protocol):
     """
 
     on_durable: Callable[[], None] | None
-    """Called when more has become durable, or nothing will any more; None: nobody watches."""
+    """Called when more has become durable, or the log has failed; None: there is no watcher."""
     on_full: Callable[[StorageFull], object]
     """Called when an append finds no room on a local disk."""
 
@@ -145,8 +145,8 @@ class CommitLog(Protocol):
         """The same for runs of commits: several batches of each of several partitions.
 
         `spans` has a row for each partition: from where in `content` to where its batches lie, one
-        after the other. Each batch is one commit. Of a run that does not fit, the first few batches
-        are in the log, or none; the others are to be appended one by one, and refused by that.
+        after the other. Each batch is one commit. If a run does not fit, only its first batches are
+        in the log, or none. The caller appends the others one by one, and that call refuses them.
         """
 
     def append_internal(

@@ -152,7 +152,7 @@ class CommitRuns:
         answers: Int64s,
         refusals: dict[int, CoordinatorError],
     ) -> tuple[int, Int64s]:
-        """Submits so many commits of each run alone; their ticket, and what is left of the runs."""
+        """Submits `alone` commits of each run one by one. Returns their ticket and the rest."""
         ticket, left = 0, []
         for run in runs.tolist():
             first = run[RUN_FIRST] + run[RUN_WRITTEN]

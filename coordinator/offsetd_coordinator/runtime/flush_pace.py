@@ -22,25 +22,25 @@ _DISTANCE_SECONDS_PER_COMMIT: Final = 0.0006
 _DISTANCE_SECONDS_MAX: Final = 0.002
 # Where a message has many commits, their callers all wait for the flush, and few others come.
 _DISTANCE_SECONDS_OF_MANY: Final = 0.0003
-_COMMITS_PER_ROUND_MAX: Final = 4  # Of the event loop: more are such messages.
-# As long as the loop is busy with calls, or with messages of few commits.
+_COMMITS_PER_ROUND_MAX: Final = 4  # Above it, messages have many commits.
+# The longest distance, while the loop is busy with calls, or with messages of few commits.
 _BUSY_DISTANCE_SECONDS_MAX: Final = 0.008
-_LOOK_SECONDS: Final = 0.002  # It ends where a look finds the loop idle.
+_LOOK_SECONDS: Final = 0.002  # How often to check whether the loop is still busy.
 _BUSY_RATIO: Final = 0.6  # Of one core.
-# Who waits for flushes that cover one commit each is alone. Once there have been so many, each
-# shorter than that, the next are worth no hand-over to another thread, which takes as long as they
-# do; but for one now and then, with which that thread sees to what has gathered.
+# A caller is alone while each flush covers one commit. After `_FLUSHES_ALONE` such flushes, each
+# shorter than `_SHORT_SECONDS`, the event loop flushes: a hand-over to a thread would take as long
+# as the flush. After `_FLUSHES_HERE_MAX` of them, the flush thread makes one, and its other work.
 _FLUSHES_ALONE: Final = 16
 _FLUSHES_HERE_MAX: Final = 31
 _SHORT_SECONDS: Final = 0.001
-# Who comes after a longer pause is a new caller, and may find the files of the journal in change.
+# After a longer pause, a caller counts as new: the journal's files may be changing then.
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
 class FlushPace:
-    """Whoever flushes says when one begins and ends, and the event loop what comes.
+    """The flushing thread reports when a flush begins and ends; the event loop reports commits.
 
-    Clocks are in seconds. What comes as a flush begins may be counted for this one or the next.
+    Times are in seconds. A commit that arrives as a flush begins may count for it or for the next.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FlushPace:
         used: Callable[[], float] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`used` says how much processor time the event loop has had; None: by `loop_clock`.
+        """`used` returns the CPU time that the event loop has used; None: `loop_clock` measures it.
 
         `sleep` may return early.
         """
@@ -65,7 +65,7 @@ class FlushPace:
         self._flushes_alone = 0
 
     def note_round(self, commits: int) -> None:
-        """The event loop made a round in which something was appended: so many commits in all.
+        """Notes a round of the event loop with appends. `commits` is the total number so far.
 
         On its thread.
         """
@@ -75,7 +75,7 @@ class FlushPace:
         self._commits = commits
 
     def wait(self) -> None:
-        """Returns when what is pending is to be flushed."""
+        """Returns when it is time to flush the pending commits."""
         now = self._now()
         while now < self._earliest and not self.has_all:
             self._sleep(self._earliest - now)
@@ -89,7 +89,7 @@ class FlushPace:
 
     @property
     def has_all(self) -> bool:
-        """Whether as many wait as the last flush has answered, and as came meanwhile.
+        """Whether as many commits wait as the last flush answered, plus those that came during it.
 
         Callers who wait for an answer before they commit again are all waiting then.
         """
@@ -97,9 +97,9 @@ class FlushPace:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a commit that comes by itself is better flushed by whoever appends it.
+        """Whether the thread that appends a single commit should also flush it.
 
-        Not where a flush takes long, or may: nothing else is done meanwhile.
+        Not if a flush takes long, or may take long: that thread does nothing else during the flush.
         """
         past = self._flushes_alone - _FLUSHES_ALONE
         if past < 0 or past % (_FLUSHES_HERE_MAX + 1) == _FLUSHES_HERE_MAX:
@@ -107,7 +107,7 @@ class FlushPace:
         return self._now() - self._begun <= _PAUSE_SECONDS_MAX
 
     def note_begun(self, commits: int) -> float:
-        """A flush begins, of what is left of so many commits in all; says when."""
+        """Notes that a flush begins, and returns when. `commits` is the total number so far."""
         rounds = self._rounds
         self._commits_covered, self._commits_begun = commits - self._commits_begun, commits
         self._rounds_covered, self._rounds_begun = rounds - self._rounds_begun, rounds
@@ -115,7 +115,7 @@ class FlushPace:
         return self._begun
 
     def note_ended(self, commits: int) -> None:
-        """It has ended, and so many commits have come in all.
+        """Notes that the flush has ended. `commits` is the total number so far.
 
         A caller who is alone never waits.
         """
@@ -149,10 +149,10 @@ class FlushPace:
 
 
 def loop_clock() -> Callable[[], float]:
-    """What says how much processor time the calling thread has had, that of the event loop.
+    """A function that returns the CPU time of the calling thread, which is the event loop's.
 
-    Where the process may use one core only, it is that of all threads: gRPC's take half of what
-    calls need, and the loop waits for them. Elsewhere others, such as the cleaner's, do not count.
+    If the process may use only one core, it is the CPU time of all threads: gRPC's threads take
+    half of what calls need, and the loop waits for them. Otherwise other threads do not count.
     """
     if len(os.sched_getaffinity(0)) == 1:
         return time.process_time

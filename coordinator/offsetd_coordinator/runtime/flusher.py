@@ -37,7 +37,7 @@ class FlushedStore(Protocol):
         """Returns when all that was appended before the call is durable, or raises."""
 
     def bound_unwritten(self) -> None:
-        """Writes what is durable, and waits for that in memory, where it is much; or raises."""
+        """Writes durable batches to the segments, if many wait in memory for that. May raise."""
 
     @property
     def journal_used_ratio(self) -> float:
@@ -47,7 +47,7 @@ class FlushedStore(Protocol):
 class Flusher:
     """A thread around one store, from which the callbacks are called.
 
-    After the first failure, also one of the store beside a flush, nothing is flushed again and
+    After the first failure (also one of the store outside a flush), nothing is flushed again and
     `on_durable` is never called again.
     `on_journal_filling` is called after each flush that leaves the journal half full, or fuller.
     """
@@ -67,8 +67,8 @@ class Flusher:
         self._on_journal_filling = on_journal_filling
         self._stopping = False
         self._has_failed = False
-        # For a kick, of which one costs the loop a switch of threads: for any, or for the last one
-        # that is expected.
+        # Whether the thread waits for any kick, or for that of the last expected commit. Each kick
+        # costs the event loop a switch of threads.
         self._is_waiting = self._is_gathering = False
         self._pace = FlushPace(sleep=self._gather) if pace is None else pace
         self._wake_up = WakeUp()
@@ -77,7 +77,7 @@ class Flusher:
         self.appended = 0
         """The newest ticket."""
         self._appended_beside = 0
-        self._turn = threading.Lock()  # Of the thread that flushes: mostly this one, or the loop's.
+        self._turn = threading.Lock()  # Held by the thread that flushes: this one or the loop's.
         self._durable = 0
 
     def start(self) -> None:
@@ -87,7 +87,7 @@ class Flusher:
     def count_append(self, commits: int = 1, *, is_beside: bool) -> int:
         """The ticket of the commits that were just appended, for the one thread that appends.
 
-        `is_beside`: it is no commit, and does not say that commits keep coming.
+        `is_beside`: it is not a commit, and does not count as a sign that more commits will come.
         """
         if is_beside:
             self._appended_beside += commits
@@ -95,7 +95,7 @@ class Flusher:
         return self.appended
 
     def kick(self) -> int | None:
-        """Something was appended, in this round of the event loop. One kick a round is enough.
+        """Reports that this round of the event loop has appended. One kick a round is enough.
 
         Returns the newest ticket if it is durable already: then it was flushed right here.
         """
@@ -144,7 +144,7 @@ class Flusher:
                 with self._turn:
                     ticket = self._flush()
                 self._on_durable(ticket)
-                self._store.bound_unwritten()  # Nobody waits for that.
+                self._store.bound_unwritten()  # No caller waits for this.
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
                     self._on_journal_filling()
             elif self._stopping:
@@ -157,7 +157,7 @@ class Flusher:
                 self._is_waiting = False
 
     def _gather(self, seconds: float) -> None:
-        """Sleeps, until all that are expected have come."""
+        """Sleeps until all expected commits have come."""
         self._is_gathering = True
         if not self._pace.has_all:
             self._wake_up.sleep(seconds)

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 Expected = TypeVar("Expected", Joined, Synced, Left)
 
 _STEPS_AT_ONCE: Final = 200
-"""Of deadlines that came: so many are dealt with before others have their turn."""
+"""So many passed deadlines are handled before other work gets its turn."""
 
 
 class MemberCalls:
@@ -62,7 +62,7 @@ class MemberCalls:
         return len(self._waiting)
 
     def begin(self) -> None:
-        """Has the groups live that have members by their records; their sessions begin anew."""
+        """Loads the groups that have members in their records, and starts new sessions for them."""
         for shard in self._runtime.shards.values():
             self.begin_shard(shard)
 
@@ -73,14 +73,14 @@ class MemberCalls:
         self._set_timer()
 
     def end_shard(self, shard: Shard, refusal: Callable[[], CoordinatorError]) -> None:
-        """Refuses all who wait for a group of a shard, and all who ask it from now on."""
+        """Refuses the calls that wait for a group of a shard, and all later calls."""
         for step in shard.membership.close(refusal, self._runtime.moment()):
             self._follow(shard.membership, step)
 
     async def join(self, request: JoinGroup) -> Joined:
         """Returns when the member's generation has begun. Raises the group's refusals.
 
-        Whoever is cancelled meanwhile is answered no more, and stays in the group until its
+        If the call is cancelled, the member gets no answer, and stays in the group until its
         session ends. Raises as `Runtime.submit` does.
         """
         self._runtime.shard_of(request.group_id)[1].holds.check_writer(request.group_id)
@@ -95,7 +95,7 @@ class MemberCalls:
         )
 
     async def leave(self, request: LeaveGroup) -> Left:
-        """What became of each that was to leave. Raises as `join` does."""
+        """The result for each member that was asked to leave. Raises as `join` does."""
         return await self._ask(
             Left, request.group_id, lambda groups, *call: groups.leave(request, *call)
         )
@@ -116,7 +116,7 @@ class MemberCalls:
         return self._runtime.ticket_of(group_id), refusal
 
     def expire(self) -> None:
-        """Does what the deadlines that have come ask for."""
+        """Handles the deadlines that have passed."""
         self._timer = None
         if self._runtime.log.failed is not None:
             return
@@ -130,7 +130,7 @@ class MemberCalls:
             self._set_timer()
 
     def close(self, refusal: Callable[[], CoordinatorError]) -> None:
-        """Refuses all who wait, and all who ask from now on. What is recorded stays."""
+        """Refuses all waiting calls, and all later calls. The records stay."""
         for shard in self._runtime.shards.values():
             self.end_shard(shard, refusal)
         if self._timer is not None:
@@ -156,7 +156,7 @@ class MemberCalls:
         return outcome
 
     def _follow(self, membership: Membership, step: Step) -> None:
-        """Writes what a step brings before anything else is asked, and answers its calls."""
+        """Writes the record of a step before the next request is handled, and answers its calls."""
         now = self._runtime.moment()
         while True:
             then: Step | None = None

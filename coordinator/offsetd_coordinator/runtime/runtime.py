@@ -183,7 +183,7 @@ class Runtime:
 
     @property
     def serving_partitions(self) -> Collection[int]:
-        """The log partitions of which the shards serve."""
+        """The log partitions whose shards serve."""
         if self.log.serves_all:
             return self._shards.keys()
         state = self.log.state

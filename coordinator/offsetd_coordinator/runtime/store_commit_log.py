@@ -213,7 +213,7 @@ class StoreCommitLog:
         return None
 
     def _note_durable(self, ticket: int) -> None:
-        # The flush thread may report behind the loop, which has flushed more since.
+        # The report of the flush thread may come late: the loop may have flushed more since.
         if self.failed is not None or ticket <= self._durable:
             return
         self._durable = ticket
@@ -266,12 +266,12 @@ class StoreCommitLog:
         return unavailable(self.failed)
 
     def fail_soon(self, error: BaseException) -> None:
-        """The store failed, or our own code did, beside the appends. For any thread."""
+        """Notes that the store or our own code failed outside an append. For any thread."""
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(self.fail, error)
 
     def fail(self, error: BaseException) -> None:
-        """From now on nothing is acknowledged; those who wait are told at once."""
+        """From now on nothing is acknowledged. Waiting calls get the error at once."""
         if self.failed is not None:
             return
         self.failed = as_storage_failed(error)

@@ -7,7 +7,7 @@ import threading
 
 
 class WakeUp:
-    """A wake-up that comes before the sleep ends it at once; several that come before are one.
+    """A wake-up before a sleep ends that sleep at once. Several of them count as one.
 
     It costs less than an event or a condition. A `queue.SimpleQueue` is as cheap, but in CPython
     3.11 its `get` may never return from a timeout of microseconds.

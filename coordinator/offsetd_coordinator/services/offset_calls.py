@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A revision takes less than 128 bytes, so its length takes one byte.
 _REVISION_FIELD: Final = b"\x0a%c%b"
 _BYTES_PER_ITEM: Final = 1024
-"""So many bytes of an answer, which a kernel writes, count as one item of `Turns`."""
+"""A kernel writes the answer. This many of its bytes count as one item of `Turns`."""
 _BYTES_AT_ONCE: Final = 1 << 20
 """A larger answer is joined on a thread instead of on the event loop."""
 _BYTES_RESERVED_AT_ONCE: Final = 1 << 16

@@ -107,7 +107,7 @@ class OffsetChangeDecisions:
         return bool(self._state.pending.partitions(group_id) or self._state.other_keys(group_id))
 
     def check_large(self, request: LargeRequest, now: Moment) -> Decision | None:
-        """The decision on a repeated large change, or None. Raises the refusal."""
+        """The decision for a repeated large change; None for a new one. Raises if it is refused."""
         if isinstance(request, DeleteOffsets | DeleteGroup):
             known = self._known_deletion(request, now)
             if known is None and isinstance(request, DeleteGroup):

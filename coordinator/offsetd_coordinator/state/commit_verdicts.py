@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 UNCHANGED_SHARE: Final = 10
-"""Of a retention, the part by which an offset may be older than its last commit says."""
+"""The part of a retention (1 / this) by which a suppressed commit may shorten an offset's life."""
 
 
 def unchanged_ms_of(unchanged_ms: int, records: GroupRecords | None) -> int:
@@ -39,8 +39,9 @@ def unchanged_ms_of(unchanged_ms: int, records: GroupRecords | None) -> int:
 def commit_refusal(
     commit: CommitOffsets, outcome: int, verdict: Int64s, conflicts: Int64s, bytes_max: int
 ) -> CoordinatorError:
-    """Why `kernels.records.commit_batch.decide_commit` wrote no batch, from what it returned and
-    filled.
+    """The refusal of a commit for which `kernels.records.commit_batch.decide_commit` wrote no
+    batch. `outcome` is what the kernel returned; it filled `verdict` and
+    `conflicts`.
     """
     if outcome == columns.TOO_LARGE:
         return InvalidCommitSize(

@@ -57,7 +57,7 @@ def check_expected(
 def offset_conflict(
     conflicts: tuple[Conflict, ...], total: int, *, offset_count: int
 ) -> OffsetConflict:
-    """The refusal: so many of the expectations do not hold; `conflicts` are the first of them."""
+    """The refusal: `total` preconditions do not hold; `conflicts` has the first of them."""
     return OffsetConflict(
         "preconditions do not hold: {conflict_count} of {offset_count}",
         conflicts,

@@ -79,7 +79,7 @@ class PackedPartitions(NamedTuple):
 
 @attrs.frozen(eq=False)
 class DeletedPartitions(Collection[tuple[bytes, int]]):
-    """What a deletion took away, batch by batch: they are unpacked as they are asked for."""
+    """The partitions that a deletion removed, by batch. They are unpacked when they are read."""
 
     batches: tuple[PackedPartitions, ...]
     count: int
@@ -167,8 +167,8 @@ class KnownDeletions:
         self._known = RememberedRequests[_Key, _Deletion](
             window_ms=window_ms, count_max=count_max, bytes_max=bytes_max
         )
-        # Of which the last batch is to come, by group and by where each starts. Batches of others
-        # may come between.
+        # Deletions whose last batch has not come yet, by group and by start. Batches of other
+        # requests may come in between.
         self._begun: dict[tuple[bytes, int], _Deletion] = {}
 
     def find(

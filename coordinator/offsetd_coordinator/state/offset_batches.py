@@ -87,7 +87,7 @@ class PutRows(columns.Commit):
         puts: PutColumns,
         tombstones: tuple[Bytes, Int64s] | None = None,
     ) -> PutRows:
-        """Of `puts`, and behind them of the keys of tombstones, with where each of those ends."""
+        """Makes the rows of `puts`, and after them the rows of tombstones: their keys and ends."""
         names = bytearray(group_id + request_id)
         topic_starts: dict[bytes, int] = {}
         for topic in dict.fromkeys(puts.topics):

@@ -70,10 +70,10 @@ def offsets_to_delete(
 def group_to_delete(
     state: ReplayedState, request: DeleteGroup, writers: WriteAuthorisation
 ) -> Deletion:
-    """All that a group has, its own records last: as long as one of them is left, it is there.
+    """All records of a group, its group records last: the group exists while one of them is left.
 
-    A group of which nothing is stored is there if it has members, or has promised an id to one, as
-    Kafka has it.
+    A group without stored records exists if it has members, or has promised an id to a member, as
+    in Kafka.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """

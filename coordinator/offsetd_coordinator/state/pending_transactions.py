@@ -49,7 +49,7 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self._transactions: dict[int, _Transaction] = {}
-        self._unread: set[int] = set()  # Producers of which batches are not read yet.
+        self._unread: set[int] = set()  # Producers with batches that are not read yet.
         # By group, then by topic and partition: of all that is read, whose it is.
         self._producers: dict[bytes, dict[tuple[bytes, int], set[int]]] = {}
 

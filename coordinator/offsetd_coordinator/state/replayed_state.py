@@ -111,7 +111,7 @@ class ReplayedState:
         return int(self.offsets.counters[columns.LEADER_EPOCH])
 
     def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
-        """Goes on where the log ends: compaction may have taken away the last batches."""
+        """Sets the next offset to the log's end: compaction may have removed the last batches."""
         self.offsets.counters[columns.OFFSET_NEXT] = offset_next
         self.offsets.counters[columns.LEADER_EPOCH] = leader_epoch
 

@@ -37,8 +37,8 @@ def encode_tombstones(
 
     `keys` are one behind the other up to their `ends`. A batch is at most as large as the padded
     buffer `out`, into which each is written. See `kernels.records.tombstone_records` for the
-    headers. Of a part of
-    a deletion, `starts_at` says where that starts, and `is_end` whether this is the last part.
+    headers. If the batches are a part of a deletion,
+    `starts_at` is where the deletion starts, and `is_end` says whether this is its last part.
 
     Raises InvalidCommitSize if a single tombstone is too large.
     """

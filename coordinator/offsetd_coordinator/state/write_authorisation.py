@@ -73,11 +73,11 @@ class WriteAuthorisation:
         return self._membership.has_promised(group_id)
 
     def has_members(self, group_id: bytes) -> bool:
-        """Whether a group has members, also those that no record tells of yet."""
+        """Whether a group has members, also members that are not recorded yet."""
         return (self._membership.live(group_id) or self._state.group_records(group_id)).has_members
 
     def commit_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
-        """Why whoever commits may not commit to this group, if so."""
+        """The refusal if the client may not commit to this group, else None."""
         group_id = commit.group_id
         live = self._membership.live(group_id)
         records = self._state.known_group_records(group_id)
@@ -121,7 +121,7 @@ class WriteAuthorisation:
         _check_unread(group, {*request.topics, *(topic for topic, _ in request.partitions)})
 
     def check_group_deletable(self, group_id: bytes) -> None:
-        """Of a group that is there. Raises RecordUndecodable, NonEmptyGroup."""
+        """Checks an existing group. Raises RecordUndecodable, NonEmptyGroup."""
         live, records = self._membership.live(group_id), self._state.group_records(group_id)
         if live is not None:
             _check_empty(live)
@@ -137,7 +137,7 @@ def check_commit(
     *,
     has_group: bool,
 ) -> None:
-    """Whether a commit may go to a group of which nobody lives in memory; the order is Kafka's.
+    """Checks a commit to a group that has no member in memory. The order is Kafka's.
 
     Raises RecordUndecodable, UnknownMemberId, GroupIdNotFound.
     """
@@ -156,7 +156,7 @@ def check_acquisition(
     records: GroupRecords, request: AcquireGroup, status: LeaseStatus | None, *, has_members: bool
 ) -> None:
     """Whether a lease may be granted. `status` is the newest lease; `has_members` also counts
-    members that no record tells of yet.
+    members that are not recorded yet.
 
     Raises RecordUndecodable, LeaseHeld, NonEmptyGroup.
     """
@@ -169,7 +169,7 @@ def check_acquisition(
 
 
 def check_readable(group: GroupRecords | ClassicGroup, message: str = UNREADABLE) -> None:
-    """What cannot be read may be a lease, or members; `message` may say so.
+    """A record that cannot be read may hold a lease or members; `message` may say so.
 
     Raises RecordUndecodable.
     """
@@ -187,7 +187,7 @@ def _check_empty(group: GroupRecords | ClassicGroup) -> None:
 
 
 def _check_unread(group: GroupRecords | ClassicGroup, topics: Collection[bytes]) -> None:
-    """Whether no member reads these topics; of members of other protocols nobody knows."""
+    """Checks that no member reads these topics. The topics of other protocols are unknown."""
     if not group.has_members:
         return
     group_id = group.group_id

@@ -87,7 +87,7 @@ def manifests_of(folder: ArchiveFolder) -> list[Manifest]:
     """
     manifests = folder.manifests()
     if not manifests:
-        raise ArchiveError(f"{folder.path} is no archive: it has no manifest")
+        raise ArchiveError(f"{folder.path} is not an archive: it has no manifest")
     for manifest in manifests:
         folder.check_files(manifest)
     return manifests

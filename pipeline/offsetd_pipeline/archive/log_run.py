@@ -85,7 +85,7 @@ class LogRun:
 
 @attrs.frozen
 class LogFailure:
-    """Why there is no result, for people."""
+    """The reason why there is no result, as text for a user."""
 
     reason: str
 

@@ -245,7 +245,7 @@ class ArchiveFolder:
         try:
             return Manifest.from_json(read_file(path))
         except (ValueError, KeyError, TypeError) as error:
-            raise ArchiveDamaged(f"{path} is no manifest: {error}") from error
+            raise ArchiveDamaged(f"{path} is not a manifest: {error}") from error
 
 
 def _beginning_with(prefix: str, names: list[str]) -> list[str]:

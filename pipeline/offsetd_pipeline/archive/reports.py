@@ -272,10 +272,10 @@ def orphans_told(archived: Archived) -> str:
 
 
 def vanished_told(archived: Archived) -> str:
-    """A note on rows for deletions that the log no longer has, for people."""
+    """A note for a user: how many rows stand for deletions that the log no longer has."""
     return (
-        f"{counted(archived.vanished_count, 'row')} of the new ones stand for deletions of which"
-        " the log has no record any more (kind vanished)."
+        f"{counted(archived.vanished_count, 'row')} of the new ones stand for deletions that"
+        " the log no longer has (kind vanished)."
     )
 
 

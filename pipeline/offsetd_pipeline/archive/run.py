@@ -96,7 +96,7 @@ def archive(
     """
     folder = ArchiveFolder(Path(to))
     with folder.locked():
-        # Executors may run elsewhere.
+        # Executors may have another working directory.
         sources = [Path(each).absolute() for each in folders]
         run = _Run(spark, folder, sources, on_damage, reached)
         return run.run(fail_on_gap=fail_on_gap)
@@ -184,7 +184,7 @@ class _Run:
                 time_ms=self._time_ms,
                 on_damage=self._on_damage,
             )
-            # The largest first, so that none is left to the end.
+            # The largest first, so that no large log is left to the end.
             for log in sorted(logs, key=_log_bytes, reverse=True)
         ]
         tasks = self._spark.sparkContext.parallelize(works, max(len(works), 1))

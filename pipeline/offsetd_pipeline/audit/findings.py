@@ -263,7 +263,7 @@ _VERDICTS: Final = {
     "stopped": "behind, with partitions that are no longer committed",
     "stalled": "behind, and committing the same offset",
     "rewind": "behind after going back",
-    "ahead": "ahead of where topics end (a topic made anew?)",
+    "ahead": "ahead of the end of a topic (was the topic created again?)",
 }
 _QUESTIONS: Final[tuple[Callable[[Audit], Iterator[Finding]], ...]] = (
     *(_damage, _expiring, _lag, _moves, _repeats, _future, _strange, _cleaning, _growth, _hot),

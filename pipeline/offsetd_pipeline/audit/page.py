@@ -22,7 +22,7 @@ _ROWS_SHOWN: Final = 20
 
 
 def report_of(audit: Audit) -> Report:
-    """The page and its tables."""
+    """The report of an audit: a page and its tables."""
     totals = audit.totals
     return Report(
         title=f"Audit of {audit.folder}",

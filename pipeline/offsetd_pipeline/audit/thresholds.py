@@ -31,8 +31,8 @@ class Thresholds:
     repeats_min: int = 100
     repeat_ratio_min: float = 0.5
 
-    # The smallest step back; the smallest step ahead, and its speed compared with the fastest
-    # before, of at least this many steps.
+    # The smallest rewind; the smallest skip, how many times faster than every earlier step it must
+    # be, and the least number of earlier steps.
     rewind_min: int = 1
     skip_min: int = 10_000
     skip_factor: float = 10.0

@@ -78,7 +78,7 @@ def job_session(
         signal.signal(signal.SIGINT, handler)
         try:
             register(session)
-            # Their queries load a table each.
+            # Each query of a job loads its own table, so filters may be pushed down.
             session.conf.set(PUSHDOWN_SETTING, "true")
             yield session
         finally:

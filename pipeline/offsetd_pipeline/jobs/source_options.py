@@ -29,7 +29,7 @@ ReportOption = Annotated[
 
 
 def passed_over(count: int, listed: int) -> str:
-    """The text before the skipped lines of a source, of which some are listed."""
+    """The text before the list of skipped lines; `listed` of them follow."""
     told = f"{counted(count, 'line')} passed over"
     return f"{told}; --report has all of them, the first are" if count > listed else f"{told}:"
 

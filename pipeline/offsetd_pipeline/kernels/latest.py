@@ -83,7 +83,7 @@ def keep_latest(
             if (
                 entries[entry, HASH] == hashed
                 and entries[entry, IDENTITY_SIZE] == size
-                # Of an offset's key the type is left out: another key could be what remains.
+                # An offset's identity leaves out the key's type: another key could equal it.
                 and entries[entry, TOPIC_SIZE] >> 63 == fields[row, TOPIC_SIZE] >> 63
                 and equal_bytes(kept, entries[entry, IDENTITY_START], buffer, start, size)
             ):

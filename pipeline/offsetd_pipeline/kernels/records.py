@@ -68,24 +68,24 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why a call ended, beside what `scan` knows.
+# The reasons why a call ended, in addition to those of `scan`.
 FULL: Final = 20  # No room for the records of the next batch: take what there is, and go on.
 COMPRESSED: Final = 21
 BAD_RECORD: Final = 22
 
-# Slots of `state`: what is set before the first call ...
+# Slots of `state`. The caller sets these before the first call:
 SEGMENT_BASE_OFFSET: Final = 0
-TIMESTAMP_MIN: Final = 1  # Batches with nothing at or above are checked, and passed over.
-# ... what is set before each call ...
+TIMESTAMP_MIN: Final = 1  # A batch whose timestamps are all lower is checked, and skipped.
+# The caller sets this before each call:
 FILE_POSITION: Final = 2  # of the buffer's first byte
-# ... what runs through all calls ...
+# Each call updates these:
 OFFSET_NEXT: Final = 3  # the least offset that the next batch may have
 LEADER_EPOCH_LAST: Final = 4
-# ... and what each call says.
+# Each call sets these for the caller:
 REASON: Final = 5
 RECORDS: Final = 6
-MARKED: Final = 7  # how many records are of transactions, or control
-ROOM_NEEDED: Final = 8  # records of the batch for which there was none
+MARKED: Final = 7  # how many records are control records or belong to transactions
+ROOM_NEEDED: Final = 8  # how many rows the next batch needs, if they did not fit
 STATE_SLOTS: Final = 9
 
 CODEC_BITS: Final = 0x07

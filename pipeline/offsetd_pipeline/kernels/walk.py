@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why a call ended, beside what `scan` knows.
+# The reasons why a call ended, in addition to those of `scan`.
 FULL: Final = 20  # Take the marks, or the transactions, and go on.
 STRADDLES: Final = 21  # The batch begins below FLOOR and lacks records: say how many there are.
 
-# Slots of `state` are those of `records`, where RECORDS runs through all calls, and counts from
-# FLOOR on; and: what is set before the first call ...
+# The slots of `state` are those of `records`; RECORDS is kept over all calls, and counts from
+# FLOOR on. These follow. The caller sets these before the first call:
 _SLOT: Final = records.STATE_SLOTS
-FLOOR: Final = _SLOT  # Records below are passed over.
-MARK_RECORDS: Final = _SLOT + 1  # how many records there are between marks, at least
-MARK_DUE: Final = _SLOT + 2  # from how many records on there is a mark again
-# ... what is set before each call ...
-STRADDLING: Final = _SLOT + 3  # records of the straddling batch from the floor on; -1: ask
-# ... and what each call says.
+FLOOR: Final = _SLOT  # Records below this offset are skipped.
+MARK_RECORDS: Final = _SLOT + 1  # the least number of records between two marks
+MARK_DUE: Final = _SLOT + 2  # the number of records at which the next mark is made
+# The caller sets this before each call:
+STRADDLING: Final = _SLOT + 3  # records of the straddling batch from FLOOR on; -1: not known
+# Each call sets these for the caller:
 MARKS: Final = _SLOT + 4  # rows in use
 TRANSACTIONS: Final = _SLOT + 5  # rows in use
 STATE_SLOTS: Final = _SLOT + 6
 
 # Columns of a mark: the offset a batch begins with, the records before it, its place in the file.
 MARK_COLUMNS: Final = 3
-# Of a batch of a transaction, or of its end: base offset, producer, is it the end, start in buffer.
+# Columns of a batch or marker of a transaction: base offset, producer, is it a marker, start.
 TRANSACTION_COLUMNS: Final = 4
 
 

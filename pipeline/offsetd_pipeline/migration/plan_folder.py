@@ -81,7 +81,7 @@ class PlanFolder:
         try:
             document = json.loads(read_file(where))
             if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
-                raise BadPlanFolder(f"{where} is no plan of version {VERSION}")
+                raise BadPlanFolder(f"{where} is not a plan of version {VERSION}")
             header = PlanHeader(**document)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadPlanFolder(f"{where} is damaged: {error}") from None

@@ -156,8 +156,8 @@ def _add(counts: dict[str, int], name: str, count: int = 1) -> None:
 def run_unit(session: UnitSession, unit: str, *, execute: bool) -> dict[str, int]:
     """Writes the groups of a file of the plan, or validates them. Notes the outcome of each.
 
-    Groups noted as done are skipped. Raises OffsetdError for errors not of one group: then nothing
-    is noted, and the work can be repeated.
+    Groups noted as done are skipped. Raises OffsetdError if an error does not belong to one
+    group; then nothing is noted, and the work can be repeated.
     """
     folder = session.work.folder
     done: dict[str, dict[str, Any]] = {}

@@ -257,7 +257,7 @@ def _parquet_problem() -> Column:
 
 
 def check_answers(source: NamedSource, options: SourceOptions) -> None:
-    """Checks that a server answers, before tasks wait for it and fail with longer texts.
+    """Checks that a server answers, before Spark tasks wait for it and fail with long errors.
 
     Raises OffsetdError.
     """

@@ -117,7 +117,7 @@ def _kind_of_folder(path: Path) -> SourceKind:
         raise BadSource(f"{path} has files of several kinds: {', '.join(sorted(found))}")
     [kind] = found
     if kind is SourceKind.FOLDER:
-        raise BadSource(f"{path} is no data folder; folders in it are: name them, by comma")
+        raise BadSource(f"{path} is not a data folder; folders in it are: name those")
     return kind
 
 

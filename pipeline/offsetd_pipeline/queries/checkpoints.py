@@ -89,7 +89,7 @@ def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Chec
     # In this order: the offsets of a batch that is done were written before.
     done, planned = files.batches("commits"), files.batches("offsets")
     if not planned:
-        raise CheckpointUnreadable(f"{path} is no checkpoint with a batch: it has no offsets/0")
+        raise CheckpointUnreadable(f"{path} is not a checkpoint with a batch: it has no offsets/0")
     if through is Through.COMMITTED and not done:
         raise CheckpointUnreadable(
             f"{path}: no batch is done (commits is empty); batch {max(planned)} is planned"
@@ -97,7 +97,7 @@ def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Chec
     batch_id = max(planned) if through is Through.PLANNED else max(done)
     if batch_id not in planned:
         raise CheckpointUnreadable(
-            f"{path}: batch {batch_id} is done, but offsets/{batch_id} is gone"
+            f"{path}: batch {batch_id} is committed, but offsets/{batch_id} is missing"
         )
     name = f"offsets/{batch_id}"
     sources, passed_over = [], []
@@ -149,7 +149,7 @@ def _reason(text: str) -> str:
     if '"reservoirVersion"' in text:
         return "a Delta table"
     told = text if len(text) <= _TOLD_CHARACTERS_MAX else f"{text[:_TOLD_CHARACTERS_MAX]}…"
-    return f"these are no offsets of topics: {told}"
+    return f"these are not offsets of topics: {told}"
 
 
 class LocalFiles:

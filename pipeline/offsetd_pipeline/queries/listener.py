@@ -108,7 +108,7 @@ class OffsetCommitListener(StreamingQueryListener):
             self._thread.tell(lambda ledger: ledger.put(*found))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
-        """Commits what is not committed (by a killed run, for example), or would expire."""
+        """Commits the last batch if its commit is missing (of a killed run), or would expire."""
         found = self._found(lambda: self._idle_progress(str(event.id)))
         if found is not None:
             now_s = self._thread.now_s()

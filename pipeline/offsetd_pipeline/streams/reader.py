@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader):
         return self._changes.ends()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Leaves what is written from now on to the next run."""
+        """Limits this run to the present end of the log. The next run reads later records."""
         self._until = self._changes.ends()
 
     def partitions(self, start: Text, end: Text) -> Sequence[InputPartition]:

@@ -203,7 +203,7 @@ class CommitSender:
         self._check()
 
     def _without_wrong(self, groups: list[GroupRows], error: InvalidImport) -> list[GroupRows]:
-        """Rejects the groups of which the server has named a line.
+        """Rejects the groups that have a line which the server named.
 
         There may be more such groups.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RejectedOffset:
-    """A row that was not written. `reason` is one of the contract's reasons, or of the guide's."""
+    """A row that was not written. `reason`: see "Rejected rows" in docs/guides/spark.md."""
 
     group: str | None
     topic: str | None

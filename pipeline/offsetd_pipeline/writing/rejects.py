@@ -85,7 +85,7 @@ class Rejects:
         self.reasons: Counter[str] = Counter()
         self.first: list[RejectedOffset] = []
         self.groups: set[str] = set()
-        """Groups of which nothing is written."""
+        """Groups that were rejected as a whole."""
         self._file = file
         self._waiting: list[dict[str, Any]] = []
 

@@ -68,7 +68,7 @@ def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
     flawed = look_at_runs(content, spans, found)
     if flawed >= 0:
         flaw, position = found[flawed, FLAW : FLAW_AT + 1].tolist()
-        reason = _FLAWS.get(flaw, "a run holds bytes that are no batch")
+        reason = _FLAWS.get(flaw, "a run holds bytes that are not a batch")
         raise CorruptBatch(reason, position=position)
     view = content.data
     contents = (bytes(view[start:end]) for start, end in spans.tolist())

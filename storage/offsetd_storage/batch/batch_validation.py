@@ -37,7 +37,7 @@ def produced_batch(
     if config.is_compacted:
         _check_keys(decoded)
     prepared = prepared_batch(batch, config, now_ms=now_ms)
-    # The checksum covers neither.
+    # The checksum does not cover these two fields.
     fields = list(BATCH_HEADER.unpack_from(prepared))
     fields[_BASE_OFFSET], fields[_LEADER_EPOCH] = base_offset, leader_epoch
     return BATCH_HEADER.pack(*fields) + prepared[BATCH_HEADER.size :]

@@ -46,7 +46,7 @@ class _Survey:
 class _Summary:
     """A log's summary. It holds as long as its inputs stay the same."""
 
-    segments: Sequence[Segment]  # The list object: a log replaces it as a whole.
+    segments: Sequence[Segment]  # A log never changes this list; it replaces the list.
     recovery_point: RecoveryPoint
     log_start_offset: int
     checkpoint: int | None

@@ -45,7 +45,7 @@ _COPY_BYTES: Final = 1 << 20
 # For longer writes the page cache takes larger blocks of memory. A virtual machine may have to ask
 # its host for these first, which is several times slower.
 _WRITE_BYTES: Final = 1 << 16
-# The disk starts writing after so many bytes, while the next are filtered, and not only at the end.
+# After this many bytes the disk starts to write them, while the next bytes are filtered.
 _WRITEBACK_BYTES: Final = 4 << 20
 
 

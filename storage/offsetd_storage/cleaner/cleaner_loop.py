@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from offsetd_storage.retention.log_retention import LogRetention
     from offsetd_storage.topic_partition import TopicPartition
 
-_REST_MS_MIN: Final = 10  # Also with a backoff of 0, a thread without work rests for so long.
-# A request waits so long until the log that it needs is given back.
+_REST_MS_MIN: Final = 10  # The least rest of a thread without work, also with a backoff of 0.
+# If another thread has the log of a request, the request is tried again after this time.
 _TAKEN_LOG_REST_MS: Final = 100
 _FULL_DISK_REST_MS: Final = 2000
 _FAILED_STORE_REST_MS: Final = 60_000

@@ -75,8 +75,8 @@ class CleanerTools:
 class CleanReport:
     """Kafka's figures of one round (`CleanerStats`), and a few more.
 
-    Bytes written and messages written count what is left of the segments that were read, also of
-    segments that were left as they are.
+    `bytes_written` and `messages_written` count the bytes and messages that remain. They also count
+    segments that were read and not rewritten.
     """
 
     topic_partition: TopicPartition
@@ -99,7 +99,7 @@ class CleanReport:
     invalid_messages: int  # Messages without a key.
     segments_before: int
     segments_after: int
-    segments_left_alone: int  # They had nothing to gain.
+    segments_left_alone: int  # Not rewritten: nothing could be removed.
     delete_horizon_ms: int | None  # The earliest that is left: the next pass is due then.
     index_ms: int  # The part of `elapsed_ms` that the map took.
     elapsed_ms: int

@@ -141,7 +141,7 @@ class OffsetMap:
                 is_full = state[kernel.REASON] == kernel.FULL
             if is_full:
                 break
-            # Also behind the last batch: all offsets of this segment were seen.
+            # The map also covers the offsets after the last batch: the whole segment was read.
             state[kernel.LATEST_OFFSET] = max(state[kernel.LATEST_OFFSET], segment.offset_next - 1)
         offset_next = int(state[kernel.LATEST_OFFSET]) + 1
         bits_end = min(offset_next, first_dirty + self._bits_max)
@@ -160,7 +160,7 @@ class OffsetMap:
         )
 
     def gone(self, segment_base_offset: int) -> list[GoneStretch]:
-        """The stretches of a segment of which nothing is kept, in order, by the last `build`.
+        """The stretches of a segment that keep no record, in order, from the last `build`.
 
         `build` has checked every byte of them. So they need not be read again, as long as only the
         cleaner replaces the file. A log of many GiB may have more of them than are noted.

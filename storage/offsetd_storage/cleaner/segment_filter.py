@@ -156,7 +156,7 @@ class _Keeper:
             self._bytes_read += taken
 
     def drop(self, gone: GoneStretch) -> None:
-        """Skips a stretch of which nothing is kept; the map has checked it already."""
+        """Skips a stretch that keeps no record; the map has checked it already."""
         state = self._state
         self._chunk.skip_to(gone.end)
         self._bytes_read += gone.end - gone.start

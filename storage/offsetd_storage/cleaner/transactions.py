@@ -199,7 +199,7 @@ class CleanedTransactions:
         """Notes a control batch; returns whether it can be discarded, sooner or later.
 
         It can if no batch of its transaction was found, or if it is empty already. A control batch
-        that is no marker stays. Raises CorruptBatch for a key that no control record has.
+        that is not a marker stays. Raises CorruptBatch if the key is not that of a control record.
         """
         if not batch.records:
             return True
@@ -215,7 +215,7 @@ class CleanedTransactions:
         return False
 
     def take_retained_aborts(self) -> list[AbortedTransaction]:
-        """The aborted transactions of which batches and marker were found since the last call.
+        """The aborted transactions whose batches and marker were found since the last call.
 
         They are the entries of the `.txnindex` of the cleaned segment.
         """

@@ -65,9 +65,9 @@ class LogConfig:
         "segment.idle.ms",
         least=-1,
         is_ours=True,
-        reason="A segment of a compacted log is closed, and the log cleaned, when nothing was"
-        " appended for so long and the log is half as dirty as min.cleanable.dirty.ratio says, all"
-        " of it older than min.compaction.lag.ms. -1: not before segment.ms.",
+        reason="After this long without appends, a segment of a compacted log is closed, and the"
+        " log is cleaned, if its dirty ratio is at least half of min.cleanable.dirty.ratio and all"
+        " of it is older than min.compaction.lag.ms. -1: not before segment.ms.",
     )
     segment_index_bytes_max: int = whole(
         10_485_760,
@@ -85,7 +85,7 @@ class LogConfig:
         least=0,
         most=INT32_MAX,
         server_name="log.index.interval.bytes",
-        reason="One index entry for so many bytes of log.",
+        reason="Each index entry covers about this many bytes of the log.",
     )
     message_bytes_max: int = whole(
         1_048_588,

@@ -80,7 +80,7 @@ class DiskMarks:
 
 
 def reserve_bytes_for(*, segment_bytes_most: int, logs: int) -> int:
-    """The reserve if no setting gives it: for cleaning so many logs in turn, and for deletions.
+    """The default reserve: enough to clean `logs` logs one after the other, and for deletions.
 
     `segment_bytes_most` is the size of the largest segment that may have to be copied.
     """

@@ -138,7 +138,7 @@ class SimulatedFiles:
             return sorted(self._tree.folder(path).entries)
 
     def make_folder(self, path: Path) -> None:
-        """Makes one folder. Its parent has to exist, itself must not."""
+        """Makes one folder. Its parent must exist, and the folder must not exist."""
         with self._tree.turn:
             parent = self._tree.folder(path.parent)
             if self._tree.find(path) is not None:
@@ -174,8 +174,8 @@ class SimulatedFiles:
     def sync_folder(self, path: Path) -> None:
         """Makes the names inside a folder durable.
 
-        If a fault makes it fail, they stay pending, and a later sync makes them durable: a file
-        system does not forget names as it forgets pages.
+        If a fault makes the sync fail, the names stay pending, and a later sync makes them durable:
+        after a failed sync, a file system may drop unsynced pages, but not names.
         """
         with self._tree.turn:
             folder = self._tree.folder(path)

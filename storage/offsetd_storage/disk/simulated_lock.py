@@ -16,7 +16,7 @@ _CHANGING_NAMES: Final = frozenset(("make_folder", "rename", "unlink"))
 
 
 class SimulatedLock:
-    """A lock that is held on a simulated disk. `disk` works on `tree`."""
+    """A lock that is held on a simulated disk. `tree` holds the files of `disk`."""
 
     def __init__(
         self, disk: Files, tree: FileTree, path: Path, folder: FolderNode, file: FileNode

@@ -68,7 +68,7 @@ class FolderProperties:
     identity: FolderIdentity
     offsets_partitions: int  # Of `__consumer_offsets`; fixed when the folder is made.
     journal_begun: bool  # From the first life on there must be a journal.
-    # Whether it had logs when it became ours, or this is not known.
+    # True if the folder had logs when offsetd took it over, or if that is not known.
     is_from_elsewhere: bool = False
 
 

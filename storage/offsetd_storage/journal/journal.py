@@ -205,7 +205,7 @@ class Journal:
 
         When it returns, nothing of an earlier life counts any more.
         """
-        assert life > 0, "zeros on the disk are no life"
+        assert life > 0, "zeros on the disk are not a life"
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         assert all(point.held or point.offset == point.journal_offset_next for point in points)
         old_life, self._life = self._life, life

@@ -46,9 +46,9 @@ class JournalFiles:
         self[place].allocate(0, self[place].size())
 
     def make_spare(self, size_bytes: int) -> None:
-        """Makes a file of zeros without a place. An error, also ENOSPC, changes neither file.
+        """Makes a spare file of zeros. If that fails (also with ENOSPC), the journal is unchanged.
 
-        The file stays open, so that an exchange in progress needs no further descriptor.
+        The spare stays open, so that an exchange needs no further file descriptor.
         """
         self._close_spare()
         self._spare = file = self._files.open(self._spare_path, create=True)

@@ -90,7 +90,8 @@ class RecoveryPoint:
     leader_epoch: int  # Of the batches that we append.
     log_start_offset: int = 0  # Batches below were deleted; segments may still hold some.
     held: bool = False  # Quarantined: its quarantine file counts, not the journal.
-    # Of the segment's batches below R, see `SegmentScan`; None if an older version wrote it.
+    # The digest of the headers of the segment's batches below R (see `SegmentScan`). None if an
+    # older version wrote the point.
     headers_digest: int | None = None
     # Segments that begin below this are listed in `offsetd.segments`, unless they lie below the
     # log's start.
@@ -293,7 +294,7 @@ def frame_bytes(payload_bytes: int) -> int:
 
 
 class FramePayload(NamedTuple):
-    """The contents of a frame to be, behind room for its header."""
+    """The payload of a frame that is not sealed yet, after space for the header."""
 
     buffer: npt.NDArray[np.uint8]  # Padded.
     size_bytes: int

@@ -144,13 +144,13 @@ def recover_journal(
     settle: bool = True,
     as_closed: bool = False,
 ) -> RecoveredJournal | None:
-    """Reads the journal of a folder; None if its first life never began.
+    """Reads the journal of a folder. Returns None if no life of the journal ever began.
 
-    `begun`: the folder's properties say that it began. `settle`: first sync the files; without it,
-    the call only reads. `as_closed`: the files are those that the last life closed, so they are
-    durable and nothing follows the last frame; then the answer is None if the frame of the close is
-    not found. Raises JournalDamaged if something is broken that was durable, and NewerFormat; then
-    nothing was changed.
+    `begun`: the folder's properties say that a life began. `settle`: sync the files first;
+    otherwise the call only reads. `as_closed`: the files are those that the last life closed, so
+    they are durable, and nothing follows the last frame. If the frame that marks the close is not
+    found, the call returns None. Raises JournalDamaged if durable bytes are damaged, and
+    NewerFormat; then nothing was changed.
     """
     settle = settle and not as_closed
     window_bytes = _CLOSED_WINDOW_BYTES if as_closed else WINDOW_BYTES

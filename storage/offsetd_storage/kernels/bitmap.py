@@ -1,6 +1,6 @@
 """The cleaner's bitmap: a bit for each offset of the dirty range, set for the latest of each key.
 
-And what follows from it alone: the stretches of a log of which nothing stays. They need not be
+The bitmap alone shows the stretches of a log from which no record stays. They need not be
 read a second time.
 """
 
@@ -80,8 +80,8 @@ def is_plain(buffer: Bytes, position: int, first_dirty: int) -> bool:
 def find_gone(
     stretches: Numbers, count: int, bits: Numbers, first: int, end: int, round_end: int
 ) -> int:
-    """Leave only those of the first `count` rows in place of which no record stays, made one
-    where they touch; returns how many that are.
+    """Keep, of the first `count` rows, only the stretches from which no record stays. Stretches
+    that touch become one. Returns how many are left.
 
     The bits are those of the offsets from `first` up to `end`. The batch that ends right before
     `round_end` stays, if only as a header.

@@ -66,8 +66,8 @@ class KernelCache(_Cache):
         return str(cache_folders(self._function)[0])
 
     def holds_kernel(self) -> bool:
-        """Whether the machine code is there, and undamaged; then it can be loaded from now on,
-        whatever becomes of the file.
+        """Whether the cache file exists and is undamaged. Then its content is kept in memory until
+        it is loaded, and the file may be removed.
         """
         if self._found is None:
             self._found = self._read()
@@ -82,8 +82,8 @@ class KernelCache(_Cache):
             return None
         content, self._found = self._found, None
         assert content is not None, "it is held"
-        # Numba would first make ready to compile (`target_context.refresh()`), which takes longer
-        # than loading all kernels; whoever does compile one makes ready all the same.
+        # Numba would first prepare to compile (`target_context.refresh()`), which takes longer
+        # than loading all kernels. A call that does compile prepares by itself.
         # The checksum says that these are the bytes we wrote, into a folder only we can write to.
         return _compile_result._rebuild(target_context, *pickle.loads(content))  # noqa: S301
 

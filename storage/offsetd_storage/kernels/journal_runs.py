@@ -18,9 +18,9 @@ _RUN_LENGTH_BYTES: Final = 4
 
 @kernel("int64(uint8[::1], int64[:, ::1], uint8[::1], uint8[::1], int64)")
 def put_runs(content: Bytes, spans: Numbers, names: Bytes, out: Bytes, position: int) -> int:
-    """Write what lies in `content` at each of `spans` behind its log's name; returns the end.
+    """Write each span of `content`, after the name of its log. Returns the end.
 
-    `names` has them one after the other: topic length, topic, partition. There is room for all.
+    `names` has the names in order: topic length, topic, partition. `out` must have enough space.
     """
     name = 0
     for row in range(spans.shape[0]):

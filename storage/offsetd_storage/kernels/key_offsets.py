@@ -1,9 +1,9 @@
 """The cleaner's offset map: the latest offset of every key, and then a bit for each of those.
 
 An entry is 24 bytes in a row: a 16-byte hash of the key, and the offset plus one (zero: free).
-Nobody compares keys, so the hash has to do. It is NH, of UMAC (RFC 4418), over 64-bit words with
+The map compares only hashes, not keys. The hash is NH of UMAC (RFC 4418), over 64-bit words with
 a sum of 128 bits: for any two keys of up to 1 KiB, at most one in 2**63 choices of the secret words
-takes one for the other, whoever chose them. Longer keys are hashed block by block.
+gives both the same hash, even for keys that an attacker chose. Longer keys are hashed in blocks.
 
 Between hash and entry lies a queue, so that the entry's line of memory is there when it is needed.
 """
@@ -43,30 +43,30 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why mapping stopped, beside what `scan` knows.
+# The reasons why mapping stopped, in addition to those of `scan`.
 FULL: Final = 20  # At a record with a key, when there is room for no more.
 COMPRESSED: Final = 21
 CONTROL: Final = 22
 NEW_TRANSACTION: Final = 23  # Its producer is in no row of `open_transactions`.
 BAD_RECORD: Final = 24
 
-# Slots of `state`: what is set before the first call ...
+# Slots of `state`. The caller sets these before the first call:
 FIRST_DIRTY: Final = 0
 SLOTS: Final = 1
 KEYS_MAX: Final = 2
-# ... what is set for each segment, and for each chunk ...
+# The caller sets these for each segment, or for each chunk:
 SEGMENT_BASE_OFFSET: Final = 3
 FILE_POSITION: Final = 4  # of the buffer's first byte
-# ... what runs through all calls ...
+# Each call updates these:
 OFFSET_NEXT: Final = 5  # the least offset that the next batch may have
 KEYS: Final = 6
-LATEST_OFFSET: Final = 7  # the last one that the map speaks for
+LATEST_OFFSET: Final = 7  # the last offset that the map covers
 MESSAGES: Final = 8
-UNKEYED: Final = 9  # up to the latest offset
+UNKEYED: Final = 9  # records without a key, up to LATEST_OFFSET
 TOMBSTONES: Final = 10
 OPEN_TRANSACTIONS: Final = 11  # rows in use
 STRETCHES: Final = 12  # rows in use
-# ... and what each call says.
+# Each call sets this for the caller:
 REASON: Final = 13
 # The queue, empty between calls.
 QUEUED: Final = 14  # hashes so far; all but the last ones are in the table
@@ -76,7 +76,7 @@ ENTRY_WORDS: Final = 3
 OPEN_COLUMNS: Final = 2  # producer's id, whether its transaction is aborted
 STRETCH_BYTES: Final = 65_536  # Or somewhat more; what is shorter is as soon read.
 QUEUE_ROWS: Final = 16  # Deeper ones were slower, in trials.
-QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for who looks up
+QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for the lookup
 _BLOCK_WORDS: Final = 128
 # For the length, for what comes from the block before, for each word of a block, for the entry.
 _LENGTH_WORD: Final = 0
@@ -173,7 +173,7 @@ prefetch = intrinsic(_prefetch)
 @inline_kernel
 def _leading_bytes(word: int, size: int) -> int:
     """The first `size` bytes, 0 to 8, of a big-endian word, and zeros behind them."""
-    shift = 32 - 4 * size  # Twice, as it may be 64 bits.
+    shift = 32 - 4 * size  # Shifted twice, because one shift by 64 bits is not defined.
     return word & (-1 << shift << shift)
 
 

@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why a call ended, beside what `scan` and `offset_map` know.
+# The reasons why a call ended, in addition to those of `scan` and `key_offsets`.
 ROWS_FULL: Final = 30  # Retain what is judged, and go on.
-OUT_FULL: Final = 31  # Write `out`, and see to it that there are `ROOM_NEEDED` bytes.
+OUT_FULL: Final = 31  # Write `out` to the file, and make `out` at least `ROOM_NEEDED` bytes large.
 
-# Slots of `state`: what is set before the first call ...
+# Slots of `state`. The caller sets these before the first call:
 FIRST_DIRTY: Final = 0
-MAP_END: Final = 1  # the first offset that the map does not speak for
-BITS_END: Final = 2  # the first offset at or above the first dirty one for which no bit does
+MAP_END: Final = 1  # the first offset that the map does not cover
+BITS_END: Final = 2  # the first offset from FIRST_DIRTY on that has no bit
 SLOTS: Final = 3
 NOW: Final = 4
 NEW_HORIZON: Final = 5
-ROUND_END: Final = 6  # the batch that ends right before stays
-TOMBSTONES_MAPPED: Final = 7  # whether there are any among the records that have bits
+ROUND_END: Final = 6  # the batch that ends just before this offset stays
+TOMBSTONES_MAPPED: Final = 7  # 1 if any record that has a bit is a tombstone
 SEGMENT_BASE_OFFSET: Final = 8
-# ... what runs through all calls ...
+# Each call updates these:
 OFFSET_NEXT: Final = 9  # the least offset that the next batch may have
 MESSAGES_READ: Final = 10
 INVALID_MESSAGES: Final = 11  # below the first dirty offset
@@ -80,11 +80,11 @@ HORIZON_MIN: Final = 16
 OUT_BYTES: Final = 17
 RUN_START: Final = 18  # in the buffer: what stays as it is and is not yet in `out`
 OPEN_TRANSACTIONS: Final = 19  # rows in use
-# ... and what calls say.
+# Each call sets these for the caller:
 REASON: Final = 20
 ROWS: Final = 21  # judged
 ROW: Final = 22  # the next one to retain
-KEEPS_HEADER: Final = 23  # whether the compressed batch that ended the call does
+KEEPS_HEADER: Final = 23  # 1 if the header of the compressed batch that ended the call stays
 ROOM_NEEDED: Final = 24
 BASE_TIMESTAMP: Final = 25  # of rebuilt records
 MAX_TIMESTAMP: Final = 26
@@ -102,7 +102,7 @@ ROW_COLUMNS: Final = 3
 # Actions.
 KEEP: Final = 0  # All of it, and it holds no tombstone.
 DISCARD: Final = 1  # It is of an aborted transaction.
-NONE_LEFT: Final = 2  # No record has a bit, or there is none.
+NONE_LEFT: Final = 2  # No record has a bit, or the batch has no record.
 JUDGED: Final = 3  # Record by record.
 
 # Verdicts.

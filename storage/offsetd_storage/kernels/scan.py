@@ -42,13 +42,13 @@ BAD_CHECKSUM: Final = 7
 INDEX_FULL: Final = 8  # Nothing is wrong: take the rows away and go on.
 TOO_LARGE: Final = 9  # Whole perhaps, but larger than what is read at once.
 
-# Slots of `state`: what the caller sets before the first call ...
+# Slots of `state`. The caller sets these before the first call:
 SEGMENT_BASE_OFFSET: Final = 0
 INDEX_INTERVAL_BYTES: Final = 1
-# ... what it sets before each call ...
+# The caller sets these before each call:
 FILE_POSITION: Final = 2  # of the buffer's first byte
 INDEX_ROWS: Final = 3  # in use
-# ... what runs through all calls ...
+# Each call updates these:
 OFFSET_NEXT: Final = 4  # the least offset that the next batch may have
 LEADER_EPOCH_LAST: Final = 5
 BATCHES: Final = 6
@@ -60,15 +60,15 @@ INDEXED_POSITION: Final = 11  # of the last batch that has an index row
 MARKED_BATCHES: Final = 12  # of a producer, or with a delete horizon
 GAPLESS_FROM: Final = 13  # behind the last offset that lacks a record, or is in a transaction
 HEADERS_DIGEST: Final = 14  # of the batches so far, see `headers_digest_after`
-# ... and what each call says.
+# Each call sets this for the caller:
 REASON: Final = 15
 STATE_SLOTS: Final = 16
 
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
 
-# A message of format v0 or v1 has offset and length where a batch has them, then its CRC-32, the
-# format's number where a batch has it, attributes; v1 a timestamp; key, value.
+# A message of format v0 or v1 begins with its offset and length, as a batch does. Its CRC-32, the
+# format's number (where a batch has its magic), attributes, v1's timestamp, key and value follow.
 OLD_CRC_AT: Final = 12
 OLD_ATTRIBUTES_AT: Final = 17
 OLD_MESSAGE_BYTES_MIN: Final = 26
@@ -82,9 +82,9 @@ _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflo
 
 @inline_kernel
 def header_flaw(buffer: Bytes, position: int, end: int) -> int:
-    """What is wrong with the header at `position`, of bytes up to `end`, by itself; END if nothing.
+    """The flaw of the header at `position`, judged by the header alone; END if it has none.
 
-    INCOMPLETE where not all 61 bytes of it are there.
+    INCOMPLETE if fewer than 61 bytes are left before `end`.
     """
     if end - position < BATCH_HEADER_BYTES:
         return INCOMPLETE

@@ -259,7 +259,7 @@ class IndexFile:
         self.path = path
         self._file_bytes: int | None = files.size(path) if files.exists(path) else None
         self._right_bytes = 0
-        self._reserved_bytes = 0  # That are known to be reserved.
+        self._reserved_bytes = 0  # The bytes that are known to be reserved.
 
     @property
     def is_missing(self) -> bool:

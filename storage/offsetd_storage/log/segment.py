@@ -132,9 +132,9 @@ class Segment(SegmentFiles):
         self._config = config
         self._jitter_ms = jitter_ms
         self._unwritten: list[bytes | bytearray] = []
-        self._reserved_bytes = 0  # That are known to be reserved.
+        self._reserved_bytes = 0  # The bytes that are known to be reserved.
         self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends.
-        self._ahead_steps = 1  # By how many steps ahead.
+        self._ahead_steps = 1  # The size of the next reservation, in steps.
         self._tail_found = files.size(self.path) > 0  # Bytes that do not belong to the log.
         # Size of the time index before it rested; None: not at rest.
         self._waking_bytes: int | None = None

@@ -228,7 +228,7 @@ def index_rows(
 
 
 def index_entries_max(size_bytes: int, index_interval_bytes: int) -> int:
-    """The most entries that either index gets for so many bytes of batches."""
+    """The largest number of entries that an index gets for `size_bytes` of batches."""
     return size_bytes // index_step_bytes(index_interval_bytes) + 1
 
 

@@ -39,8 +39,8 @@ class TopicSpec:
 class LogStoreConfig:
     """Settings of a data folder. Sizes are in bytes."""
 
-    # Of `__consumer_offsets`. None: as the folder says, else the default. A folder that says
-    # otherwise is refused, because a group's partition follows from the number.
+    # The partitions of `__consumer_offsets`. None: as the folder has, or the default. A folder with
+    # another number is refused, because a group's partition follows from the number.
     partitions: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(_partitions())
     )

@@ -69,8 +69,8 @@ DISK_SPACE: Final = "offsetd-disk-space"
 FOLDER_IN_PLACE: Final = "offsetd-folder"
 IDLE_LOGS: Final = "offsetd-idle-logs"
 JOURNAL_GROWTH: Final = "offsetd-journal-growth"
-_IDLE_LOOK_MS: Final = 5000  # A log may have been idle for so much longer.
-_JOURNAL_REST_MS: Final = 60_000  # Without appends, or without filling again.
+_IDLE_LOOK_MS: Final = 5000  # How often idle logs are looked for.
+_JOURNAL_REST_MS: Final = 60_000  # See `_rest` and `_note_filled`.
 _DELETION_LOOK_MS: Final = 1000  # How late a file may be removed.
 _FOLDER_LOOK_MS: Final = 1000  # How late a replaced folder may be noticed.
 
@@ -113,7 +113,7 @@ class Upkeep:
     ) -> None:
         """Reads the cleaner's checkpoint; starts nothing. `folder` is the store's. Raises OSError.
 
-        The cleaner starts so long after `start`, or when a cleaning is requested before that.
+        The cleaner starts `cleaner_delay_ms` after `start`, or earlier if a cleaning is requested.
         """
         self.config = config
         self.deleter = FileDeleter(files, clock)
@@ -203,7 +203,7 @@ class Upkeep:
 
     @property
     def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
-        """By log, what blocked retention by time at the last check."""
+        """For each log, the timestamp that blocked retention by time at the last check."""
         return self.retention.blocked
 
     # The tasks -------------------------------------------------------------------------------

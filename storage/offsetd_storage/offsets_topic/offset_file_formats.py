@@ -1,6 +1,7 @@
-"""Offsets as files: formats of other tools, and offsetd's own, which loses nothing.
+"""Reads and writes files of offsets. Of all formats, only offsetd's own keeps every field.
 
-Pure: offsets to text, and bytes to offsets, piece by piece. Lines end with a newline; a carriage
+The functions do no I/O: they turn offsets into text, and bytes into offsets. Lines end
+with a newline; a carriage
 return before it, empty lines and a byte order mark are ignored. `docs/formats/offset-files.md` has
 examples.
 """
@@ -309,7 +310,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise Unreadable(f"{name} is no JSON")
+    raise Unreadable(f"{name} is not JSON")
 
 
 def _partition(text: str) -> int:
@@ -340,7 +341,7 @@ def _json_text(name: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise Unreadable(f"{name} {value!r} is no text that UTF-8 can hold") from error
+        raise Unreadable(f"{name} {value!r} cannot be encoded as UTF-8") from error
     return value
 
 

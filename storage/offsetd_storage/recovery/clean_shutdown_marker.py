@@ -2,12 +2,12 @@
 
 A start syncs everything that it relies on, and reads the journal from the disk to its last byte,
 because a process that died may have left pages that were never written. A clean close leaves no
-such pages. But that holds only while the files are the ones that were closed: a copy of the folder
-may be in the page cache alone. So a close ends by writing the stamp of each file (`Files.stamp`).
-No other file has the same stamp, nor has the same file after a change. A file that still has its
-stamp is durable, whatever happened to the others.
+such pages. But this is true only for the files that were closed. The bytes of a copied folder may
+be only in the page cache. So a close ends by writing the stamp of each file (`Files.stamp`).
+No other file has the same stamp, and a change gives a file a new stamp. A file that still has its
+stamp is durable, even if other files were changed.
 
-Lines `name=digest`: one for the journal, and one for each log, by the name of its folder. The last
+The lines are `name=digest`: one for the journal, and one for each log (its folder). The last
 line is a checksum. If the marker is missing, unreadable or old, the start only takes longer.
 """
 

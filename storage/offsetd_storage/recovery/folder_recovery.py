@@ -92,7 +92,7 @@ def recover_folder(
     """Locks, checks and recovers a folder, and begins a new life of its journal.
 
     Logs in `begin_anew` lose all their batches. Damaged logs in `repaired` keep their valid
-    batches. `cleanup` gets everything that must be given back, also after an error.
+    batches. `cleanup` will release the lock, the journal and the logs, also after an error.
     """
     lock = lock_folder(files, path)
     cleanup.callback(lock.release)

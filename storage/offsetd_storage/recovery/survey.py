@@ -79,8 +79,8 @@ class Survey:
     damaged: Mapping[TopicPartition, Damage]
     warnings: tuple[str, ...]
     is_brokers: bool  # A broker has had the folder since, or at the same time.
-    # A broker wrote to it after the journal had crashed, when every batch of the journal was in the
-    # logs already.
+    # After a crash of offsetd, a broker wrote to the folder. By then the logs had all batches of
+    # the journal.
     ends_journal_for_broker: bool
 
     @property
@@ -259,7 +259,7 @@ def collect_claims(
             if point.held:
                 kept_aside.add(topic_partition)  # It must have a quarantine file.
                 continue
-            kept_aside.discard(topic_partition)  # An older file, from before it healed.
+            kept_aside.discard(topic_partition)  # Its quarantine file, if any, is outdated.
             claims[topic_partition] = Claim(
                 point=point,
                 batches=tuple(journal.batches.get(topic_partition, ())),

@@ -27,7 +27,7 @@ def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str
 
 
 def listing_notes(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """A note on the logs whose segments are listed for the first time, at all or after a broker."""
+    """A note on logs that get their first list of segments, or the first one after a broker."""
     names = [
         str(each)
         for each, plan in plans.items()

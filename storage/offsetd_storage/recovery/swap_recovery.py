@@ -105,7 +105,8 @@ def plan_settling(files: Files, folder: Path) -> Settling:
         or (each.state == "" and any(each.base_offset in offsets for offsets in covered))
     ]
     staying = [each for each in left if each not in stale]
-    # The log is renamed first, after all that it replaces is gone: beside a `.log.swap`, a
+    # The log is renamed first, after all files that it replaces are removed: while a `.log.swap`
+    # exists, a
     # transaction index with its final name counts as a file that is replaced.
     renamed = sorted(
         (each for each in staying if each.state == SWAP_STATE),

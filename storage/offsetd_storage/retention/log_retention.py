@@ -180,11 +180,11 @@ class LogRetention:
 
     @property
     def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
-        """By log, what blocked retention by time at the last check."""
+        """For each log, the timestamp that blocked retention by time at the last check."""
         return dict(self._blocked)
 
     def hold_age(self, for_ms: int) -> None:
-        """For at least so long, nothing is deleted because of its age: the time is in doubt."""
+        """Stops deletion by age for at least `for_ms`, because the time is in doubt."""
         until_ms = self._clock.monotonic_ms() + for_ms
         self._age_held_until_ms = max(self._age_held_until_ms, until_ms)
 

@@ -191,7 +191,7 @@ class Scheduler:
 
 
 class WorkerLife(NamedTuple):
-    """The state of a worker: whether it is alive, and in `run` why not."""
+    """The state of a worker. If it is not alive, `run` has the reason."""
 
     is_alive: bool  # False from a failure until a step has succeeded again.
     run: RunStatus  # Of the steps.

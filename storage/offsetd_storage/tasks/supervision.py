@@ -21,7 +21,7 @@ _DOUBLINGS_MAX: Final = 40
 
 
 def backoff_ms(failures_in_row: int) -> int:
-    """The delay after so many failures in a row (at least 1); it doubles with each."""
+    """The delay after `failures_in_row` failures (at least 1). It doubles with each failure."""
     return min(_BACKOFF_MS_MIN << min(failures_in_row - 1, _DOUBLINGS_MAX), _BACKOFF_MS_MAX)
 
 
@@ -101,7 +101,7 @@ class SupervisedThreads:
 
     def __init__(self, name: str, count: int, body: Callable[[], None]) -> None:
         self.replaced = 0
-        self.last_error: str | None = None  # The error of which a thread died last.
+        self.last_error: str | None = None  # The last error that ended a thread.
         self._name = name
         self._count = count
         self._body = body

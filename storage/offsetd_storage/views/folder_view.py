@@ -93,7 +93,7 @@ def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> F
         key=lambda each: (each.topic, each.partition),
     )
     if not partitions:
-        raise FolderMismatch(f"{folder} has no partition folders: it is no data folder")
+        raise FolderMismatch(f"{folder} has no partition folders: it is not a data folder")
     points = None
     last_points: Mapping[TopicPartition, RecoveryPoint] = {}
     if properties is None:

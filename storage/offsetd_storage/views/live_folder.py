@@ -42,9 +42,10 @@ def seen_steadily(
     is_doubtful: Callable[[_Found], bool] = lambda _: False,
     sleep: Callable[[float], object] = time.sleep,
 ) -> _Found:
-    """What `look` returns for a log. Repeats it while the files change and the result is doubtful.
+    """Calls `look` for a log. Calls it again if its result is doubtful and the files changed.
 
-    Raises what `look` raised while nothing changed, or at the last attempt.
+    Returns the result. Raises an error of `look` if no file changed during the call, or at the last
+    attempt.
     """
     if view.is_settled:
         return look(log)

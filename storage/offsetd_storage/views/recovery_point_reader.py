@@ -45,11 +45,11 @@ class DurablePoints:
         self._points: dict[TopicPartition, RecoveryPoint] = {}
 
     def read(self, *, begun: bool) -> dict[TopicPartition, RecoveryPoint] | None:
-        """The recovery points; None if no life began, or the journal was closed.
+        """The recovery points; None if the journal has no life, or its last life was closed.
 
-        Empty if neither file has a valid header, which is damage: then no point is known. `begun`
-        says that a life began. The points may be older than the newest ones, as always for a reader
-        beside a server. Raises JournalDamaged, NewerFormat, OSError.
+        Empty if a life began (`begun`) and neither file has a valid header: that is damage. While a
+        server runs, the points may be older than its newest ones. Raises JournalDamaged,
+        NewerFormat, OSError.
         """
         for _ in range(_LOOKS):
             with ExitStack() as stack:

@@ -34,10 +34,10 @@ def test_the_methods_are_those_of_the_page() -> None:
     ("method", "told"),
     [
         ("ResetOffsets", ""),
-        ("Foo", "Foo is no method that this program knows\n"),
+        ("Foo", "Foo is not a method that this program knows\n"),
         (
             "ResetOffset",
-            "ResetOffset is no method that this program knows: did you mean ResetOffsets?\n",
+            "ResetOffset is not a method that this program knows: did you mean ResetOffsets?\n",
         ),
     ],
 )

@@ -175,9 +175,7 @@ def test_a_stream_that_is_closed_or_full_is_no_defect(redirection: str) -> None:
 def test_an_argument_that_is_no_text_is_wrong_use() -> None:
     ended = subprocess.run([OFFSETD, "fetch", b"\xff"], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr == (
-        "error: INVALID_REQUEST: fetch: '\\udcff' is no text that UTF-8 can hold\n"
-    )
+    assert ended.stderr == ("error: INVALID_REQUEST: fetch: '\\udcff' cannot be encoded as UTF-8\n")
 
 
 def test_without_the_extra_cli_one_line_says_what_to_install(tmp_path: Path) -> None:

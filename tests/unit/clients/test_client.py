@@ -329,7 +329,7 @@ def test_a_call_in_flight_when_the_client_closes_may_have_been_applied(fake_serv
     [
         (lambda client: client.fetch("g", "orders"), "partitions: one str where a list"),
         (lambda client: client.fetch("g", ORDERS_0), "partitions: one TopicPartition where"),
-        (lambda client: client.fetch("g", ["orders"]), "'orders' is no TopicPartition"),
+        (lambda client: client.fetch("g", ["orders"]), "'orders' is not a TopicPartition"),
         (lambda client: client.fetch_many("billing"), "group_ids: one str where a list"),
         (lambda client: client.delete_offsets("g", topics="orders"), "topics: one str where"),
         (lambda client: client.delete_offsets("g", "orders"), "partitions: one str where"),

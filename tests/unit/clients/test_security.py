@@ -75,7 +75,7 @@ def test_tls_needs_a_certificate_with_its_key_in_pem() -> None:
     for options in ({"certificate": PEM}, {"key": PEM}):
         with pytest.raises(ValueError, match="go together"):
             TlsOptions(**options)
-    with pytest.raises(ValueError, match="ca: these 3 bytes are no PEM"):
+    with pytest.raises(ValueError, match="ca: these 3 bytes are not PEM"):
         TlsOptions(ca=b"der")
 
 

@@ -55,7 +55,7 @@ def parse_time(text: str) -> datetime:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time like 2026-11-20T21:06:15.341") from None
+        raise typer.BadParameter(f"{text!r} is not a time like 2026-11-20T21:06:15.341") from None
     except OverflowError:
         raise typer.BadParameter(f"{text!r} is not in the years 1 to 9999 in UTC") from None
 
@@ -117,7 +117,7 @@ def read_csv(
         offsets[group][TopicPartition(topic, partition)] = offset
     for group, found in offsets.items():
         if not found:
-            raise typer.BadParameter(f"{file} has nothing of group {group}")
+            raise typer.BadParameter(f"{file} has no line for group {group}")
     if not offsets:
         raise typer.BadParameter(f"{file} is empty")
     if others:

@@ -22,7 +22,7 @@ def parse_duration(text: str) -> timedelta:
     """Reads a duration. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no time like 45s, 30m, 12h or 7d")
+        raise ValueError(f"{text!r} is not a time like 45s, 30m, 12h or 7d")
     try:
         return int(found[1]) * _UNITS[found[2]]
     except OverflowError:

@@ -86,7 +86,7 @@ def _state(text: str) -> GroupState:
         if state is not GroupState.UNKNOWN and state.value.translate(_NO_SEPARATORS) == plain:
             return state
     known = ", ".join(state.value for state in GroupState if state is not GroupState.UNKNOWN)
-    raise typer.BadParameter(f"{text[:TEXT_CHARACTERS_MAX]!r} is no state: {known} are")
+    raise typer.BadParameter(f"{text[:TEXT_CHARACTERS_MAX]!r} is not a state: {known} are")
 
 
 def _register_list(groups: typer.Typer, terminal: Terminal) -> None:

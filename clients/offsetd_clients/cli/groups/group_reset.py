@@ -84,7 +84,7 @@ ByDurationOption = Annotated[
     typer.Option(metavar="SPAN", help="To what was committed this long ago: 12h, PT12H."),
 ]
 FromFileOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="To the offsets of a CSV file; -: of stdin.")
+    Path | None, typer.Option(metavar="FILE", help="To the offsets of a CSV file; - reads stdin.")
 ]
 ChosenTopicsOption = Annotated[
     list[str] | None,

@@ -298,7 +298,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
             ),
         ] = False,
         force: Annotated[
-            bool, typer.Option("--force", help="Also while consumers use the groups in offsetd.")
+            bool, typer.Option("--force", help="Also groups that consumers use in offsetd.")
         ] = False,
         rate: steps.RateOption = None,
         address: OffsetdAddressOption = ADDRESS_DEFAULT,

@@ -108,7 +108,7 @@ class ZooKeeperChoice:
 
 @attrs.frozen(kw_only=True)
 class Session:
-    """A ZooKeeper whose lock we hold, with the place of a plan's groups in it."""
+    """A connection to ZooKeeper that holds the lock, with the layout and the marks of a plan."""
 
     client: KazooClient
     lock: HeldLock

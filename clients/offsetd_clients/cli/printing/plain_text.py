@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-# Of a longer word (a name, a path) or line, the beginning is printed, with its length.
+# A longer word (a name, a path) or line is cut: its beginning is printed, with its length.
 WORD_CHARACTERS_MAX = 300
 LINE_CHARACTERS_MAX = 2000
 _SHOWN_CHARACTERS = 100
@@ -43,7 +43,7 @@ def wrong_use_text(text: str, printable: Callable[[str], str]) -> str:
 
 
 def error_words(error: Exception) -> str:
-    """An error in words for people: of an error of the system, its text without its number."""
+    """The text of an error for a user. For an OSError, the text without the error number."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 (byte {error.start})"
     if not isinstance(error, OSError) or not error.strerror:

@@ -61,5 +61,5 @@ def _column(text: str, columns: Collection[str], aliases: Mapping[str, str]) -> 
     if name not in columns:
         near = get_close_matches(name, columns, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise typer.BadParameter(f"{text!r} is no column: {', '.join(columns)} are.{hint}")
+        raise typer.BadParameter(f"{text!r} is not a column: {', '.join(columns)} are.{hint}")
     return name, text.startswith("-")

@@ -33,11 +33,11 @@ def fitting(
     *,
     droppable: Sequence[int] = (),
 ) -> Layout | None:
-    """A layout at most `width` wide that breaks no word; None: there is none.
+    """A layout of at most `width` columns that breaks no word, or None if there is none.
 
-    A table with columns of `droppable` is narrowed in this order: those without any value go; text
-    that is the same in all rows goes above the table; the others are left out, the first of them
-    first.
+    If `droppable` names columns, the table is narrowed in three steps. Empty droppable columns are
+    left out. A text that is the same in all rows is printed above the table. More droppable columns
+    are left out, in their order.
     """
     contents = [list(column) for column in zip(header, *cells, strict=True)]
     least = [_width_min(column) for column in contents]

@@ -124,7 +124,7 @@ class Terminal:
         self.note(text)
 
     def hint(self, text: str) -> None:
-        """Prints to stderr, if it is a terminal, a message that helps only a watching user."""
+        """Prints a message for an interactive user to stderr, but only if stderr is a terminal."""
         if _is_terminal(self._stderr):
             self.note(text)
 

@@ -45,7 +45,7 @@ _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _WITHOUT_MEMBERS: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
-# The cluster does not answer, whatever is asked.
+# Errors that mean: the cluster does not answer any request.
 _UNREACHABLE: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,

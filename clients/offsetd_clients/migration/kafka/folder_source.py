@@ -63,7 +63,7 @@ class FolderGroup(Protocol):
 
 
 class FolderSource:
-    """Data folders of brokers, or parts of them. They complement one another.
+    """Data folders of brokers, or parts of them. For each log partition, the newest copy is read.
 
     `note` receives messages other than problems.
     """

@@ -31,7 +31,7 @@ class Move(StrEnum):
 
 
 class AbsentOffsets(StrEnum):
-    """What to do with offsets that ZooKeeper has and others have deleted in offsetd."""
+    """What to do with offsets that are in ZooKeeper, and that another client deleted in offsetd."""
 
     STORE = "store"  # They are stored again.
     LEAVE = "leave"
@@ -48,9 +48,9 @@ class Deletions(StrEnum):
 class GroupMoves:
     """The decisions for a group. Offsets are in order of topic and partition.
 
-    `news` are to be stored; `overwriting`, a part of them, replace commits of others in offsetd.
-    `absent` are in ZooKeeper, and others have deleted them in offsetd. `deleted` are deleted in
-    ZooKeeper and stored in offsetd; to `used`, a part of them, others have committed since.
+    `news` are to be stored; `overwriting`, a part of them, replace commits of other clients.
+    `absent` are in ZooKeeper, and other clients deleted them in offsetd. `deleted` are deleted in
+    ZooKeeper and stored in offsetd; other clients have committed to `used`, a part of them, since.
     """
 
     stored: Stored

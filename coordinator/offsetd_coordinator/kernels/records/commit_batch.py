@@ -92,7 +92,7 @@ _NOT_LOOKED_FOR: Final = -2
 
 
 class CommitTimes(NamedTuple):
-    """When a commit is made, and when it expires: milliseconds, -1 for never by itself."""
+    """The times of a commit and of its expiry, in ms. Expiry -1: it has no expiry of its own."""
 
     now_ms: int
     expire_timestamp: int

@@ -168,7 +168,8 @@ def decide_runs(
 def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, first: int, cursor: Int64s) -> int:
     """Replay the batches of runs from the row `first` on, as far as `replay_into` goes.
 
-    Returns the row of a run that needs help, with the cursor where it stopped; or behind all rows.
+    Returns the row of the first run that `replay_into` did not finish; the cursor says where it
+    stopped. Returns the number of rows if all runs are replayed.
     """
     count: int = runs.shape[0]
     for at in range(first, count):

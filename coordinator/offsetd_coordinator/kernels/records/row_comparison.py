@@ -97,9 +97,9 @@ def find_differing(
 
 @kernel("int64(uint8[::1], int64[:, ::1], int64, int64[:, ::1], uint8[::1])")
 def copy_changes(buffer: Bytes, found: Int64s, count: int, rows: Int64s, texts: Bytes) -> int:
-    """Make rows of changes of a log, and copy their texts; where those end. There is room.
+    """Make rows of changes of a log, and copy their texts. Returns where the texts end.
 
-    Whether one was deleted is told by ROW_END_OFFSET: 1 or 0.
+    ROW_END_OFFSET is 1 if the change is a deletion, else 0. `rows` and `texts` have enough room.
     """
     end = 0
     last = -1

@@ -193,7 +193,7 @@ def find_or_add_block(table: Table, group: int, topic: int, base: int) -> int:
 
 @inline_kernel
 def find_or_add_row(table: Table, block: int, partition: int) -> int:
-    """The row of an entry of a block, made if need be: then its revision is -1.
+    """The row of a partition in a block. Adds the row, with revision -1, if there is none.
 
     The caller has made room.
     """

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def compare_names(
     texts: Bytes, start: int, size: int, others: Bytes, other_start: int, other_size: int
 ) -> int:
-    """Below 0, 0 or above: how a name stands to another one, by their bytes."""
+    """Compares two names by their bytes: returns a number below 0, 0, or a number above 0."""
     least = min(size, other_size)
     at = 0
     while at + 8 <= least and load_i64(texts, start + at) == load_i64(others, other_start + at):
@@ -64,7 +64,7 @@ def compare_names(
 
 @inline_kernel
 def compare_rows(texts: Bytes, row: Int64s, others: Bytes, other: Int64s) -> int:
-    """The same for topics and partitions of two rows."""
+    """Compares the topics of two rows as `compare_names` does, and then their partitions."""
     order = compare_names(
         texts,
         row[TOPIC_START],
@@ -259,7 +259,7 @@ def keep_newest(texts: Bytes, rows: Int64s, order: Int64s) -> int:
 def match_rows(
     texts: Bytes, rows: Int64s, other_texts: Bytes, others: Int64s, places: Int64s
 ) -> None:
-    """Write where each row's partition stands among the others, or -1. Both are sorted."""
+    """For each row, write the index of its partition in `others`, or -1. Both are sorted."""
     at = 0
     for row in range(rows.shape[0]):
         order = 1

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @inline_kernel
 def expiry_time(commit: int, expire: int, retention: int, empty: int, base: int) -> int:
-    """From when on an offset is expired, or NEVER."""
+    """The time at which an offset expires, or NEVER."""
     if expire > NO_TIME:
         return expire
     if retention >= TIME_MAX:
@@ -115,9 +115,9 @@ def _may_be_due(table: Table, block: int, committed_last: int, expire_last: int)
 
 @kernel(f"int64({TABLE}, int64[::1], int64[::1], int64[::1])")
 def end_keys(arrays: TableArrays, entries: Int64s, topics: Int64s, ends: Int64s) -> int:
-    """Write where the key of each entry ends, one behind the other, and the last end is.
+    """Write where the key of each entry ends, if all keys follow each other. Returns the last end.
 
-    Also the row of each one's topic's name.
+    Also writes the row of the name of each entry's topic.
     """
     table = Table(*arrays)
     end = 0
@@ -133,7 +133,7 @@ def end_keys(arrays: TableArrays, entries: Int64s, topics: Int64s, ends: Int64s)
 def list_from(arrays: TableArrays, group: int, cursor: Int64s, found: Int64s) -> int:
     """Write entries of a group, from the block `cursor[0]` on; how many.
 
-    Looks at no more blocks than `found` has places, of which a block may need 64. Moves the cursor,
+    Looks at no more blocks than `found` has places; a block may need 64 places. Moves the cursor,
     to -1 at the end.
     """
     table = Table(*arrays)
@@ -154,7 +154,7 @@ def list_from(arrays: TableArrays, group: int, cursor: Int64s, found: Int64s) ->
 def judge_entries(
     arrays: TableArrays, entries: Int64s, rule: Int64s, now: int, due: Int64s, judged: Int64s
 ) -> None:
-    """Say of entries, by a rule, which have expired at `now`: written to `due`, which has room."""
+    """Write the entries that have expired at `now`, by a rule, to `due`, which has enough room."""
     table = Table(*arrays)
     count = 0
     warned = 0

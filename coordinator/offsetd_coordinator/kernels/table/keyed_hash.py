@@ -1,8 +1,8 @@
 """A fast hash that nobody outside the process can aim at.
 
 Words are folded in by a 64 by 64 bit multiplication whose two halves are xored, with secret
-random seeds: who does not know them cannot make names collide. Never trusted alone: a hit
-compares what was hashed.
+random seeds. A client does not know the seeds, so it cannot make names collide. After a hit, the
+hashed bytes are compared, too.
 """
 
 from __future__ import annotations

@@ -43,13 +43,13 @@ _SIZE_MASK: Final = (1 << NAME_SIZE_BITS) - 1
 
 @inline_kernel
 def name_start(table: Table, name: int) -> int:
-    """Where its bytes start in `Table.name_bytes`."""
+    """Where the bytes of a name start in `Table.name_bytes`."""
     return int(table.names[name, NAME_SPAN] >> NAME_SIZE_BITS)
 
 
 @inline_kernel
 def name_size(table: Table, name: int) -> int:
-    """How many bytes it has."""
+    """The length of a name in bytes."""
     return int(table.names[name, NAME_SPAN] & _SIZE_MASK)
 
 

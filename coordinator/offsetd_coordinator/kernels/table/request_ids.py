@@ -1,7 +1,7 @@
-"""Request ids that were seen lately: a ring of rows in the order of arrival, and their slots.
+"""Recent request ids: a ring of rows in the order of arrival, and their hash slots.
 
-A row is told by 128 bits of keyed hash over group and id. Rows older than the window, counted
-from the newest row's timestamp, make way; so do the oldest when the ring has its largest size.
+A keyed hash of 128 bits over group and id identifies a row. Rows older than the window, counted
+from the newest row's timestamp, are removed; so is the oldest row when the ring is full.
 """
 
 from __future__ import annotations

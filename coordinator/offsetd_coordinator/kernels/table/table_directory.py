@@ -1,9 +1,9 @@
 """Tables of several shards, for a kernel that works on all of them in one call.
 
 How many arrays a kernel takes is fixed when it is compiled; how many log partitions the commits of
-a message go to is not. So each table has a row with the address and the length of each of its
-arrays, which stays where it is and says where they are now; and a directory is one array with the
-address of each row. Whoever makes a directory has to keep the tables.
+a message go to is not. So each table has a row with the addresses and the lengths of its arrays.
+The row never moves; it is updated when an array moves. A directory is one array with the
+address of each row. The caller that makes a directory has to keep the tables alive.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ ROW_COLUMNS: Final = 2 * _ARRAYS
 
 
 def fill_row(row: Int64s, arrays: TableArrays) -> None:
-    """Has the row of a table say where its arrays are, during no kernel's call."""
+    """Writes the addresses of a table's arrays to its row. No kernel may run at that time."""
     row[:_ARRAYS] = [_address(each) for each in arrays]
     row[_ARRAYS:] = [len(each) for each in arrays]
 
 
 def directory_of(rows: Mapping[int, Int64s], size: int) -> Int64s:
-    """A directory with room for `size` tables, of which there are those of these rows."""
+    """A directory for `size` tables, filled with the tables of `rows`."""
     directory = np.zeros(size, np.int64)
     for place, row in rows.items():
         directory[place] = _address(row)

@@ -124,11 +124,11 @@ def read_commits(
 ) -> int:
     """Read a StreamCommitsRequest, or one CommitOffsetsRequest, from a padded buffer.
 
-    Fills a row of `commits` for each commit and a row of `columns` for each of its partitions, as
-    long as there is room in both; of a stream's message, what begins at `position`, up to a commit
-    that is not plain, which comes alone. Returns how many commits; NOT_PLAIN if the message around
-    them is not; NO_ROOM if there is none for the first. `slots` are scratch, of twice the rows of
-    `columns`.
+    Fills a row of `commits` for each commit, and a row of `columns` for each of its partitions, as
+    long as both have room. In a stream's message it begins at `position`, and stops before a commit
+    that is not plain; such a commit is returned alone. Returns the number of commits; NOT_PLAIN if
+    the message around the commits is not plain; NO_ROOM if the first commit does not fit. `slots`
+    is scratch memory with twice as many rows as `columns`.
     """
     if not is_stream:
         commits[0, SEQUENCE] = 0

@@ -318,12 +318,12 @@ def _is_one(flags: Bytes, at: int) -> bool:
 
 @inline_kernel
 def _expires(stored: Entry, expires: bool, retention: int, empty: int, base: int) -> int:
-    """From when on an offset is expired, or NO_TIME if it does not."""
+    """The time at which an offset expires, or NO_TIME if it never does."""
     if not expires:
         return NO_TIME
     expire = stored.expire_timestamp
     time = expiry_time(stored.commit_timestamp, expire, retention, empty, base)
-    # A commit may ask for the end of time; that is told as the last time there is.
+    # A commit may ask for the largest possible expiry time; then that time is sent.
     return NO_TIME if time == NEVER and expire != NEVER else time
 
 

@@ -39,7 +39,7 @@ class GroupMember:
         )
 
     def to_fields(self) -> Fields:
-        """Under Kafka's field names."""
+        """The values as a mapping with Kafka's field names."""
         return {
             "memberId": self.member_id,
             "groupInstanceId": self.group_instance_id,

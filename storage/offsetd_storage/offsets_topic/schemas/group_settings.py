@@ -75,7 +75,7 @@ class GroupSettings:
             raise UnknownValueVersion(f"GroupSettings has no version {version}")
         retention_ms = reader.int64()
         if retention_ms == 0 or retention_ms < _RETENTION_NEVER:
-            raise UndecodableRecord(f"a retention of {retention_ms} ms")
+            raise UndecodableRecord(f"the retention of {retention_ms} ms is invalid")
         holder = reader.string()
         lease = None
         if holder is not None:

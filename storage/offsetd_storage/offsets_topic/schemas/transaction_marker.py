@@ -30,7 +30,7 @@ def decode_control_type(key: bytes) -> int:
     """The number of the control type, known or not. Raises `UndecodableRecord`."""
     reader = Reader(key)
     if reader.int16() < 0:
-        raise UndecodableRecord("a control key of negative version")
+        raise UndecodableRecord("a control key with a negative version")
     return reader.int16()
 
 

@@ -86,7 +86,7 @@ def test_batches_are_numbers_not_words(tmp_path: Path) -> None:
 def test_sources_that_are_not_kafkas_are_told(tmp_path: Path) -> None:
     with_rate = from_checkpoint(str(SPARK / "with-rate"))
     assert with_rate.offsets == BILLING
-    assert with_rate.passed_over == (PassedOver("1", "these are no offsets of topics: 0"),)
+    assert with_rate.passed_over == (PassedOver("1", "these are not offsets of topics: 0"),)
     delta = '{"sourceVersion":1,"reservoirId":"4f1c","reservoirVersion":7,"index":-1}'
     offsets = f'v1\n{CONF}\n-\n{delta}\n{{"t":{{"0":7}}}}\n{{"3":42}}'
     found = from_checkpoint(written(tmp_path, {"offsets/0": offsets, "commits/0": "v1\n{}"}))
@@ -94,7 +94,7 @@ def test_sources_that_are_not_kafkas_are_told(tmp_path: Path) -> None:
     assert [(each.source, each.reason) for each in found.passed_over] == [
         ("0", "it has no offset yet"),
         ("1", "a Delta table"),
-        ("3", 'these are no offsets of topics: {"3":42}'),
+        ("3", 'these are not offsets of topics: {"3":42}'),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_checkpoint_of_named_sources_is_read() -> None:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({}, r"is no checkpoint with a batch: it has no offsets/0"),
+        ({}, r"is not a checkpoint with a batch: it has no offsets/0"),
         ({"offsets/4": f"v1\n{CONF}\n-"}, r"no batch is done \(commits is empty\); batch 4 is"),
         (
             {"offsets/4": f"v1\n{CONF}\n-", "commits/3": "v1\n{}"},
@@ -115,8 +115,8 @@ def test_a_checkpoint_of_named_sources_is_read() -> None:
         (
             {"offsets/0": f"v1\n{CONF}\n17\n-", "commits/0": "v1\n{}"},
             (
-                r"has no source of Kafka's: source 0: these are no offsets of topics: 17; source 1:"
-                r" it has no offset yet"
+                r"has no source of Kafka's: source 0: these are not offsets of topics: 17; source"
+                r" 1: it has no offset yet"
             ),
         ),
         ({"offsets/0": "v3\n{}\n-", "commits/0": "v1\n{}"}, r"a file of v1 or v2 is expected"),

@@ -115,7 +115,7 @@ def checked_offset(offset: Any) -> int:
 def parse_partition(text: str) -> int:
     """The partition in a znode's name. Raises ValueError."""
     if not (text.isascii() and text.isdigit()) or int(text) > PARTITION_MAX:
-        raise ValueError(f"{text!r} is no partition")
+        raise ValueError(f"{text!r} is not a partition")
     return int(text)
 
 
@@ -125,7 +125,7 @@ def json_of(value: bytes) -> dict[str, Any]:
         document = json.loads(value)
     except ValueError:
         shown = value[:40].decode(errors="backslashreplace")
-        raise ValueError(f"{shown!r} is no JSON") from None
+        raise ValueError(f"{shown!r} is not JSON") from None
     if not isinstance(document, dict):
         raise ValueError("no JSON object")  # noqa: TRY004  # it is the znode's value that is wrong
     return document

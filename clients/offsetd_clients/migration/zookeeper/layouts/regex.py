@@ -55,7 +55,7 @@ class Regex(OnlyWrittenPlaces):
             self._pattern = re.compile(options.path_pattern)
             self._value = re.compile(options.value_pattern or r"\s*(?P<offset>[0-9]{1,19})\s*")
         except re.error as error:
-            raise BadLayout(f"{error.pattern!r} is no regular expression: {error}") from None
+            raise BadLayout(f"{error.pattern!r} is not a regular expression: {error}") from None
         told = {"group": options.group, "topic": options.topic}
         missing = _NAMES - self._pattern.groupindex.keys() - {n for n, v in told.items() if v}
         if missing:
@@ -132,9 +132,9 @@ class Regex(OnlyWrittenPlaces):
         text = node.value.decode(errors="backslashreplace")
         match = self._value.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text[:40]!r} is no value that the pattern matches")
+            raise ValueError(f"{text[:40]!r} does not match the pattern of values")
         if not match["offset"].isascii() or not match["offset"].isdigit():
-            raise ValueError(f"{match['offset']!r} is no offset")
+            raise ValueError(f"{match['offset']!r} is not an offset")
         offset = checked_offset(int(match["offset"]) + self._is_last)
         partition = parse_partition(place.partition)
         return found_at(place.path, node, place.topic, partition, offset)

@@ -99,7 +99,7 @@ def partition_places(
             strange = [name for name in found if not pattern.fullmatch(name)]
             if strange or names[path] == []:
                 named = f"{path}/{strange[0]}" if strange else path
-                reading.bad(ProblemKind.BAD_NAME, named, "it is no partition")
+                reading.bad(ProblemKind.BAD_NAME, named, "it is not a partition")
             own.extend(_matching(path, path.rpartition("/")[2], found, pattern))
     return places
 

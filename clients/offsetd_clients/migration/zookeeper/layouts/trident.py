@@ -105,7 +105,7 @@ def counting_transactions(
                 continue
             numbers = [name for name in names if name.isascii() and name.isdigit()]
             for name in sorted(set(names) - set(numbers)):
-                reading.bad(ProblemKind.BAD_NAME, f"{folder}/{name}", "it is no transaction")
+                reading.bad(ProblemKind.BAD_NAME, f"{folder}/{name}", "it is not a transaction")
             unfinished = [
                 name for name in numbers if is_unfinished(name, current[reading.group_id])
             ]
