@@ -15,11 +15,11 @@ def whole(value: SupportsIndex) -> int:
     if type(value) is int:
         return value
     if isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{value!r} is no whole number") from None
+        raise TypeError(f"{value!r} is not a whole number") from None
 
 
 def check_text(_value: object, attribute: Any, text: object) -> None:

@@ -83,7 +83,7 @@ def known(number: int, each: Any) -> bool:
 
 
 def known_groups(state: ReplayedState) -> dict[str, tuple[Any, ...]]:
-    # A group that is only in an open transaction is no group of the log yet.
+    # A group that is only in an open transaction is not a group of the log yet.
     found = {}
     for group in state.group_ids():
         records = state.group_records(group)

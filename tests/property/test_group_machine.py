@@ -101,7 +101,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert not client.is_fenced
             assert live.generation == client.generation
             assert client.member_id in live.members
-        else:  # Whoever has never been in a generation commits as one who is no member.
+        else:  # Whoever has never been in a generation commits as one who is not a member.
             assert client.generation < 0
 
     def _commit(self, group: str, partitions: list[int], **more: object) -> bool:

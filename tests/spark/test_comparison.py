@@ -223,8 +223,8 @@ def test_what_one_does_not_tell_is_no_difference(
     ("arguments", "what"),
     [
         (("nowhere", "nothing"), "nowhere is not there, and no HOST:PORT"),
-        (("{}/bad", "{}/bad"), "bad:2: offset 'x' is no whole number"),
-        (("folder:{}", "{}/bad"), "it is no data folder"),
+        (("{}/bad", "{}/bad"), "bad:2: offset 'x' is not a whole number"),
+        (("folder:{}", "{}/bad"), "it is not a data folder"),
     ],
 )
 def test_what_cannot_be_compared_is_told_and_exits_with_2(

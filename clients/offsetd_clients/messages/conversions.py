@@ -80,7 +80,7 @@ def _invalid(message: str) -> InvalidRequest:
 def text_of(name: str, value: str) -> str:
     """Returns `value`. TypeError unless it is a str: protobuf would accept bytes too."""
     if not isinstance(value, str):
-        raise TypeError(f"{name}: {value!r} is no text")
+        raise TypeError(f"{name}: {value!r} is not a string")
     return value
 
 

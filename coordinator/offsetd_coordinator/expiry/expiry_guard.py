@@ -102,7 +102,7 @@ class ExpiryGuard:
         return max(until_ms - monotonic_ms, 0)
 
     def held(self, *, monotonic_ms: int, grace_ms: int, is_disk_low: bool = False) -> Held | None:
-        """The reason why nothing expires now, or None. A low disk is no reason: deletions go on."""
+        """The reason why nothing expires now, or None. On a low disk, deletions continue."""
         if (left_ms := self.grace_left_ms(monotonic_ms=monotonic_ms, grace_ms=grace_ms)) > 0:
             return Held(hold=Hold.LONG_STOP, remaining_ms=left_ms)
         if monotonic_ms < self._jump_until_ms:

@@ -273,7 +273,7 @@ class ShardSweep:
         records = state.known_group_records(group_id)
         if records is None or state.offsets.count(group_id):
             return
-        # A group's own settings stay; so do left-over records, which are no group.
+        # A group's own settings stay; so do left-over records, which are not a group.
         if records.group_type is None or records.settings is not None:
             return
         rule = self._rules.rule(group_id)

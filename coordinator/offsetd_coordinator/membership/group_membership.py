@@ -59,7 +59,7 @@ class Membership:
 
     An empty group is not kept here: it is made from its records when a member joins. `records`
     returns a group's records as replayed, or None if it has none. `random_id` returns text that
-    cannot be guessed. `check_lease` raises LeaseHeld while a writer that is no member holds a
+    cannot be guessed. `check_lease` raises LeaseHeld while a writer that is not a member holds a
     group's lease.
     """
 

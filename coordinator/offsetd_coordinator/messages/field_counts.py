@@ -54,7 +54,7 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 class Unreadable(Exception):
-    """A message that is no valid protobuf, or that no client of offsetd can have made.
+    """A message that is not valid protobuf, or that no client of offsetd can have made.
 
     The latter has protobuf groups, or thousands of unknown fields.
     """

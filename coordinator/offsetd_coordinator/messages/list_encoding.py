@@ -56,7 +56,7 @@ async def encoded_with(
 def set_change(
     message: offset_service_pb2.OffsetChange, log_partition: int, change: OffsetChange
 ) -> None:
-    """Fills in the change of one offset. The change is no deletion."""
+    """Fills in the change of one offset. The change is not a deletion."""
     assert change.after is not None, "neither a reset, a clone nor an import deletes"
     message.topic = change.topic.decode()
     message.partition = change.partition

@@ -127,7 +127,7 @@ class _Option:
 
 
 def _peer_of(descriptor: int, port: int) -> str | None:
-    """None if it is no connection at this port."""
+    """None if it is not a connection at this port."""
     try:
         looked_at = socket.socket(fileno=descriptor)
     except OSError:

@@ -26,9 +26,9 @@ def why_not_cleaning(
 ) -> str | None:
     """Why the cleaner does not work, as text for operators; None if it works. Pure.
 
-    A single log that cannot be cleaned is no reason: the other logs are cleaned, and metrics show
-    it. A thread makes progress with each chunk that it reads, and each time that it looks for work.
-    An idle thread looks for work every `backoff_ms`.
+    A single log that cannot be cleaned is not a reason: the other logs are cleaned, and metrics
+    show it. A thread makes progress with each chunk that it reads, and each time that it looks for
+    work. An idle thread looks for work every `backoff_ms`.
     """
     if status.held is not None:
         return status.held

@@ -3,7 +3,7 @@
 With `decode_offsets`, keys and values are shown as `--offsets-decoder` shows them. The lines are
 Kafka's, character for character, with three exceptions. The reason why a key or value does not
 decode is in offsetd's words. Where Kafka's tool gives up with a stack trace (a record without a
-key, records that do not follow the format, bytes that are no batch), a line says so and the dump
+key, records that do not follow the format, bytes that are not a batch), a line says so and the dump
 goes on as far as it can. Gaps between offsets are not reported: compaction leaves them everywhere.
 """
 

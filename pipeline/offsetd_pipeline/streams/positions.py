@@ -52,5 +52,5 @@ class Positions:
 def _numbers(text: Mapping[str, Any]) -> dict[int, int]:
     for name, each in text.items():
         if not name.isdecimal() or type(each) is not int or each < 0:
-            raise ValueError(f"{name}: {each!r} is no log offset of a log partition")
+            raise ValueError(f"{name}: {each!r} is not a log offset of a log partition")
     return {int(name): each for name, each in text.items()}

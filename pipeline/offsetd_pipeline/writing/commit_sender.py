@@ -68,7 +68,7 @@ class CommitSender:
         """Commits each group, many at a time, and waits for all answers.
 
         Raises UnfinishedWrite if the server does not answer, or if a later attempt may succeed.
-        That is no fault of a row, so nothing more is sent.
+        That is not a fault of a row, so nothing more is sent.
         """
         for group in groups:
             request = self._maker.commit(group)

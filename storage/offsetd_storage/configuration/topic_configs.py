@@ -287,7 +287,7 @@ class TopicConfigs:
         raise refusal
 
     def unknown_setting(self, topic: str | None, name: str) -> InvalidSetting:
-        """The error for a name that is no setting of a topic, or (None) of the server."""
+        """The error for a name that is not a setting of a topic, or (None) of the server."""
         of_server = {*self._server_settings, *(entry.name for entry in self.restart_entries)}
         of_topic = set(TOPIC_SETTINGS)
         known, elsewhere = (of_server, of_topic) if topic is None else (of_topic, of_server)

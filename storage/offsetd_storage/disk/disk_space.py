@@ -193,7 +193,7 @@ class DiskSpace:
     def check(self) -> None:
         """Looks at the free space, and gives the reserve back or makes it, as the state requires.
 
-        Raises OSError if the disk fails; too little space is no failure.
+        Raises OSError if the disk fails; too little space is not a failure.
         """
         with self._lock:
             was_full, self._was_full = self._was_full, False

@@ -47,7 +47,7 @@ class KernelCache(_Cache):
     """What Numba asks before it compiles `function`, and tells afterwards.
 
     Only `signature` is let through; other types raise TypeError. A damaged, foreign or unreadable
-    file is a miss; a folder that cannot be written to is no error: the next process compiles
+    file is a miss; a folder that cannot be written to is not an error: the next process compiles
     again. `check` is called with each fresh CompileResult and may raise.
     """
 

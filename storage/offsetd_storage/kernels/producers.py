@@ -81,7 +81,7 @@ def _kind(buffer: Bytes, position: int, end: int) -> int:
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def find_producers(buffer: Bytes, start: int, end: int, state: Numbers, rows: Numbers) -> int:
     """A row for each batch of a producer between `start` and `end`, or for several in a row of
-    the same producer, epoch and kind that are no markers.
+    the same producer, epoch and kind that are not markers.
 
     Returns where the first batch begins that is not whole or whose header is wrong (or `end`).
     """

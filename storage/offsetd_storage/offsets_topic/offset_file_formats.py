@@ -325,19 +325,19 @@ def _number(name: str, text: str, largest: int) -> int:
     """Kafka's CSV may have spaces around a number."""
     digits = text.strip(" \t")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX:
-        raise Unreadable(f"{name} {text!r} is no whole number from 0 to {largest}")
+        raise Unreadable(f"{name} {text!r} is not a whole number from 0 to {largest}")
     return _whole(name, int(digits), largest)
 
 
 def _whole(name: str, value: Any, largest: int) -> int:
     if type(value) is not int or not 0 <= value <= largest:
-        raise Unreadable(f"{name} {value!r} is no whole number from 0 to {largest}")
+        raise Unreadable(f"{name} {value!r} is not a whole number from 0 to {largest}")
     return value
 
 
 def _json_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise Unreadable(f"{name} {value!r} is no text")
+        raise Unreadable(f"{name} {value!r} is not a string")
     try:
         value.encode()
     except UnicodeEncodeError as error:

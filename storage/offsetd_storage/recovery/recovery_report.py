@@ -42,7 +42,7 @@ class RecoveryReport:
     partitions: tuple[PartitionReport, ...]
     warnings: tuple[str, ...]
     journal_bytes_cut: int = 0  # Of its last frame, if that is torn.
-    notes: tuple[str, ...] = ()  # Facts that are no problem, and are reported once.
+    notes: tuple[str, ...] = ()  # Facts that are not a problem, and are reported once.
     repairs: tuple[Repair, ...] = ()  # Of damaged partitions, at the operator's request.
 
     @property

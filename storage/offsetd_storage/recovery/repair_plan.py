@@ -7,9 +7,9 @@ stays missing.
 
 Only batches with a valid checksum are kept. The checksum does not cover a batch's offset and its
 leader epoch: a batch whose offset does not fit between its neighbours is left out, and an
-impossible epoch is corrected. After bytes that are no batch, the search for the next batch begins
-where the length field of the bad one leads, so that client bytes that look like a batch are not
-found first.
+impossible epoch is corrected. After bytes that are not a batch, the search for the next batch
+begins where the length field of the bad one leads, so that client bytes that look like a batch are
+not found first.
 """
 
 from __future__ import annotations

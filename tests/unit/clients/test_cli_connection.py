@@ -82,7 +82,7 @@ def test_files_that_cannot_be_read_or_do_not_fit_are_wrong_use(
     der, pem = tmp_path / "der", tmp_path / "pem"
     der.write_bytes(b"\x30")
     pem.write_bytes(b"-----BEGIN CERTIFICATE-----\n")
-    for file, complaint in ((tmp_path / "none", "No such file"), (der, "no PEM")):
+    for file, complaint in ((tmp_path / "none", "No such file"), (der, "not PEM")):
         code, err = offsetd(TLS_CA=str(file))
         assert code == 2
         assert complaint in err

@@ -283,5 +283,5 @@ def test_a_state_that_is_none_is_wrong_use_and_not_repeated_whole(
 ) -> None:
     assert offsetd("groups", "list", "--state", "x" * 70_000).code == 2
     told = capsys.readouterr().err
-    assert "is no state: empty, preparing-rebalance, " in told
+    assert "is not a state: empty, preparing-rebalance, " in told
     assert len(told) < 1_000

@@ -53,7 +53,7 @@ def test_a_file_that_is_no_plan_is_one_line(offsetd: Callable[..., Ended], tmp_p
     for step in ("diff", "run", "mirror", "cutover", "verify", "rollback", "undo", "export"):
         ended = offsetd(*ZOOKEEPER, step, str(path))
         assert ended.code == 1
-        assert ended.stderr.startswith(f"error: {path}: line 1 is no JSON\n")
+        assert ended.stderr.startswith(f"error: {path}: line 1 is not JSON\n")
         assert ended.stderr.count("\n") == 1
 
 

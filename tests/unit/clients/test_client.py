@@ -333,9 +333,9 @@ def test_a_call_in_flight_when_the_client_closes_may_have_been_applied(fake_serv
         (lambda client: client.fetch_many("billing"), "group_ids: one str where a list"),
         (lambda client: client.delete_offsets("g", topics="orders"), "topics: one str where"),
         (lambda client: client.delete_offsets("g", "orders"), "partitions: one str where"),
-        (lambda client: client.commit("g", {("orders", 0): 1}), r"\('orders', 0\) is no Topic"),
+        (lambda client: client.commit("g", {("orders", 0): 1}), r"\('orders', 0\) is not a Topic"),
         (lambda client: client.commit("g", [ORDERS_0]), "offsets: a mapping"),
-        (lambda client: client.commit("g", {ORDERS_0: "1"}), "'1' is no whole number"),
+        (lambda client: client.commit("g", {ORDERS_0: "1"}), "'1' is not a whole number"),
         (lambda client: client.commit(7, {ORDERS_0: 1}), "commit: "),
         (
             lambda client: list(client.list_groups(states=GroupState.EMPTY)),

@@ -31,5 +31,5 @@ def test_a_later_revision_of_a_log_partition_is_larger() -> None:
 @pytest.mark.parametrize("value", ["1", 1.0, None])
 def test_a_position_is_a_whole_number(value: Any) -> None:
     for make in (OffsetToCommit, lambda number: TopicPartition("orders", number)):
-        with pytest.raises(TypeError, match=f"{value!r} is no whole number"):
+        with pytest.raises(TypeError, match=f"{value!r} is not a whole number"):
             make(value)

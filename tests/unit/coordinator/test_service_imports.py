@@ -280,7 +280,7 @@ async def test_an_import_that_is_not_audited_needs_a_precondition_in_each_line()
     ("fields", "problem"),
     [
         ({"must_not_exist": False}, "not true"),
-        ({"expected_revision": -1}, "no whole number"),
+        ({"expected_revision": -1}, "not a whole number"),
         ({"expected_revision": 1, "must_not_exist": True}, "one precondition"),
     ],
 )

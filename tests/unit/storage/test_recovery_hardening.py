@@ -429,7 +429,7 @@ def test_a_journal_that_lost_its_zeros_blocks_finds_a_full_disk_before_it_serves
     [("../outside", 0), ("a/b", 0), ("", 0), ("x" * 250, 0), ("ü", 0), ("x", -1), ("a\0", 0)],
 )
 def test_names_that_are_no_topics_come_from_no_file(topic: str, partition: int) -> None:
-    with pytest.raises(ValueError, match="no topic and partition"):
+    with pytest.raises(ValueError, match="not a topic and partition"):
         TopicPartition.checked(topic, partition)
 
 

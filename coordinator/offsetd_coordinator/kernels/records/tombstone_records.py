@@ -152,7 +152,7 @@ def read_deletion(
 ) -> int:
     """Look at a batch that is about to be replayed and whose first record has headers.
 
-    Returns -1 if it is no deletion that is to be remembered. Else describes it in `deleted`, and
+    Returns -1 if it is not a deletion that is to be remembered. Else describes it in `deleted`, and
     in the rows of `gone`, which has one for each record, the stored offsets that it takes away;
     returns how many those are.
     """

@@ -55,7 +55,7 @@ def name_size(table: Table, name: int) -> int:
 
 @inline_kernel
 def is_name(table: Table, name: int, buffer: Bytes, start: int, size: int) -> bool:
-    """Whether `buffer` holds this name. A free row is no name: its size is out of bounds."""
+    """Whether `buffer` holds this name. A free row is not a name: its size is out of bounds."""
     return name_size(table, name) == size and equal_bytes(
         table.name_bytes, name_start(table, name), buffer, start, size
     )

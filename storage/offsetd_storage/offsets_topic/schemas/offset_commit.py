@@ -30,7 +30,7 @@ class OffsetCommitValue:
     """An offset as a group committed it.
 
     `leader_epoch` is -1 when none was given (and in versions below 3), `expire_timestamp_ms` is
-    -1 when none was given: version 1 carries it, and may carry -1, which is no expiry
+    -1 when none was given: version 1 carries it, and may carry -1, which is not an expiry
     (KAFKA-7403), and version 4 in a tag of ours. `topic_id` is None when absent.
     """
 

@@ -99,7 +99,7 @@ def test_a_manifest_that_is_gone_is_missed(folder: ArchiveFolder) -> None:
 )
 def test_what_is_no_manifest_is_told(folder: ArchiveFolder, content: str) -> None:
     (folder.path / MANIFESTS / "00000001.json").write_text(content)
-    with pytest.raises(ArchiveDamaged, match="no manifest"):
+    with pytest.raises(ArchiveDamaged, match="not a manifest"):
         folder.manifests()
 
 

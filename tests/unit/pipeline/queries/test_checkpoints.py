@@ -110,7 +110,7 @@ def test_a_checkpoint_of_named_sources_is_read() -> None:
         ({"offsets/4": f"v1\n{CONF}\n-"}, r"no batch is done \(commits is empty\); batch 4 is"),
         (
             {"offsets/4": f"v1\n{CONF}\n-", "commits/3": "v1\n{}"},
-            r"batch 3 is done, but offsets/3 is gone",
+            r"batch 3 is committed, but offsets/3 is missing",
         ),
         (
             {"offsets/0": f"v1\n{CONF}\n17\n-", "commits/0": "v1\n{}"},

@@ -82,7 +82,7 @@ def test_shares_come_to_what_is_allowed_and_never_to_more_than_there_is() -> Non
     "text", [{"0": "1"}, {"0": -1}, {"0": True}, {"0": 1, "gaps": {"x": 1}}, {"token": "x"}]
 )
 def test_what_are_no_positions_is_refused(text: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is no log offset of a log partition"):
+    with pytest.raises(ValueError, match="is not a log offset of a log partition"):
         Positions.of(text)
 
 

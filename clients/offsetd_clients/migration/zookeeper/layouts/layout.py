@@ -94,7 +94,7 @@ def parse_offset(value: bytes, *, is_last: bool = False) -> int:
     text = value.strip()
     if not _DECIMAL.fullmatch(text):
         shown = value[:40].decode(errors="backslashreplace")
-        raise ValueError(f"{shown!r} is no offset")
+        raise ValueError(f"{shown!r} is not an offset")
     return checked_offset(int(text) + is_last)
 
 
@@ -108,7 +108,7 @@ def value_of(offset: int, *, is_last: bool) -> int:
 def checked_offset(offset: Any) -> int:
     """Returns `offset` if it is valid. Raises ValueError."""
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
-        raise ValueError(f"{offset!r} is no offset")
+        raise ValueError(f"{offset!r} is not an offset")
     return offset
 
 

@@ -137,7 +137,7 @@ def current_transactions(
             current[reading.group_id] = int(node.value)
         else:
             shown: Any = node.value[:40].decode(errors="backslashreplace")
-            reading.bad(ProblemKind.BAD_VALUE, path, f"{shown!r} is no transaction")
+            reading.bad(ProblemKind.BAD_VALUE, path, f"{shown!r} is not a transaction")
     return current
 
 
