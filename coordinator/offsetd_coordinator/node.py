@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
-from offsetd_coordinator.expiry.expiry_rules import NO_RULE
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 from offsetd_coordinator.runtime.commit_runs import CommitRuns
 from offsetd_coordinator.runtime.member_calls import MemberCalls
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.administration.administration import Administration
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.shard.shard import Shard
@@ -169,23 +167,6 @@ class Node:
         for each in (CONFIG_PARTITION, AUDIT_PARTITION):
             if (damage := runtime.log.damage(each)) is not None:
                 yield str(quarantined_own_log(each, damage))
-
-    def expiry_rule(self, group_id: bytes) -> GroupRule:
-        """The rule by which a group's offsets expire, from the settings in force.
-
-        NO_RULE while expiry is held back.
-        """
-        runtime = self.runtime
-        assert runtime is not None, "a node that answers has a runtime"
-        config = runtime.expiry_config
-        shard = runtime.shards.get(runtime.partition_of(group_id))
-        if shard is None or config.hold(runtime.log.is_from_elsewhere) is not None:
-            return NO_RULE
-        if self.settings_doubt is not None:
-            return NO_RULE
-        if not shard.has_guarded_groups:
-            return config.plain_rule
-        return shard.expiry_rules(config.terms, runtime.moment()).rule(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:
         """The error for new calls: CoordinatorNotAvailable; after a failure StorageUnavailable."""

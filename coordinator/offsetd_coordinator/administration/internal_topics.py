@@ -147,9 +147,11 @@ class InternalTopics:
         """
         store = runtime.local_store()
 
-        def configure_runtime(configs: TopicConfigs) -> None:
+        def configure_runtime(configs: TopicConfigs, doubt: str | None) -> None:
             runtime.configure(
-                configs.server_config(CommitGuardConfig), configs.server_config(ExpiryConfig)
+                configs.server_config(CommitGuardConfig),
+                configs.server_config(ExpiryConfig),
+                are_doubtful=doubt is not None,
             )
 
         def apply(configs: TopicConfigs, doubt: str | None) -> None:
@@ -157,7 +159,7 @@ class InternalTopics:
                 # Cleaning by the old settings ends first, so that none follows the answer.
                 upkeep.cleaner.abort(topic_partition)
             upkeep.configure(upkeep_config(configs, doubt))
-            configure_runtime(configs)
+            configure_runtime(configs, doubt)
 
         def is_ending() -> bool:
             return runtime.failed is not None or is_draining()
@@ -167,7 +169,7 @@ class InternalTopics:
                 topic_partition, rolls_active=rolls_active, should_stop=is_ending
             )
 
-        configure_runtime(self.shard.applied.configs)
+        configure_runtime(self.shard.applied.configs, self.doubt)
         return Administration(
             runtime,
             large_changes,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import UnstableOffsetCommit
 from offsetd_coordinator.large_groups.group_reading import read_group, read_partitions
 
@@ -13,22 +12,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
-
-
-def is_large(runtime: Runtime, selection: GroupSelection) -> bool:
-    """Whether a group has to be read slice by slice.
-
-    Raises LogPartitionQuarantined, StorageUnavailable.
-    """
-    return offsets_at_most(runtime, selection) > SLICE_ROWS
-
-
-def offsets_at_most(runtime: Runtime, selection: GroupSelection) -> int:
-    """The largest number of offsets that may have to be read. Raises as `is_large` does."""
-    if selection.partitions is not None:
-        return len(selection.partitions)
-    _, shard = runtime.shard_of(selection.group_id)
-    return shard.offsets.count(selection.group_id)
 
 
 async def add_large(

@@ -8,11 +8,12 @@ flushed yet. So it has the ticket of its shard's newest append.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from offsetd_storage.offsets_topic.placement import partition_of
 
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
@@ -22,6 +23,7 @@ from offsetd_coordinator.errors import (
     NotCoordinator,
     StorageUnavailable,
 )
+from offsetd_coordinator.expiry.expiry_rules import NO_RULE
 from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.requests import CommitOffsets
 from offsetd_coordinator.runtime.commit_guards import CommitGuards
@@ -63,6 +65,15 @@ _PLACEMENTS_MAX = 65_536
 _PLACED_GROUP_BYTES_MAX = 256
 
 
+class LargeFetch(NamedTuple):
+    """A fetch that must be read slice by slice."""
+
+    rule: GroupRule
+    """When the group's offsets expire."""
+    offsets_max: int
+    """The largest number of offsets that may have to be read."""
+
+
 class Runtime:
     """Drives the shards of one node over one log. Every method is for the event loop's thread.
 
@@ -99,6 +110,7 @@ class Runtime:
         log.on_full = self._note_full
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()
+        self._doubts_settings = False
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
     @property
@@ -115,9 +127,15 @@ class Runtime:
             raise InvalidRequest("topic", "the log of this server is not on its own disk")
         return self.store
 
-    def configure(self, guards: CommitGuardConfig, expiry: ExpiryConfig) -> None:
-        """From now on these settings count. For any thread."""
+    def configure(
+        self, guards: CommitGuardConfig, expiry: ExpiryConfig, *, are_doubtful: bool = False
+    ) -> None:
+        """Puts settings in force. For any thread.
+
+        `are_doubtful`: they may not be the settings that operators set, so nothing expires.
+        """
         self.expiry_config = expiry
+        self._doubts_settings = are_doubtful
         self.commit_guards.configure(guards)
         for shard in self._shards.values():
             shard.unchanged_ms = expiry.unchanged_commit_ms
@@ -204,12 +222,39 @@ class Runtime:
         return self._tickets[partition]
 
     def fetch_into(
-        self, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule
-    ) -> tuple[int, CoordinatorError | None]:
-        """Adds offsets to an answer; the ticket, and the refusal, if any. Raises as `submit`."""
-        return self._ask(
-            selection.group_id, lambda shard: shard.fetch_into(answer, selection, rule)
-        )
+        self, answer: FetchAnswer, selection: GroupSelection
+    ) -> tuple[int, CoordinatorError | None] | LargeFetch:
+        """Adds offsets to an answer. Raises the errors of `submit`.
+
+        Returns the ticket, and the refusal, if any; or a LargeFetch, if more than SLICE_ROWS
+        offsets may have to be read. Then the answer is unchanged.
+        """
+        partition, shard = self.shard_of(selection.group_id)
+        rule = self._expiry_rule(shard, selection.group_id)
+        offsets_max = shard.offsets_at_most(selection)
+        if offsets_max > SLICE_ROWS:
+            return LargeFetch(rule, offsets_max)
+        ticket = self._tickets[partition]
+        try:
+            shard.fetch_into(answer, selection, rule)
+        except CoordinatorError as refusal:
+            return ticket, refusal
+        return ticket, None
+
+    def expiry_rule(self, group_id: bytes) -> GroupRule:
+        """The rule by which a group's offsets expire, from the settings in force.
+
+        NO_RULE while expiry is suspended. Raises the errors of `submit`.
+        """
+        return self._expiry_rule(self.shard_of(group_id)[1], group_id)
+
+    def _expiry_rule(self, shard: Shard, group_id: bytes) -> GroupRule:
+        config = self.expiry_config
+        if self._doubts_settings or config.hold(self.log.is_from_elsewhere) is not None:
+            return NO_RULE
+        if not shard.has_guarded_groups:
+            return config.plain_rule
+        return shard.expiry_rules(config.terms, self.moment()).rule(group_id)
 
     def fetch(self, group_id: bytes) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
         """All offsets of a group, with the ticket they rest on. Raises as `submit` does."""

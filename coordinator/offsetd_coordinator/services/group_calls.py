@@ -105,7 +105,7 @@ class GroupService:
             offsets = min(page_size, shard.offsets.count(group_id))
             await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
             page = await read_page(runtime, group_id, last, page_size)
-            rule = self._node.expiry_rule(group_id)
+            rule = runtime.expiry_rule(group_id)
             encoder = RowsEncoder(group_id, page.rows, rule)
             encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
             pieces = encoder.pieces()

@@ -11,13 +11,14 @@ from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.large_groups.large_fetches import add_large, is_large, offsets_at_most
+from offsetd_coordinator.large_groups.large_fetches import add_large
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.audit_events import listed_partitions
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
+from offsetd_coordinator.runtime.runtime import LargeFetch
 from offsetd_coordinator.services.durable_answers import changed_group, until_all_durable
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 
@@ -79,16 +80,17 @@ class OffsetService:
         reserved = 0
         try:
             for selection in selections:
-                size, rule = answer.size, self._node.expiry_rule(selection.group_id)
-                if is_large(runtime, selection):
-                    count = offsets_at_most(runtime, selection)
-                    await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * count)
-                    await add_large(runtime, answer, selection, rule)
-                    continue
+                size = answer.size
                 if size - reserved > _BYTES_RESERVED_AT_ONCE:
                     await answer_reservations.reserve(COPIES * (size - reserved))
                     reserved = size
-                ticket, refusal = runtime.fetch_into(answer, selection, rule)
+                outcome = runtime.fetch_into(answer, selection)
+                if isinstance(outcome, LargeFetch):
+                    count = outcome.offsets_max
+                    await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * count)
+                    await add_large(runtime, answer, selection, outcome.rule)
+                    continue
+                ticket, refusal = outcome
                 tickets.add(ticket)
                 if refusal is not None:
                     raise refusal

@@ -271,6 +271,12 @@ class Shard:
             )
         answer.add(state.offsets, selection, rule, log_partition=self.partition)
 
+    def offsets_at_most(self, selection: GroupSelection) -> int:
+        """The largest number of offsets that a fetch may have to read."""
+        if selection.partitions is not None:
+            return len(selection.partitions)
+        return self._state.offsets.count(selection.group_id)
+
     def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
         """The partitions of a group for which a transaction has pending offsets."""
         return self._state.pending.partitions(group_id)

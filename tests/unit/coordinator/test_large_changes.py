@@ -18,9 +18,10 @@ from offsetd_coordinator.errors import (
     InvalidCommitSize,
 )
 from offsetd_coordinator.history import history_rows
-from offsetd_coordinator.large_groups import group_reading, large_changes, large_fetches
+from offsetd_coordinator.large_groups import group_reading, large_changes
 from offsetd_coordinator.messages import audit_events
 from offsetd_coordinator.requests import CommitOffsets, CommitReply, OffsetEntry
+from offsetd_coordinator.runtime import runtime as runtime_module
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.services import history_calls, offset_imports, reset_calls
 from offsetd_coordinator.services.group_calls import GroupService
@@ -47,7 +48,7 @@ Stored = dict[tuple[str, int], int]
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (
-        large_fetches,
+        runtime_module,
         group_reading,
         history_rows,
         large_changes,

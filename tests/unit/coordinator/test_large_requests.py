@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
     from google.protobuf.message import Message
+    from offsetd_coordinator.membership.member_requests import LeaveGroup, Left
 
 FILES: Final = (admin_service_pb2, group_service_pb2, offset_service_pb2)
 MESSAGE_BYTES: Final = 4_000_000
@@ -240,25 +241,33 @@ def test_thousands_of_unknown_fields_are_refused_without_being_read() -> None:
         validation.parse(history_pb2.WatchOffsetsRequest, message)
 
 
-async def test_members_leave_in_turns_and_each_is_told() -> None:
+async def test_members_leave_in_turns_and_each_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_node() as serving:
-        service = MembershipService(serving.node)
+        service, calls = MembershipService(serving.node), serving.node.members
         members = [
             group_service_pb2.LeavingMember(member_id=f"m{number}") for number in range(NAMES_MAX)
         ]
         request = group_service_pb2.LeaveGroupRequest(group_id="g", members=members)
-        turns = 0
+        leave = calls.leave
+        left_count = largest_count = 0
 
-        async def count() -> None:
-            nonlocal turns
+        async def counted(request: LeaveGroup) -> Left:
+            nonlocal left_count
+            left_count += len(request.members)
+            return await leave(request)
+
+        async def watch() -> None:
+            nonlocal largest_count
+            seen_count = 0
             while True:
-                turns += 1
+                largest_count = max(largest_count, left_count - seen_count)
+                seen_count = left_count
                 await asyncio.sleep(0)
 
-        counting = asyncio.create_task(count())
+        monkeypatch.setattr(calls, "leave", counted)
+        watching = asyncio.create_task(watch())
         answer = await service.leave_group(request.SerializeToString())
-        counting.cancel()
+        watching.cancel()
     left = group_service_pb2.LeaveGroupResponse.FromString(answer).members
     assert [member.member_id for member in left] == [member.member_id for member in members]
-    # A hundred at a time leave, and as many are told.
-    assert turns >= 2 * NAMES_MAX / 100
+    assert (left_count, largest_count) == (NAMES_MAX, 100)
