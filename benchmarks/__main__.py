@@ -26,7 +26,7 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    """Runs the named benchmarks, or all, and prints what each found."""
+    """Runs the named benchmarks, or all, and prints the results of each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")

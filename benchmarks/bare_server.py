@@ -1,4 +1,4 @@
-"""The yardstick: a bare `grpc.aio` server, generic handlers on raw bytes, empty answers.
+"""A server for comparison: bare `grpc.aio`, generic handlers on raw bytes, empty answers.
 
 `python -m benchmarks.bare_server PORT [asyncio|uvloop]`
 """
@@ -19,14 +19,14 @@ SERVICE = "offsetd.v1.OffsetService"
 
 
 async def commit(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-    """Takes the bytes, answers none."""
+    """Takes the bytes of a commit, and returns no bytes."""
     return b""
 
 
 async def stream(
     requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]
 ) -> AsyncIterator[bytes]:
-    """One empty answer to each message."""
+    """Sends one empty answer to each message."""
     async for _request in requests:
         yield b""
 
@@ -46,7 +46,7 @@ async def serve(port: int) -> None:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Runs the server with the options of the command line."""
     if sys.argv[2:] == ["uvloop"]:
         import uvloop  # noqa: PLC0415  # so that it is not loaded where it is not asked for
 

@@ -1,17 +1,17 @@
-"""A checkout with bytecode, as an installed package has it."""
+"""Gives a checkout the bytecode that an installed package has."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-BYTECODE = Path(__file__).parents[1] / ".cache" / "bytecode"  # Stays for the next run.
+BYTECODE = Path(__file__).parents[1] / ".cache" / "bytecode"  # It stays for the next run.
 
 
 def with_bytecode(folder: Path) -> dict[str, str]:
-    """Our environment, in which a checkout finds its bytecode as an installed package does.
+    """Our environment, with a folder in which a checkout finds its bytecode.
 
-    Else each start would compile all sources wherever Python is told to write nothing beside them.
+    Otherwise, if PYTHONDONTWRITEBYTECODE is set, each start would compile all sources.
     """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,14 +1,15 @@
-"""One round of cleaning on a large log, beside Kafka's own cleaner on the same files.
+"""Measures one round of cleaning on a large log: our cleaner and Kafka's own, on the same files.
 
-A log is one partition with all that its shape says, cleaned up to its active segment; the files
-lie in the page cache. Both sides have one thread, Kafka's default settings and a log that is open
-already; both sync what they write, and leave the files of replaced segments to a later deletion.
-Ours reads the producers of the whole log besides, which Kafka knows from when it opened it. Each
-has cleaned a small log before. A rate is what the round read to filter it, over all its seconds by
-the wall clock, the indexing included, as in Kafka's report (where a MB is a MiB).
+A log is one partition with the records of its shape, cleaned up to its active segment. The files
+are in the page cache. Both sides have one thread, Kafka's default settings, and a log that is
+already open. Both sync what they write, and leave the files of replaced segments to a later
+deletion. Our cleaner also reads the producers of the whole log, which Kafka knows since it opened
+the log. Each side has cleaned a small log before. A rate is the number of bytes that the round read
+to filter them, divided by all its seconds by the wall clock. These include the indexing, as in
+Kafka's report (its MB is a MiB).
 
-Also: two of our threads on two partitions beside one on one; the memory of a round; and keys with
-one hash under functions that everybody knows, beside random keys of the same sizes.
+It also measures two of our threads on two partitions against one thread on one; the memory of a
+round; and keys that collide under well-known hash functions, against random keys of the same sizes.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ WARM_RECORDS = 500_000
 BITMAP_BYTES_MAX = 64 * MIB
 SETTINGS = CleanerConfig()
 TOPIC = LogConfig(cleanup_policy=COMPACT, segment_bytes_max=SEGMENT_BYTES)
-# Group ids of these sizes: a prefix, which fills a block of 16 bytes with what is before it in a
-# key, and blocks.
+# A group id is a prefix and BLOCKS blocks of 16 bytes. The prefix, with the bytes before it in a
+# key, fills one more block.
 PREFIX = "orders-group"
 BLOCKS = 6
 HOSTILE_GROUPS = 20_000
@@ -67,14 +68,14 @@ HOSTILE_RECORDS = 4_000_000
 
 @attrs.frozen(kw_only=True)
 class Cleaned:
-    """What one round did. Rates are in millions of bytes a second, by the wall clock."""
+    """The figures of one round. Rates are in millions of bytes a second, by the wall clock."""
 
     bytes_read: int
     bytes_indexed: int
     messages_kept: int
     whole_s: float
     index_s: float
-    reported_s: float  # By the cleaner's own report.
+    reported_s: float  # The time that the cleaner itself reports.
 
     @property
     def rate(self) -> float:
@@ -93,7 +94,7 @@ class Cleaned:
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
-    """Rates of both, ratios round by round, and what else the file's docstring says."""
+    """Returns the rates of both sides, their ratios, and the other figures of this module."""
     warm()
     found: dict[str, object] = {}
     kafka = _kafka()
@@ -119,7 +120,7 @@ def _work_folder() -> Iterator[Path]:
 
 
 def _segment_bytes(scale: float) -> int:
-    """Small logs have smaller segments, too; a generator's chunk has to fit twice."""
+    """A small log gets smaller segments. The size is at least twice a chunk of the generator."""
     return max(int(SEGMENT_BYTES * min(scale, 1)), 10 * MIB)
 
 
@@ -171,7 +172,7 @@ def _compare(
 
 
 def _kafka_round(kafka: KafkaCleaner, source: Path, small: Path) -> Cleaned:
-    """In a JVM of its own, which cleans the small log first."""
+    """Runs one round in a new JVM, which cleans the small log first."""
     settings = CleanerSettings(
         segment_bytes=TOPIC.segment_bytes_max,
         segment_index_bytes=TOPIC.segment_index_bytes_max,
@@ -180,7 +181,8 @@ def _kafka_round(kafka: KafkaCleaner, source: Path, small: Path) -> Cleaned:
         message_bytes_max=TOPIC.message_bytes_max,
         map_slots=SETTINGS.dedupe_buffer_bytes // SLOT_BYTES,
         map_load_factor=SETTINGS.dedupe_load_factor,
-        io_buffer_bytes=SETTINGS.io_buffer_bytes // 2,  # As Kafka halves it: to read, to write.
+        # Kafka divides it: half to read, half to write.
+        io_buffer_bytes=SETTINGS.io_buffer_bytes // 2,
     )
     with _work_folder() as folder:
         folders = [_linked(small, folder / "small"), _linked(source, folder / "large")]
@@ -199,7 +201,10 @@ def _kafka_round(kafka: KafkaCleaner, source: Path, small: Path) -> Cleaned:
 
 
 def _linked(source: Path, parent: Path) -> Path:
-    """A partition's folder with the same files, of which no cleaner changes one."""
+    """Makes a partition's folder of hard links to the files of `source`.
+
+    No cleaner changes these files.
+    """
     folder = parent / source.name
     folder.mkdir(parents=True)
     for path in source.glob("*.log"):
@@ -211,7 +216,10 @@ def _linked(source: Path, parent: Path) -> Path:
 
 
 def _our_round(source: Path, small: Path, *, threads: int) -> Cleaned:
-    """Each thread has a copy of the log, a part of the buffer, and cleaned the small log."""
+    """Runs one round. Each thread has a copy of the log and a part of the buffer.
+
+    Each thread has cleaned the small log before.
+    """
     every_tools = [_tools(threads) for _ in range(threads)]
     with _work_folder() as folder, ExitStack() as stack:
         for number, tools in enumerate(every_tools):
@@ -234,21 +242,21 @@ def _our_round(source: Path, small: Path, *, threads: int) -> Cleaned:
 
 
 def _tools(threads: int = 1) -> CleanerTools:
-    """Of one of so many threads. The files of replaced segments go later, as a server's do."""
+    """The tools of one of `threads` threads. They keep the files of replaced segments."""
     offset_map = OffsetMap(
         SETTINGS.dedupe_buffer_bytes // threads,
         load_factor=SETTINGS.dedupe_load_factor,
         hash_key=os.urandom(32),
         bitmap_bytes_max=BITMAP_BYTES_MAX,
     )
-    offset_map.table.fill(0)  # Its memory is there, as that of Kafka's, and after a first round.
+    offset_map.table.fill(0)  # Allocates its pages, as Kafka's map and a first round do.
     return CleanerTools(
         files=OsFiles(), offset_map=offset_map, clock=SystemClock(), discard=lambda _: None
     )
 
 
 def _clean(log: PartitionLog, tools: CleanerTools) -> CleanReport:
-    """All below the active segment."""
+    """Cleans everything below the active segment."""
     return clean_log(
         log,
         tools,
@@ -259,7 +267,7 @@ def _clean(log: PartitionLog, tools: CleanerTools) -> CleanReport:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[PartitionLog]:
-    """Synced, with its indexes written."""
+    """Opens a log, syncs it, and writes its indexes."""
     files = OsFiles()
     scans = {}
     for base_offset in segment_base_offsets(files, folder):
@@ -283,9 +291,9 @@ def _opened(folder: Path) -> Iterator[PartitionLog]:
 
 
 def _memory(source: Path) -> dict[str, object]:
-    """Of one more round, for itself."""
+    """The memory of one more round, which runs alone."""
     with _work_folder() as folder, _opened(_linked(source, folder / "log")) as log:
-        Path("/proc/self/clear_refs").write_text("5")  # Forgets the peak.
+        Path("/proc/self/clear_refs").write_text("5")  # Resets the peak.
         before = _status_bytes("VmRSS")
         tools = _tools()
         report = _clean(log, tools)
@@ -311,7 +319,7 @@ def _status_bytes(field: str) -> int:
 
 
 def _hostile(folder: Path, scale: float, rounds: int) -> dict[str, object]:
-    """Seconds with keys that collide, over those with random ones; the same log in all else."""
+    """Divides the seconds with keys that collide by those with random keys, on equal logs."""
     groups = min(max(1000, int(HOSTILE_GROUPS * scale)), HOSTILE_GROUPS)
     shape = Shape(
         records=int(HOSTILE_RECORDS * scale),
@@ -341,14 +349,14 @@ def _hostile(folder: Path, scale: float, rounds: int) -> dict[str, object]:
 
 
 def _hostile_group_ids(count: int) -> dict[str, list[str]]:
-    """So many ids of each kind, all of one size."""
+    """Returns `count` ids of each kind, all of the same size."""
     source = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 
     def word(size: int) -> str:
         return "".join(source.choices(letters, k=size))
 
-    # As "Aa" and "BB" have one `String.hashCode`, so have all rows of them.
+    # "Aa" and "BB" have the same `String.hashCode`, so all sequences of them have the same one too.
     pairs = ("".join(each) for each in itertools.product(("Aa", "BB"), repeat=8 * BLOCKS))
     return {
         "random keys": [PREFIX + word(16 * BLOCKS) for _ in range(count)],
@@ -360,7 +368,11 @@ def _hostile_group_ids(count: int) -> dict[str, list[str]]:
 
 
 def _rearranged(blocks: Sequence[tuple[str, str]], count: int) -> list[str]:
-    """Without its secret, our hash would be a sum of products, of the two words of each block."""
+    """Returns ids that our hash without its secret would map to the same value.
+
+    That hash would be a sum of products of the two words of each block. So it would depend neither
+    on the order of the blocks, nor on the order of the words in a block.
+    """
     assert count <= math.factorial(len(blocks)) * 2 ** len(blocks), "more than there are"
     found = []
     for order in itertools.permutations(blocks):

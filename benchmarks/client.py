@@ -1,9 +1,9 @@
-"""One `AsyncOffsetClient` with 1,000 coroutines that commit in a closed loop, beside raw streams.
+"""Measures an `AsyncOffsetClient` with 1,000 coroutines in a closed loop against raw streams.
 
-The server has one core, clients and generators have another. Beside it: the streams of
-`commit_path`, which send each commit as a message without a request id; and one raw stream that
-sends whatever is answered anew in one message, as the client does, with a request id for each
-commit. CPU is that of the whole process, in microseconds a commit.
+The server has one core, clients and generators have another. The client is compared with the
+streams of `commit_path`, which send each commit as a message without a request id; and with one raw
+stream that sends the next commits of all answered callers in one message, as the client does, with
+a request id for each commit. CPU is that of the whole process, in microseconds a commit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SECONDS = 3.0
 CALLS_OF_ONE = 2000
 _STREAM = commit_path.SERVICE + "StreamCommits"
 _WHERE = TopicPartition("orders", 0)
-_FRAME = 16_384  # As much as HTTP/2 lets a frame hold, unless the server says otherwise.
+_FRAME = 16_384  # The largest frame of HTTP/2, unless the server announces another.
 _PLACEHOLDER = "0" * 32
 
 
 @attrs.frozen(kw_only=True)
 class Load:
-    """What came of some seconds."""
+    """The figures of one measurement."""
 
     commits_a_second: float
     client_us: float
@@ -85,7 +85,7 @@ def _compare(
 
 
 def _measured(contestant: Callable[[], float], server_pid: int, seconds: float) -> Load:
-    """Its rate, and the CPU of both processes over all that it did, the warm-up too."""
+    """Measures the rate of a contestant, and the CPU of both processes, including the warm-up."""
     own, server = time.process_time(), _cpu_s(server_pid)
     rate = contestant()
     commits = rate * seconds * 1.25
@@ -109,7 +109,7 @@ def _raw_streams(address: commit_path.Address, seconds: float) -> float:
 
 
 def _raw_coalescing(address: commit_path.Address, seconds: float) -> float:
-    """One stream with as many unanswered commits as the client has coroutines."""
+    """The rate of one raw stream with as many unanswered commits as the client has coroutines."""
     connection = http2_load.Connection(address, _STREAM)
     connection.socket.sendall(connection.open_call())
     commits = [_encoded_commit(number) for number in range(COROUTINES)]
@@ -136,7 +136,7 @@ def _raw_coalescing(address: commit_path.Address, seconds: float) -> float:
 
 
 def _encoded_commit(number: int) -> tuple[bytes, bytes]:
-    """A message with one commit: what stands before and behind its request id."""
+    """A message with one commit: the bytes before and after its request id."""
     commit = offset_service_pb2.CommitOffsetsRequest(
         group_id=f"group-{number % GROUPS}",
         offsets=[
@@ -182,7 +182,7 @@ async def _through_client(address: commit_path.Address, seconds: float) -> float
 
 
 def _one_caller(address: commit_path.Address, *, count: int) -> dict[str, object]:
-    """Latencies of one caller that commits again and again."""
+    """The latencies of one caller that makes one commit after the other."""
     server = "{}:{}".format(*address)
     contestants: dict[str, Callable[[], float]] = {}
     for way, stream_commits in (("stream", True), ("calls", False)):

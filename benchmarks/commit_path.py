@@ -1,9 +1,9 @@
-"""Durable commits beside a bare `grpc.aio` server that answers empty messages.
+"""Compares durable commits with a bare `grpc.aio` server that answers empty messages.
 
 Both servers run at once, pinned to one core; the generator has another. Ours writes every commit
-to the disk before it answers. Rates are messages a second (a message is one commit of 1 or 50
-partitions), latencies microseconds; a ratio of rates is ours over bare, of latencies bare over
-ours: 1 would be as good as a server that does nothing.
+to the disk before it answers. Rates are in messages a second (a message is one commit of 1 or 50
+partitions), latencies in microseconds. A ratio of rates is ours divided by bare, a ratio of
+latencies is bare divided by ours. So 1 is as good as a server that does nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _compare(bare: Address, ours: Address, *, count: int, seconds: float) -> dic
 
 
 def _measures(seconds: float) -> dict[str, Callable[[Address, bool], float]]:
-    """Each takes a server's address and whether it is ours, and yields one figure."""
+    """Functions that each measure one figure, given a server's address and whether it is ours."""
 
     def unary(address: Address, _ours: bool) -> float:
         return http2_load.unary_rate(
@@ -109,12 +109,12 @@ def _measures(seconds: float) -> dict[str, Callable[[Address, bool], float]]:
 
 
 def commits(partitions: int) -> Iterator[bytes]:
-    """CommitOffsets requests of many groups, without end."""
+    """Endless CommitOffsets requests of many groups."""
     return itertools.cycle([_commit(n, partitions).SerializeToString() for n in range(GROUPS)])
 
 
 def stream_messages(partitions: int) -> Iterator[bytes]:
-    """StreamCommits requests with one commit each, without end."""
+    """Endless StreamCommits requests with one commit each."""
     messages = [
         offset_service_pb2.StreamCommitsRequest(
             commits=[offset_service_pb2.SequencedCommit(sequence=n, commit=_commit(n, partitions))]
@@ -138,7 +138,7 @@ def _commit(number: int, partitions: int) -> offset_service_pb2.CommitOffsetsReq
 
 @contextlib.contextmanager
 def bare_server(core: int) -> Iterator[Address]:
-    """The yardstick, on a port of its own."""
+    """Runs the bare server for comparison, on a free port."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.bare_server", str(port), "uvloop"]
     with _process(command, core, ready="SERVING"):
@@ -147,14 +147,14 @@ def bare_server(core: int) -> Iterator[Address]:
 
 @contextlib.contextmanager
 def our_server(core: int) -> Iterator[Address]:
-    """`offsetd serve` on an empty folder beside this file: a disk, not memory, holds it."""
+    """Runs `offsetd serve` on an empty folder next to this file, which is on a disk."""
     with our_process(core) as (address, _):
         yield address
 
 
 @contextlib.contextmanager
 def our_process(core: int) -> Iterator[tuple[Address, int]]:
-    """As `our_server`, with the server's process."""
+    """Does what `our_server` does, and also yields the id of the server's process."""
     port = free_port()
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent, prefix=".commit-path-") as folder:
         command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", folder]
@@ -172,7 +172,8 @@ def _process(command: list[str], core: int, *, ready: str) -> Iterator[subproces
         stderr=subprocess.STDOUT,
         text=True,
     )
-    os.sched_setaffinity(process.pid, {core})  # Before it has threads, which inherit it.
+    # Set it before the process starts threads, which inherit it.
+    os.sched_setaffinity(process.pid, {core})
     assert process.stdout is not None
     try:
         for line in process.stdout:
@@ -188,7 +189,7 @@ def _process(command: list[str], core: int, *, ready: str) -> Iterator[subproces
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,8 +1,9 @@
-"""A million offsets that expire at once, and the commits beside them.
+"""Measures the commits while a million offsets expire at once.
 
-The server is given a folder of old offsets and told not to expire any. One caller commits, one call
-after the other; then expiry is allowed, and the caller goes on until the server says that it is
-done. The ratio is of the commits' 99th percentiles, during over before: 1 would be unnoticed.
+The server gets a folder of old offsets, and a setting that stops expiry. One caller commits, one
+call after the other. Then expiry is allowed, and the caller continues until the server reports the
+end of expiry. The ratio is the commits' 99th percentile during expiry, divided by the one before: 1
+means no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OFFSETS = 1_000_000
-# By how many offsets a group has: few groups that are large, and many that are small.
+# Two shapes, by the offsets of a group: few large groups, and many small ones.
 PARTITIONS_PER_GROUP = (50, 1)
 CALLS_BEFORE = 5000
 CALLS_AT_A_TIME = 50
@@ -45,7 +46,7 @@ _DONE_S_MAX = 1800
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """Of one round."""
+    """The figures of one round."""
 
     p99_before_us: float
     p99_during_us: float
@@ -120,7 +121,7 @@ def _latencies(address: tuple[str, int], calls: int) -> list[float]:
 
 
 def _await_expired(server: Serving, done: list[int]) -> None:
-    """Reads the server's log until it says how many offsets have expired."""
+    """Reads the server's log until it reports the number of expired offsets."""
     assert server.process.stderr is not None
     for line in server.process.stderr:
         if line.startswith("{") and (said := json.loads(line))["event"] == "offsets have expired":

@@ -1,11 +1,12 @@
-"""Writes logs of committed offsets, of any size, as partition folders that Kafka takes too.
+"""Writes logs of committed offsets, of any size, as partition folders that Kafka can read too.
 
     python benchmarks/generate_log.py FOLDER --records 8500000 --batch 1 --keys 1000000
     python benchmarks/generate_log.py FOLDER --records 21000000 --batch 10 --keys 250000
 
-Groups go to the partition that their hash says. Each batch commits partitions of one group, chosen
-at random, so that in the end nearly every key was written and most records are superseded. Batches
-are written by the kernel that writes a server's commits. Indexes are left to whoever opens it.
+The hash of a group determines its partition. Each batch commits partitions of one group, chosen at
+random, so that in the end nearly every key was written and most records are superseded. The kernel
+that writes a server's commits writes the batches. It writes no indexes: the program that opens the
+log makes them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ OFFSET_NEXT, NOW_MS, RANDOM, BATCHES_LEFT, STATE_COLUMNS = 0, 1, 2, 3, 4
 
 @attrs.frozen(kw_only=True)
 class Shape:
-    """What to generate. `partitions_per_group` is a multiple of `batch`."""
+    """The parameters of a log. `partitions_per_group` is a multiple of `batch`."""
 
     records: int
     batch: int
@@ -64,7 +65,7 @@ def write_batches(
     value_version: int,
     state: Int64s,
 ) -> int:
-    """Write batches of `batch` records until `out` is full or none are left; where they end."""
+    """Writes batches of `batch` records until `out` is full or none are left; returns their end."""
     position = 0
     while state[BATCHES_LEFT] > 0:
         chosen = state[RANDOM]
@@ -150,7 +151,7 @@ def write_log(path: Path, group_ids: list[str], batches: int, shape: Shape, *, s
 
 
 def name_table(group_ids: list[str], partitions_per_group: int) -> tuple[Bytes, Int64s, Int64s]:
-    """All names in one buffer, the groups, and a commit's row for each partition of each group."""
+    """Returns all names in one buffer, the groups, and a commit row for each partition of each."""
     text = bytearray()
     topic_spans = []
     for topic in TOPICS:
@@ -172,7 +173,7 @@ def name_table(group_ids: list[str], partitions_per_group: int) -> tuple[Bytes, 
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description="Write a log of committed offsets.")
     parser.add_argument("folder", type=Path, help="made; gets one folder a partition")
     parser.add_argument("--records", type=int, default=8_500_000)

@@ -1,4 +1,4 @@
-"""Members of classic groups, all of them at once in one loop, over `grpc.aio`."""
+"""Members of classic groups. All of them run in one event loop, over `grpc.aio`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Member:
     stub: group_service_pb2_grpc.GroupServiceStub
     member_id: str = ""
     generation_id: int = -1
-    assignments: dict[str, bytes] = attrs.field(factory=dict)  # That it is to make; if it leads.
+    # The assignments that a leader must make.
+    assignments: dict[str, bytes] = attrs.field(factory=dict)
 
     @property
     def heartbeat(self) -> bytes:
-        """The message of its sign of life."""
+        """The encoded heartbeat of the member."""
         request = messages.HeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, generation_id=self.generation_id
         )
@@ -44,7 +45,7 @@ class Member:
         return encoded
 
     async def join(self) -> None:
-        """Returns when the next generation begins; a new member is told its id first."""
+        """Joins; returns when the next generation begins. A new member first receives its id."""
         if not self.member_id:
             try:
                 await self._join()
@@ -55,7 +56,7 @@ class Member:
         self.assignments = {each.member_id: b"\0" * 64 for each in joined.members}
 
     async def sync(self) -> None:
-        """Returns when the assignments are made."""
+        """Syncs, and returns when the assignments are made."""
         assignments = [
             messages.MemberAssignment(member_id=member_id, assignment=assignment)
             for member_id, assignment in self.assignments.items()
@@ -71,7 +72,7 @@ class Member:
             raise RuntimeError(f"a member of {self.group_id} has no assignment")
 
     async def settle(self, group: Sequence[Member]) -> None:
-        """Joins as often as the group takes in another one, until all are in one generation."""
+        """Joins and syncs again after each rebalance, until all members are in one generation."""
         while True:
             await self.join()
             try:
@@ -102,7 +103,7 @@ class Member:
 
 
 def _error_details(refusal: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
-    """The reason and what goes with it; a refusal without one is raised again."""
+    """The reason and the metadata of a refusal. A refusal without a reason is raised again."""
     details = dict(refusal.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
     assert isinstance(details, bytes)
     for detail in status_pb2.Status.FromString(details).details:
@@ -134,12 +135,12 @@ async def members(
 
 
 async def settle(group: Sequence[Member]) -> None:
-    """Has all join and sync, until they are in one generation."""
+    """Lets all members join and sync, until they are in one generation."""
     await asyncio.gather(*(member.settle(group) for member in group))
 
 
 async def rebalance(group: Sequence[Member]) -> float:
-    """A settled group's next generation: seconds from the first rejoin until all are in sync."""
+    """Rebalances a settled group: returns the seconds from the first rejoin to the last sync."""
     leader = next(member for member in group if member.assignments)
     started = time.perf_counter()
     await asyncio.gather(leader.join(), *(each.join() for each in group if each is not leader))

@@ -1,8 +1,9 @@
-"""Groups that live: heartbeats of many members, commits beside them, and a large rebalance.
+"""Measures groups with members: heartbeats, commits during them, and a large rebalance.
 
-600 groups of 5 members each send a heartbeat every 3 s, 1,000 a second in all, on a schedule that
-waits for nothing: a heartbeat that is sent late counts from when it was due. Then one caller's
-commits are measured without them and beside them. The server's CPU is a share of one core.
+Each member of 600 groups of 5 members sends a heartbeat every 3 s, which makes 1,000 a second. The
+schedule does not wait for answers, and latencies count from the time at which a heartbeat was due.
+Then the commits of one caller are measured, without heartbeats and during them. The server's CPU is
+a share of one core.
 """
 
 from __future__ import annotations
@@ -42,22 +43,23 @@ _SETTINGS = ("connection.calls.max=4096", "disk.reserve.bytes=0")
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """Of one round; latencies in seconds."""
+    """The figures of one round; latencies in seconds."""
 
     heartbeats: list[float]
-    lateness: list[float]  # Of the sending of these: contained in them, and not the server's.
+    # How late they were sent. The latencies contain it, though the server does not cause it.
+    lateness: list[float]
     heartbeats_beside_commits: list[float]
     commits: list[float]
     commits_beside_heartbeats: list[float]
-    # Of the time with heartbeats alone: the process ran, and its main thread was ready to run and
-    # had no core, on a machine that is busy with something else.
+    # Shares of the time with heartbeats alone: `cpu_share` is the CPU time of the process. In
+    # `wait_share`, its main thread was ready to run and waited for a core.
     cpu_share: float
     wait_share: float
     rebalance_s: float
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
-    """Figures over the rounds. `scale` is of the time; groups and members stay as many."""
+    """Figures over the rounds. `scale` changes the time, not the numbers of groups and members."""
     warm()
     measured = [asyncio.run(_round(max(1.0, SECONDS * scale))) for _ in range(rounds)]
     figures: dict[str, Callable[[Measured], float]] = {
@@ -102,7 +104,7 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
     def committing() -> http2_calls.Caller:
         return http2_calls.OneByOne(commit_path, commits(1))
 
-    # Once each for the server to have seen all: what is compiled or cached late is not measured.
+    # Each call is made once before, so that late compilation and caching are not measured.
     http2_calls.run([alive(), committing()], seconds=HEARTBEAT_PERIOD_S)
     cpu_s, wait_s, started = _cpu_s(server), _wait_s(server), time.monotonic()
     http2_calls.run([alone := alive()], seconds=seconds)
@@ -126,15 +128,15 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
 
 
 def _read_log(server: Serving) -> None:
-    """Nobody wants it, but a server whose log is not read stands still in the end."""
+    """Reads the server's log and drops it: a server would block on a full pipe."""
     assert server.process.stderr is not None
-    with suppress(ValueError):  # It is closed once the server has ended.
+    with suppress(ValueError):  # The pipe is closed when the server has ended.
         for _ in server.process.stderr:
             pass
 
 
 async def _settle_all(groups: list[list[Member]]) -> None:
-    """One group after the other begins: gRPC refuses calls once a thousand have piled up."""
+    """Starts one group after the other: gRPC refuses calls if a thousand wait."""
     settling = []
     for group in groups:
         settling.append(asyncio.create_task(settle(group)))
@@ -143,13 +145,13 @@ async def _settle_all(groups: list[list[Member]]) -> None:
 
 
 def _cpu_s(server: Serving) -> float:
-    """What the server's process has used so far, in user and kernel."""
+    """The CPU time of the server's process until now, in user and kernel mode."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _wait_s(server: Serving) -> float:
-    """How long its main thread has stood in a core's queue so far."""
+    """The time that its main thread has waited for a core until now."""
     return int(Path(f"/proc/{server.process.pid}/schedstat").read_text().split()[1]) / 1e9
 
 

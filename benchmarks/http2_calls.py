@@ -1,6 +1,7 @@
-"""Unary calls that are due at given times, many open at once on one connection, HTTP/2 by hand.
+"""Makes unary calls at given times, many at once on one connection, with its own HTTP/2.
 
-The loop is open: a call that could not be sent when it was due counts from when it was due.
+The loop is open: the latency of a call counts from the time at which it was due, even if it could
+not be sent then.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TICK_S = 0.1
 
 
 class OpenCalls:
-    """One connection, and when the calls that are open on it were due."""
+    """One connection, and the due times of its open calls."""
 
     def __init__(self, address: tuple[str, int], path: str) -> None:
         self.socket = socket.create_connection(address, timeout=_SILENCE_S_MAX)
@@ -52,9 +53,9 @@ class OpenCalls:
         return True
 
     def take_answers(self) -> list[float]:
-        """Waits for bytes; returns when the calls were due that have ended now, all with success.
+        """Waits for bytes. Returns the due times of the calls that have ended successfully.
 
-        LoadFailed if one failed.
+        Raises LoadFailed if a call failed.
         """
         received = self.socket.recv(1 << 18)
         if not received:
@@ -94,26 +95,32 @@ class OpenCalls:
 
 
 def _refuse_small_windows(settings: bytes) -> None:
-    """Of a stream's window nobody keeps count: it is larger than any message here."""
+    """Raises LoadFailed if a stream's window is small.
+
+    This module does not track the windows of streams: they must be larger than any message here.
+    """
     for name, value in struct.iter_unpack(">HI", settings):
         if name == http2.INITIAL_WINDOW_SIZE and value < http2.WINDOW_DEFAULT:
             raise http2.LoadFailed(f"the server's streams have a window of only {value} bytes")
 
 
 class Caller:
-    """Who calls over some connections, and how long the calls took."""
+    """Makes calls over some connections, and notes their latencies."""
 
     def __init__(self, connections: Sequence[OpenCalls]) -> None:
         self.connections = connections
-        self.latencies = array("d")  # In seconds, in the order of the answers.
+        self.latencies = array("d")  # Latencies in seconds, in the order of the answers.
 
     @property
     def next_due(self) -> float:
-        """By the performance counter; infinite while there is an answer to wait for."""
+        """The time of the next call, by the performance counter.
+
+        It is infinite if the next call must wait for an answer.
+        """
         raise NotImplementedError
 
     def send_due(self) -> None:
-        """Sends what is due, as far as the connections take it."""
+        """Sends the calls that are due, if the connections have room for them."""
         raise NotImplementedError
 
     def take_answers(self, connection: OpenCalls) -> None:
@@ -124,13 +131,14 @@ class Caller:
 
 
 class Schedule(Caller):
-    """The same calls over and over, evenly spread over a period."""
+    """Repeats the same calls, evenly spread over a period."""
 
     def __init__(
         self, connections: Sequence[OpenCalls], messages: Sequence[bytes], *, period_s: float
     ) -> None:
         super().__init__(connections)
-        self.lateness = array("d")  # In seconds, of the sending: what the caller itself adds.
+        # How late calls were sent, in seconds: the delay that the caller itself adds.
+        self.lateness = array("d")
         self._messages = messages
         self._interval_s = period_s / len(messages)
         self._started = time.perf_counter()
@@ -142,7 +150,7 @@ class Schedule(Caller):
 
     def send_due(self) -> None:
         while (due := self.next_due) <= time.perf_counter():
-            # Always the same connection for a message.
+            # A message always uses the same connection.
             number = self._sent % len(self._messages)
             connection = self.connections[number % len(self.connections)]
             if not connection.call(self._messages[number], due):
@@ -152,7 +160,7 @@ class Schedule(Caller):
 
 
 class OneByOne(Caller):
-    """One call after the other, each once the one before is answered."""
+    """Makes one call after the other: each begins after the answer to the one before."""
 
     def __init__(self, connection: OpenCalls, messages: Iterator[bytes]) -> None:
         super().__init__([connection])
@@ -169,7 +177,7 @@ class OneByOne(Caller):
 
 
 def run(callers: Sequence[Caller], *, seconds: float) -> None:
-    """Lets all of them call for so long, then waits for the answers that are still due."""
+    """Lets all callers call for `seconds`, then waits for the missing answers."""
     with selectors.DefaultSelector() as selector:
         for caller in callers:
             for connection in caller.connections:

@@ -1,7 +1,7 @@
-"""A load generator that costs little, HTTP/2 by hand: the server is what is measured.
+"""A load generator with little overhead: it implements HTTP/2 itself, to measure only the server.
 
-It speaks just enough of HTTP/2 and gRPC to call one method with many messages, and checks every
-answer: a call that fails comes without a message, and a stream's results are counted one by one.
+It implements just enough of HTTP/2 and gRPC to call one method with many messages. It checks every
+answer: a failed call has no message, and the results of a stream are counted one by one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ WINDOW_DEFAULT = 65_535
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SILENCE_SECONDS_MAX = 30.0
 FRAME_HEADER = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
-# The headers once the server's table holds them: two static entries, and the newest four.
+# The headers after the server's table has them: two static entries, and the newest four.
 INDEXED_HEADERS = b"\x83\x86\xc1\xc0\xbf\xbe"
 
 
 class LoadFailed(Exception):
-    """The server answered with an error, or not at all."""
+    """The server answered with an error, or did not answer."""
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
@@ -40,7 +40,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
     return FRAME_HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
 
 
-# What a client says first: here, that it takes as much as the server has.
+# The first bytes of a client. They announce large windows, so that the server never waits for one.
 OPENING = (
     _PREFACE
     + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, _WINDOW_MAX))
@@ -49,12 +49,12 @@ OPENING = (
 
 
 def grpc_message(message: bytes) -> bytes:
-    """A message as it stands in DATA frames."""
+    """A message in the encoding of DATA frames."""
     return struct.pack(">BI", 0, len(message)) + message
 
 
 def result_sequences(message: bytes) -> list[int]:
-    """Of a StreamCommitsResponse, all of it commits that succeeded; else LoadFailed."""
+    """The sequences in a StreamCommitsResponse. Raises LoadFailed if a commit failed."""
     position, sequences = 0, []
     while position < len(message):
         end = position + 2 + message[position + 1]
@@ -77,7 +77,7 @@ def result_sequences(message: bytes) -> list[int]:
 
 
 def literal_headers(path: str) -> bytes:
-    """The headers of a connection's first call, which the server's table keeps (RFC 7541)."""
+    """The headers of a connection's first call. The server's table keeps them (RFC 7541)."""
 
     def text(value: str) -> bytes:
         return bytes([len(value)]) + value.encode()
@@ -92,7 +92,7 @@ def literal_headers(path: str) -> bytes:
 
 
 class Connection:
-    """One client connection that has one call open at a time, always of the same method."""
+    """A client connection with one open call at a time, always of the same method."""
 
     def __init__(self, address: tuple[str, int], path: str) -> None:
         self.socket = socket.create_connection(address, timeout=_SILENCE_SECONDS_MAX)
@@ -106,7 +106,7 @@ class Connection:
         self.ended = False
 
     def open_call(self) -> bytes:
-        """The frame that opens the next call; for the caller to send."""
+        """The frame that opens the next call. The caller must send it."""
         self._stream_id += 2
         self._stream_window = self._initial_window
         self.ended = False
@@ -114,11 +114,11 @@ class Connection:
         return frame(HEADERS, END_HEADERS, self._stream_id, block)
 
     def may_send(self, size: int) -> bool:
-        """Whether the server's flow control lets so many bytes of messages through now."""
+        """Whether the server's flow control now allows `size` bytes of messages."""
         return size <= self._window and size <= self._stream_window
 
     def messages_frame(self, payload: bytes, *, end: bool = False) -> bytes:
-        """The frame that carries whole messages; for the caller to send."""
+        """The frame that carries whole messages. The caller must send it."""
         self._window -= len(payload)
         self._stream_window -= len(payload)
         return frame(DATA, END_STREAM if end else 0, self._stream_id, payload)
@@ -178,7 +178,7 @@ def unary_rate(
     connections: int,
     seconds: float,
 ) -> float:
-    """Calls a second, with one call in flight on each connection. `messages` must not end."""
+    """Calls a second, with one call in flight on each connection. `messages` must be endless."""
     source = iter(messages)
     selector = selectors.DefaultSelector()
     for _ in range(connections):
@@ -208,7 +208,7 @@ def unary_rate(
 def unary_latencies(
     address: tuple[str, int], path: str, messages: Iterable[bytes], *, calls: int
 ) -> list[float]:
-    """Seconds that each of `calls` calls took, one after the other on one connection."""
+    """The seconds of each of `calls` calls, one after the other on one connection."""
     connection = Connection(address, path)
     latencies = []
     for _, message in zip(range(calls), messages, strict=False):
@@ -236,7 +236,8 @@ def stream_rate(
 ) -> float:
     """Messages answered a second, with `window` unanswered on each of `streams` streams.
 
-    `counted`: an answer holds results, each for one message; else each message has an answer.
+    With `counted`, an answer holds results, each for one message. Otherwise each message has an
+    answer.
     """
     source = iter(messages)
     selector = selectors.DefaultSelector()
@@ -278,8 +279,8 @@ def stream_rate(
 class Latencies:
     """Commits in the order of their answers."""
 
-    ended: array[float]  # By the wall clock, in seconds since 1970.
-    seconds: array[float]  # From the sending to the answer.
+    ended: array[float]  # Times by the wall clock, in seconds since 1970.
+    seconds: array[float]  # The seconds from the sending to the answer.
 
 
 def stream_latencies(
@@ -291,9 +292,10 @@ def stream_latencies(
     window: int,
     seconds: float,
 ) -> Latencies:
-    """Sends as `stream_rate` does, and tells how long each commit took.
+    """Sends as `stream_rate` does, and returns the latency of each commit.
 
-    A message holds one commit and comes with its sequence, of which a stream has no two unanswered.
+    A message holds one commit and comes with its sequence. A sequence must not be sent again in a
+    stream before it is answered.
     """
     source = iter(messages)
     selector = selectors.DefaultSelector()
@@ -313,7 +315,7 @@ def stream_latencies(
 
 
 class _StreamOfCommits:
-    """A stream, and when what is unanswered was sent, by sequence."""
+    """A stream, and the sending times of its unanswered commits, by sequence."""
 
     def __init__(self, connection: Connection, window: int) -> None:
         self.connection = connection
@@ -322,7 +324,7 @@ class _StreamOfCommits:
         self._waiting: deque[bytes] = deque()
 
     def send(self, source: Iterator[tuple[int, bytes]]) -> None:
-        """As much as the window has room for."""
+        """Sends as many messages as the window allows."""
         now = time.perf_counter()
         for _ in range(self._free):
             sequence, message = next(source)
@@ -332,7 +334,7 @@ class _StreamOfCommits:
         _send_waiting(self.connection, self._waiting)
 
     def take_answers(self, latencies: Latencies) -> None:
-        """Waits for some."""
+        """Waits for answers, and notes their latencies."""
         answers = self.connection.receive()
         if self.connection.ended:
             raise LoadFailed("the server ended a stream")
@@ -350,7 +352,7 @@ def _send_call(connection: Connection, message: bytes) -> None:
 
 
 def _send_waiting(connection: Connection, queue: deque[bytes]) -> None:
-    """One frame for each message, all in one call to the kernel."""
+    """Sends one frame for each message, all in one call to the kernel."""
     frames = []
     while queue and connection.may_send(len(queue[0])):
         frames.append(connection.messages_frame(queue.popleft()))

@@ -1,9 +1,9 @@
-"""Large groups: each call on a group, and the commits of another client beside it.
+"""Measures each call on a large group, and the commits of another client during it.
 
-One server has groups of 200,000 and of a million offsets. A process of its own commits to another
-group, one call after the other: first alone, then beside each call. The ratio is of the commits'
-99th percentiles, beside the call over without it: 1 would be unnoticed. The longest commit beside a
-call is how long the call has held the event loop, at most.
+One server has groups of 200,000 and of a million offsets. A separate process commits to another
+group, one call after the other: first alone, then during each call. The ratio is the 99th
+percentile of the commits during the call, divided by the one without it: 1 means no effect. The
+call has held the event loop at most for the time of the longest commit.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _SETTINGS: Final = {
     "history.ms": None,
     "disk.reserve.bytes": 0,
 }
-# Those that compact take away the history that others read in the next round.
+# Calls that compact are left out: they remove the history that others read in the next round.
 _CALLS: Final = {
     name: LARGE_CALLS[name]
     for name in (*READS, *CHANGES, "import of one group")
-    if LARGE_CALLS[name].code is grpc.StatusCode.OK  # What is refused depends on the size.
+    if LARGE_CALLS[name].code is grpc.StatusCode.OK  # Refusals depend on the size.
 }
 
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """Of one call."""
+    """The figures of one call."""
 
     p99_without_us: float
     p99_beside_us: float
@@ -117,7 +117,10 @@ def _measure(server: ServerProcess, large: LargeGroups, call: LargeCall) -> Meas
 
 
 class _CommitsBeside:
-    """One commit after the other, by a process of its own: the caller's parsing must not count."""
+    """Makes one commit after the other in a process of its own.
+
+    So the time that the caller spends on parsing does not count.
+    """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.latencies: list[float] = []
@@ -127,7 +130,7 @@ class _CommitsBeside:
 
     def __enter__(self) -> Self:
         self._process.start()
-        self._ends.recv()  # The first commits are made.
+        self._ends.recv()  # Waits until the first commits are made.
         return self
 
     def __exit__(self, *_: object) -> None:

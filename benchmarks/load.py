@@ -1,8 +1,9 @@
-"""Load of a large log to SERVING, after a clean stop, from the page cache, beside Kafka's.
+"""Compares the load of a large log with Kafka's, after a clean stop, from the page cache.
 
-Two figures of each: the load alone (Kafka: what its own log says, from the first partition's
-beginning to the last one's end, without its log layer; ours: from the open port to SERVING, with
-the check of every batch), and the whole way from exec until every partition is loaded.
+There are two figures for each. The first is the load alone. For Kafka, it is the time in its own
+log from the beginning of the first partition to the end of the last one, without its log layer. For
+ours, it is the time from the open port to SERVING, with the check of every batch. The second is the
+time from exec until every partition is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SHAPES = {
         records=21_000_000, batch=10, keys=250_000, partitions_per_group=20
     ),
 }
-# As Kafka's own start script runs a broker.
+# The options with which Kafka's own start script runs a broker.
 BROKER_JAVA_OPTIONS = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -52,7 +53,7 @@ _FINISHED = re.compile(
 
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """How long one server took."""
+    """The times of one server."""
 
     load_s: float
     whole_s: float
@@ -62,7 +63,7 @@ class Loaded:
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
-    """Seconds of both, and how many times as long Kafka takes, for each shape."""
+    """The seconds of both, and the ratio of Kafka's to ours, for each shape."""
     warm()
     found: dict[str, object] = {}
     for name, shape in SHAPES.items():
@@ -79,7 +80,7 @@ def _compare(folder: Path, name: str, shape: Shape, rounds: int) -> dict[str, ob
     broker = _broker_on(ours, folder / "broker")
     if broker is not None:
         contestants["Kafka"] = lambda: _kafka_load(broker)
-    with serving(ours):  # Makes the journal, and the clean stop that a restart comes after.
+    with serving(ours):  # Makes the journal, and a clean stop before the restarts.
         pass
     contestants["ours"] = lambda: _our_load(ours)
     loads = interleave(contestants, rounds=rounds)

@@ -1,4 +1,4 @@
-"""Anonymous memory per stored offset, over that of an empty server."""
+"""Measures anonymous memory per stored offset, in addition to that of an empty server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 
 def offset_count(address: str) -> int:
-    """How many offsets a server holds."""
+    """The number of offsets that a server holds."""
     with OffsetClient(address) as client:
         return client.get_server_info().offset_count
 

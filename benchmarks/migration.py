@@ -1,7 +1,7 @@
-"""A move off ZooKeeper: 2,000 groups of 50 partitions, planned, moved here and verified.
+"""Measures a move off ZooKeeper: 2,000 groups of 50 partitions are planned, moved and verified.
 
-The commands run as users run them, their stderr a terminal, so that the progress bar is drawn. The
-ZooKeeper is a real one on this machine, and the server another process.
+The commands run as for users: their stderr is a terminal, so that the progress bar is drawn. A real
+ZooKeeper runs on this machine, and the server is another process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STEPS = {
 
 @attrs.frozen
 class Ran:
-    """A command that ended well: how long it took, the most memory it had, and whether it drew."""
+    """A successful command: its time, its peak memory, and whether it drew a progress bar."""
 
     seconds: float
     rss_bytes: int
@@ -52,7 +52,7 @@ class Ran:
 
 
 def run(*, rounds: int, scale: float) -> dict[str, str]:
-    """The time of each step, in seconds, and the most memory that any took."""
+    """The time of each step, in seconds, and the largest peak memory of a step."""
     groups = max(1, round(GROUPS * scale))
     try:
         runtime = find_runtime()
@@ -146,7 +146,7 @@ def _read(descriptor: int, said: list[bytes]) -> None:
     while True:
         try:
             said.append(os.read(descriptor, 1 << 16))
-        except OSError:  # The other end is gone.
+        except OSError:  # The other end was closed.
             os.close(descriptor)
             return
 

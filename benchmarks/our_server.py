@@ -1,4 +1,4 @@
-"""A real `offsetd serve` for a benchmark: how long it takes to serve, and what it holds."""
+"""Runs a real `offsetd serve` for a benchmark, and measures its start and its memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 @attrs.frozen(kw_only=True)
 class Serving:
-    """A server that serves."""
+    """A running server in state SERVING."""
 
     process: subprocess.Popen[str]
     address: str
-    seconds_to_serving: float  # From exec.
-    seconds_to_load: float  # From the open port: the folder opened and checked, the log loaded.
+    seconds_to_serving: float  # The time from exec to SERVING.
+    # The time from the open port to SERVING: it checks the folder, and loads the log.
+    seconds_to_load: float
 
     @property
     def anonymous_bytes(self) -> int:
-        """RssAnon: what is in memory and is no file's."""
+        """RssAnon: the memory without pages of files."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
@@ -43,7 +44,7 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, *settings: str) -> Iterator[Serving]:
-    """Serves `folder` within, by these settings (NAME=VALUE); stopped clean after."""
+    """Serves `folder` in a `with` block, with settings (NAME=VALUE). Then stops cleanly."""
     command = [sys.executable, "-c", COMMAND, "serve", "--data-dir", str(folder)]
     command += ["--listen", "127.0.0.1:0", "--set", "logging.format=json"]
     for setting in ("metrics.address=", *settings):
@@ -60,10 +61,10 @@ def serving(folder: Path, *settings: str) -> Iterator[Serving]:
             said.append(process.stderr.readline())
             if not said[-1]:
                 raise RuntimeError(f"the server ended before it served:\n{''.join(said)}")
-            if said[-1].startswith("{"):  # Not so: kernels are being compiled.
+            if said[-1].startswith("{"):  # The notice that kernels are compiled is not JSON.
                 event = json.loads(said[-1])
                 events[event["event"]] = event
-        # A server whose log nobody takes comes to stand still.
+        # If the log is not read, the server blocks on a full pipe.
         threading.Thread(target=_pass_over, args=(process.stderr,), daemon=True).start()
         yield Serving(
             process=process,
@@ -87,7 +88,7 @@ def _time(event: dict[str, str]) -> datetime:
 
 
 def read_into_cache(folder: Path) -> None:
-    """Reads every file of a folder once, so that it lies in the page cache."""
+    """Reads every file of a folder once, so that it is in the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:

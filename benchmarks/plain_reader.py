@@ -1,7 +1,7 @@
-"""How one reads an offsets log with Spark alone: whole files, and a parser in plain Python.
+"""Reads an offsets log with Spark alone: whole files, and a parser in plain Python.
 
-It makes the table of mode `raw`, but for `disk_bytes`; of uncompressed batches of commits, as
-`generate_log` writes them, whose checksums are not looked at.
+It makes the table of mode `raw` without `disk_bytes`. It reads uncompressed batches of commits,
+which `generate_log` writes, and does not check their checksums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = [each.name for each in TABLES[Mode.RAW] if each.name != "disk_bytes"]
 _BATCH: Final = ">qiibIhiqqqhii"
 _BATCH_BYTES: Final = struct.calcsize(_BATCH)
-_LENGTH_END: Final = 12  # What the length in a batch's header does not count.
+_LENGTH_END: Final = 12  # The bytes that the length in a batch's header does not count.
 _VALUE_VERSIONS: Final = (4,)
 _NONE: Final = -1
 _APPEND_TIME: Final = 8
@@ -35,14 +35,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def table(spark: SparkSession, folder: str) -> DataFrame:
     """All records of all segments of a data folder."""
-    # Named, as Spark takes folders that begin with an underscore for its own.
+    # The folders are named, because Spark ignores folders that begin with an underscore.
     files = spark.read.format("binaryFile").load(f"{folder}/__consumer_offsets-[0-9]*/*.log")
     contents = files.select("path", "content").rdd
     return spark.createDataFrame(contents.flatMap(_rows), schema_of(Mode.RAW, COLUMNS))
 
 
 def newest(records: DataFrame) -> DataFrame:
-    """What is current, of a table of records: the newest of each key, unless it is a tombstone."""
+    """The current offsets in a table of records: the newest of each key without tombstones."""
     of_key = Window.partitionBy("group", "topic", "partition").orderBy(F.desc("log_offset"))
     ranked = records.withColumn("rank", F.row_number().over(of_key))
     is_current = (F.col("rank") == 1) & ~F.col("is_tombstone")

@@ -1,4 +1,4 @@
-"""Interleaved rounds: each contestant once a round, so that a drifting machine drifts for all."""
+"""Interleaved rounds: each contestant once a round, so that a drift of the machine affects all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Spread:
 def interleave(
     contestants: Mapping[str, Callable[[], Figure]], *, rounds: int
 ) -> dict[str, list[Figure]]:
-    """Every contestant's figure of every round."""
+    """Runs each contestant once a round; returns all their figures."""
     figures: dict[str, list[Figure]] = {name: [] for name in contestants}
     for number in range(rounds):
         for name, run in contestants.items():
@@ -47,5 +47,5 @@ def interleave(
 
 
 def ratios(numerators: list[float], denominators: list[float]) -> Spread:
-    """Round by round, one over the other."""
+    """The spread of the numerators divided by the denominators, round by round."""
     return Spread.of([over / under for over, under in zip(numerators, denominators, strict=True)])

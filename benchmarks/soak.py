@@ -1,11 +1,11 @@
-"""Keys that are overwritten at full speed while the log is cleaned: what the disk holds, and p99.
+"""Overwrites keys at full speed while the log is cleaned, and measures the disk and p99.
 
-1,000 groups commit one offset each, again and again, over streams; segments have 64 KiB. Beside the
-load, what the data folder takes on the disk (blocks, not lengths) is looked at four times a second:
-it has to stay below 3 times the live records, 50 active segments, the journal and 64 MiB. Before
-and after, the same load runs on a server whose cleaner is off. A commit's latency is that from its
-sending to its result with the streams' windows full; "while cleaning" is what ended while a round
-was running, by the server's own log.
+1,000 groups repeatedly commit one offset each, over streams; segments have 64 KiB. During the load,
+the size of the data folder on the disk (blocks, not lengths) is measured four times a second. It
+must stay below the sum of 3 times the live records, 50 active segments, the journal and 64 MiB.
+Before and after, the same load runs on a server whose cleaner is off. A commit's latency is the
+time from its sending to its result, with the streams' windows full. "While cleaning" covers the
+commits that ended while a round was running, by the server's own log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ JOURNAL_BYTES: Final = 2 * 32 * MIB
 SLACK_BYTES: Final = 64 * MIB
 LIVE_RECORD_BYTES: Final = 150  # A batch of one commit of these groups, rounded up.
 ROUNDS_MIN: Final = 20
-DISK_BLOCK_BYTES: Final = 512  # What st_blocks counts.
+DISK_BLOCK_BYTES: Final = 512  # The unit of st_blocks.
 _SAMPLE_SECONDS: Final = 0.25
 _COMMAND: Final = "from offsetd_clients.cli.main import main; main()"
 SETTINGS: Final = {
@@ -58,7 +58,7 @@ SETTINGS: Final = {
     "log.cleaner.backoff.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.initial.task.delay.ms": "1000",
-    "disk.reserve.bytes": str(16 * MIB),  # It is in the bound.
+    "disk.reserve.bytes": str(16 * MIB),  # This reserve is part of the bound.
     "metrics.address": "",
 }
 BOUND_BYTES: Final = (
@@ -68,21 +68,21 @@ BOUND_BYTES: Final = (
 
 @attrs.frozen(kw_only=True)
 class Soaked:
-    """What one server did under the load."""
+    """The measurements of one server under the load."""
 
     commits: http2_load.Latencies
     disk_bytes: Sequence[int]
-    rounds: Sequence[tuple[float, float]]  # From and to, by the wall clock, in order.
+    rounds: Sequence[tuple[float, float]]  # Start and end by the wall clock, in order.
     rounds_by_partition: Counter[str]
 
     @property
     def p99_ms(self) -> float:
-        """Of all commits."""
+        """The 99th percentile of all commits."""
         return percentile(self.commits.seconds, 0.99) * 1e3
 
     @property
     def p99_ms_while_cleaning(self) -> float:
-        """Of those that ended while a round was running."""
+        """The 99th percentile of the commits that ended while a round was running."""
         starts = [start for start, _ in self.rounds]
         during = array("d")
         for ended, seconds in zip(self.commits.ended, self.commits.seconds, strict=True):
@@ -93,7 +93,7 @@ class Soaked:
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
-    """Figures of one soak between two runs without the cleaner; `rounds` of all that."""
+    """Runs a soak between two runs without the cleaner, `rounds` times; returns the figures."""
     found: dict[str, object] = {}
     for number in range(1, rounds + 1):
         before = _soaked(SECONDS_WITHOUT * scale, {"log.cleaner.enable": "false"})
@@ -122,7 +122,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of all are no larger than; NaN for none."""
+    """The value that is not exceeded by `share` of all values; NaN if there are none."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else float("nan")
 
@@ -148,13 +148,13 @@ def _soaked(seconds: float, settings: dict[str, str]) -> Soaked:
 
 
 def _interval(event: dict[str, str | int]) -> tuple[float, float]:
-    """The event is written when its round has ended."""
+    """The start and the end of a round. Its event is written at its end."""
     end = datetime.fromisoformat(str(event["timestamp"])).timestamp()
     return end - int(event["elapsed_ms"]) / 1000, end
 
 
 def _messages() -> Iterator[tuple[int, bytes]]:
-    """Sequences, and one commit each, of one group after the other, without end."""
+    """Endless sequences, each with a commit, of one group after the other."""
     messages = [
         offset_service_pb2.StreamCommitsRequest(
             commits=[
@@ -178,7 +178,7 @@ def _messages() -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def _server(folder: Path, settings: dict[str, str]) -> Iterator[tuple[tuple[str, int], list[str]]]:
-    """A real server, with its address and the lines of its log, complete once it has ended."""
+    """Runs a real server. Yields its address, and the lines of its log."""
     port = free_port()
     command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", str(folder)]
     command += ["--listen", f"127.0.0.1:{port}", "--set", "metrics.address="]
@@ -205,7 +205,7 @@ def _server(folder: Path, settings: dict[str, str]) -> Iterator[tuple[tuple[str,
 
 @contextlib.contextmanager
 def _sampling(folder: Path, samples: list[int]) -> Iterator[None]:
-    """Notes what the folder takes on the disk, again and again."""
+    """Repeatedly notes the folder's size on the disk."""
     ended = threading.Event()
 
     def sample() -> None:
@@ -223,7 +223,7 @@ def _sampling(folder: Path, samples: list[int]) -> Iterator[None]:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The blocks of all files; those that go while it looks do not count."""
+    """The bytes in the blocks of all files, without files that are removed during the call."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

@@ -1,8 +1,9 @@
-"""A first run of `archive` over a large log: how long it takes, and what memory, all in all.
+"""Measures the time and the memory of a first run of `archive` over a large log.
 
-Beside it Spark's own Parquet writer, fed by the table `history`, partitioned alike. Each is a
-process of its own, from exec to exit, with two cores. The memory is that of the process and of all
-below it, JVM and Python workers, ten times a second; what several share counts once (Pss).
+It is compared with Spark's own Parquet writer, which reads the table `history` and uses the same
+partitions. Each is a process of its own, measured from exec to exit, with two cores. The memory is
+that of the process and its descendants, the JVM and the Python workers, measured ten times a
+second. Shared pages count once (Pss).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ rows.write.partitionBy("dt", "log_partition").parquet(sys.argv[3])
 
 @attrs.frozen
 class Ran:
-    """How long a process took, and the most memory that it and those below it had."""
+    """The time of a process, and the peak memory of it and its descendants."""
 
     seconds: float
     peak_bytes: int
@@ -89,7 +90,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 
 def _ran(arguments: list[str], to: Path, written: dict[str, int]) -> Ran:
-    """Runs Python with arguments; what it leaves is measured and removed."""
+    """Runs Python with arguments. Measures and removes its output."""
     started = time.monotonic()
     peak = 0
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL) as process:
@@ -106,11 +107,12 @@ def _ran(arguments: list[str], to: Path, written: dict[str, int]) -> Ran:
 
 
 def _memory_bytes(top: int) -> int:
-    """Of a process and all below it, as far as they have not ended meanwhile."""
+    """The memory of a process and its descendants, without those that end during the call."""
     below: dict[int, list[int]] = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # Its name, in brackets, may have spaces; behind it come the state and the parent.
+            # The name of the process, in brackets, may have spaces. The state and the parent follow
+            # it.
             parent = int(each.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue

@@ -1,10 +1,10 @@
-"""A large log as Spark tables: every record of it, and what is current.
+"""Measures reads of a large log as Spark tables: all records, and the current offsets.
 
-Beside it, as Spark's own ceiling, a source that yields ready-made Arrow batches: of the same
-schema, as many rows, in as many tasks; and, of a part of the log, what one does without: Spark's
-`binaryFile` source and a parser in plain Python that makes the same rows and columns, or, for
-`current`, the newest of each key from them. Each table is written to Spark's `noop` sink, in a
-warm session.
+Two other sources are measured for comparison. The first yields prepared Arrow batches, of the same
+schema, with as many rows, in as many tasks: it shows the limit of Spark itself. The second reads a
+part of the log without this package: with Spark's `binaryFile` source and a parser in plain Python,
+which makes the same rows and columns, or, for `current`, the newest of each key from them. Each
+table is written to Spark's `noop` sink, in a warm session.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_PLAIN_SHARE: Final = 0.1  # Of the log: as much as plain Python reads in half a minute or so.
+_PLAIN_SHARE: Final = 0.1  # The share of the log that plain Python reads in about half a minute.
 
 
 class ReadyMade(DataSource):
-    """The first batch of each task, again and again."""
+    """A source that yields the first batch of each task repeatedly."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +56,7 @@ class ReadyMade(DataSource):
 
 
 class ReadyWork(InputPartition):
-    """What one task of the table reads, and how many rows it yields here."""
+    """The work of one task of the table, and the number of rows that it yields here."""
 
     def __init__(self, work: InputPartition, rows: int) -> None:
         super().__init__(None)
@@ -65,7 +65,7 @@ class ReadyWork(InputPartition):
 
 
 class ReadyMadeReader(DataSourceReader):
-    """Has the rows shared out evenly."""
+    """Divides the rows evenly among the tasks."""
 
     def __init__(self, source: DataSourceReader, rows: int) -> None:
         self._source = source
@@ -167,7 +167,7 @@ def _seconds(table: Any) -> float:
 
 
 def session() -> SparkSession:
-    """A local one that is small, and knows the format."""
+    """Makes a small local session that knows the format."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     for module in (sys.modules[__name__], plain_reader):
         cloudpickle.register_pickle_by_value(module)

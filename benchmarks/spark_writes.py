@@ -1,8 +1,8 @@
-"""A million offsets of Parquet files, in random order, written to a local server by Spark.
+"""Writes a million offsets of Parquet files, in random order, to a local server with Spark.
 
-Once as groups of 50 partitions, once with a group for each offset; in a warm session, each round
-onto a server that is empty. Beside it, the same rows to Spark's `noop` sink, and how large they are
-on their way to the driver.
+It writes them once as groups of 50 partitions, and once with a group for each offset, in a warm
+session. Each round writes to an empty server. It also writes the same rows to Spark's `noop` sink,
+and measures their size on the way to the driver.
 """
 
 from __future__ import annotations

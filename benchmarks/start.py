@@ -1,4 +1,4 @@
-"""An empty server, from exec to SERVING, with the kernels in their cache."""
+"""Measures the start of an empty server, from exec to SERVING, with the kernels in their cache."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from benchmarks.our_server import serving
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:  # noqa: ARG001
-    """Seconds of a first start, which makes the folder, and of a second. `scale` means nothing."""
+    """Seconds of a first start, which makes the folder, and of a second. `scale` has no effect."""
     with (
         tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as name,
         serving(Path(name) / "data"),
     ):
-        pass  # It compiles kernels, where it has to, and keeps them for the others to link.
+        # This start compiles missing kernels, and stores them in the cache for the other starts.
+        pass
     first, second = [], []
     for _ in range(max(rounds, 3)):
         with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as name:

@@ -1,1 +1,1 @@
-"""Offsets kept in other systems, beside ours: the same work, side by side."""
+"""Compares other systems that store offsets with ours: the same work, side by side."""

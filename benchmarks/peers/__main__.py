@@ -24,7 +24,7 @@ _WARM_SHARE = 0.25
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="a work is measured (3)")
@@ -41,14 +41,14 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.systems, options.parts = options.systems.split(","), options.parts.split(",")
     options.callers = [int(each) for each in options.callers.split(",")]
-    options.folder = options.folder.resolve()  # Servers run in folders of their own.
+    options.folder = options.folder.resolve()  # Servers run in other folders.
     if unknown := {*options.systems} - {*SYSTEMS} | {*options.parts} - {*PARTS}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     return options
 
 
 def measured(options: argparse.Namespace) -> Results:
-    """What a run finds. Raises Unavailable if the generator cannot be made."""
+    """Measures; returns the results. Raises Unavailable if the generator cannot be built."""
     results = Results(machine=this_machine(), versions={})
     generators.build()
     warm()
@@ -69,7 +69,7 @@ def measured(options: argparse.Namespace) -> Results:
 
 
 def planned(options: argparse.Namespace, folder: Path) -> loops.Plan:
-    """What the command line asks for."""
+    """The plan for the options of the command line."""
     return loops.Plan(
         rounds=options.rounds,
         pace=Pace(seconds=options.seconds, warm_s=options.seconds * _WARM_SHARE),
@@ -84,7 +84,7 @@ def planned(options: argparse.Namespace, folder: Path) -> loops.Plan:
 def run(
     systems: list[str], options: argparse.Namespace, plan: loops.Plan, results: Results
 ) -> None:
-    """Every part that is asked for."""
+    """Runs each requested part."""
     sizes = states.Sizes.of(options.scale)
     if side_by_side := [part for part in options.parts if part in SIDE_BY_SIDE[options.works]]:
         loops.run_side_by_side(systems, side_by_side, plan, results)
@@ -97,7 +97,7 @@ def run(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures, and shows what was found."""
+    """Measures, and shows the results."""
     options = parsed(arguments)
     if options.from_json:
         results = Results.from_json(json.loads(options.from_json.read_text()))

@@ -1,7 +1,7 @@
-"""`python bare_server.py PORT [FILE]`: generic handlers on raw bytes, ready-made answers.
+"""`python bare_server.py PORT [FILE]`: generic handlers on raw bytes, prepared answers.
 
-With a file, a call is answered once some bytes are written into that and synced. An answer on a
-stream has a sequence that stands for "the oldest of this stream".
+With a file, a call is answered after some bytes are written into the file and synced. An answer on
+a stream has a sequence that means "the oldest of this stream".
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _COMMITTED = offset_service_pb2.CommitOffsetsResponse(
 _RESULT = offset_service_pb2.CommitResult(sequence=OLDEST, committed=_COMMITTED)
 OPTIONS = [
     ("grpc.so_reuseport", 0),
-    # gRPC else refuses some of more than 1,000 calls that wait.
+    # Otherwise gRPC refuses some calls if more than 1,000 wait.
     ("grpc.server.max_pending_requests", 1 << 20),
     ("grpc.server.max_pending_requests_hard_limit", 1 << 20),
 ]
 UNARY_ANSWER = _COMMITTED.SerializeToString()
-_SYNCED_BYTES = 512  # What the journal writes for a commit of one partition.
+_SYNCED_BYTES = 512  # The bytes that the journal writes for a commit of one partition.
 _SYNCED_FILE_BYTES = 1 << 25
 STREAM_ANSWER = offset_service_pb2.StreamCommitsResponse(results=[_RESULT]).SerializeToString()
 
 
 async def commit(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-    """Takes the bytes, answers."""
+    """Takes the bytes of a commit, and answers."""
     return UNARY_ANSWER
 
 
 class SyncedFile:
-    """Takes a commit's bytes and syncs them; it has its size already, as the journal's files."""
+    """A file for synced writes. Like the journal's files, it already has its full size."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -53,16 +53,16 @@ class SyncedFile:
         self._positions = itertools.cycle(range(0, size_bytes, _SYNCED_BYTES))
 
     def write(self) -> None:
-        """One write with one `fdatasync`, behind the one before."""
+        """Makes one write with one `fdatasync`, after the previous write."""
         os.pwrite(self._descriptor, bytes(_SYNCED_BYTES), next(self._positions))
         os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        """Writes no more."""
+        """Closes the file."""
         os.close(self._descriptor)
 
     async def commit(self, _: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        """Takes the bytes, writes others, answers."""
+        """Takes the bytes of a commit, writes other bytes, and answers."""
         self.write()
         return UNARY_ANSWER
 
@@ -70,7 +70,7 @@ class SyncedFile:
 async def stream(
     requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]
 ) -> AsyncIterator[bytes]:
-    """One answer to each message."""
+    """Sends one answer to each message."""
     async for _request in requests:
         yield STREAM_ANSWER
 

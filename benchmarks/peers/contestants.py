@@ -1,4 +1,4 @@
-"""Which systems run, and how each is talked to."""
+"""The systems that run, and the clients that call each."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SYSTEMS: dict[str, type[Server]] = {
     )
 }
 BARE = bare.BareServer.name
-# Of the part `transport` alone.
+# These run only in the part `transport`.
 SYNCED_BARE = bare.SyncedBareServer.name
 TUNED_BARE = bare.TunedBareServer.name
 _OF_TRANSPORT = {each.name: each for each in (bare.SyncedBareServer, bare.TunedBareServer)}
-# Clients of the native generator, where they are not called as the system is.
+# Clients of the native generator whose names differ from that of the system.
 NATIVE_CLIENTS = {
     BARE: ("bare-stream", "bare-unary"),
     redis.RedisServer.name: ("redis", "redis-pipelined"),
@@ -40,12 +40,12 @@ NATIVE_CLIENTS = {
 
 
 def native_clients(system: str) -> tuple[str, ...]:
-    """How the native generator talks to it in the table of all; first the one that prepares it."""
+    """The native generator's clients for a system. The first one also prepares it."""
     return NATIVE_CLIENTS.get(system, (system,))
 
 
 def installed(names: Iterable[str], results: Results) -> list[str]:
-    """Those that can be run here; why the others cannot is told, and noted."""
+    """The systems that can be run here. For each of the others, reports and notes the reason."""
     found = []
     for name in names:
         try:
@@ -62,7 +62,7 @@ def installed(names: Iterable[str], results: Results) -> list[str]:
 def serving(
     names: Iterable[str], folder: Path, results: Results, *, core: int | None = None
 ) -> Iterator[dict[str, Server]]:
-    """Servers of all, on new folders within `folder`; one that does not start is left out."""
+    """Runs all servers, on new folders in `folder`. A server that does not start is left out."""
     with contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
         for name in names:
@@ -77,7 +77,7 @@ def serving(
 
 
 def leave_out(results: Results, name: str, failure: Exception) -> None:
-    """Says and notes that a system's figures are missing from here on."""
+    """Reports and notes that a system's later figures are missing."""
     results.left_out[name] = str(failure)
     print(f"  without {name}: {failure}", file=sys.stderr)
 

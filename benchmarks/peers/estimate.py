@@ -1,4 +1,4 @@
-"""How long a run will take: rough, from what 2 cores have needed, and said before it begins."""
+"""Roughly estimates the time of a run, from measurements on 2 cores. It is reported before."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from benchmarks.peers.states import LOADED_OFFSETS, OVERWRITES, WAIT_S
 if TYPE_CHECKING:
     from benchmarks.peers.loops import Plan
 
-# Beside the warm-up and what is measured: the program's start, its connections, late answers.
+# The time of a measurement in addition to its warm-up and its measured time: the program's start,
+# its connections, late answers.
 _CALL_S = {"native": 0.6, "python": 2.0}
-_TRANSPORT_CALLS = 8  # A round: four works of two servers.
+_TRANSPORT_CALLS = 8  # In a round: four works of two servers.
 # A server's start to its first answer and its stop, and the offsets that it takes in a second.
 _RESTART_S = {"kafka": 9.0, "zookeeper": 3.0, "offsetd": 3.0}
 _RESTART_S_ELSE = 1.5
@@ -24,7 +25,7 @@ _OFFSETS_A_SECOND_ELSE = 100_000
 
 @attrs.frozen(kw_only=True)
 class Estimate:
-    """Seconds, by the part of the run."""
+    """The estimated seconds, by the part of the run."""
 
     parts: dict[str, float]
 
@@ -38,7 +39,7 @@ def _minutes(seconds: float) -> str:
 
 
 def estimated(systems: list[str], parts: list[str], plan: Plan, scale: float) -> Estimate:
-    """Of these parts, by these systems."""
+    """The estimate for these parts and systems."""
     keeping = [name for name in systems if name != BARE]
     restarts_s = sum(_RESTART_S.get(name, _RESTART_S_ELSE) for name in keeping)
     offset_s = sum(1 / _OFFSETS_A_SECOND.get(name, _OFFSETS_A_SECOND_ELSE) for name in keeping)
@@ -54,7 +55,7 @@ def estimated(systems: list[str], parts: list[str], plan: Plan, scale: float) ->
 
 
 def _calls(part: str, systems: list[str], plan: Plan) -> int:
-    """Measurements of a round."""
+    """The number of measurements in a round."""
     count = 0
     for name in systems:
         clients = len(native_clients(name)) if part == "native" else int(name != BARE)

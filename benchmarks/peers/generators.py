@@ -1,4 +1,4 @@
-"""Who makes the load: the program in Go, built when it is needed, and the one in Python."""
+"""The generators of the load: the program in Go, built on demand, and the one in Python."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "generator"
 PROGRAM = SOURCES / ".build" / "peers-load"
 PROTOC_PYTHON = ROOT / ".venv-protos" / "bin" / "python"
-CONNECTED_S_MAX = 120  # Beside the time that is measured.
+CONNECTED_S_MAX = 120  # The time to connect, in addition to the measured time.
 
 
 def build() -> None:
-    """Makes the program in Go, as far as it is not made. Raises Unavailable."""
+    """Builds the program in Go, if it is not up to date. Raises Unavailable."""
     go = shutil.which("go")
     if go is None:
         raise Unavailable("no go: install Go, https://go.dev/dl, 1.21 or newer")
@@ -70,7 +70,7 @@ def _called(command: list[str], **environment: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class Pace:
-    """How long a work is measured, in seconds, and warmed up before."""
+    """The time in seconds that a work is measured, and the warm-up before."""
 
     seconds: float
     warm_s: float
@@ -78,13 +78,13 @@ class Pace:
 
 @attrs.frozen(kw_only=True)
 class Native:
-    """The program in Go, as one of its clients: `offsetd-unary`, say."""
+    """The program in Go with one of its clients, for example `offsetd-unary`."""
 
     client: str
     core: int | None = None
 
     def measure(self, server: Server, work: Work, pace: Pace, *, first: int) -> Measured:
-        """One work; offsets count from `first`. Raises RuntimeError if anything failed."""
+        """Measures one work. Offsets count from `first`. Raises RuntimeError if anything failed."""
         arguments = ["-callers", str(work.callers), "-partitions", str(work.partitions)]
         arguments += ["-seconds", str(pace.seconds), "-warm", str(pace.warm_s)]
         arguments += ["-first", str(first), f"-fetch={str(work.fetch).lower()}"]
@@ -95,7 +95,7 @@ class Native:
     def commit(
         self, server: Server, *, groups: int, partitions: int, commits: int, first: int
     ) -> Measured:
-        """So many commits, for groups in turn, by 64 callers."""
+        """Makes `commits` commits, for the groups in turn, by 64 callers."""
         arguments = ["-callers", "64", "-groups", str(groups), "-partitions", str(partitions)]
         arguments += ["-commits", str(commits), "-first", str(first)]
         before_s = server.cpu_s()
@@ -103,7 +103,7 @@ class Native:
         return Measured.of(told, server.cpu_s() - before_s)
 
     def prepare(self, server: Server, *, groups: int, partitions: int) -> None:
-        """What commits of these groups need."""
+        """Creates the objects that commits of these groups need."""
         arguments = ["-groups", str(groups), "-partitions", str(partitions), "-prepare"]
         self._call(server, arguments, 600)
 
@@ -125,7 +125,7 @@ class Python:
     client: str
 
     def measure(self, server: Server, work: Work, pace: Pace, *, first: int) -> Measured:
-        """As `Native.measure`. Offsets count from the time instead."""
+        """Does what `Native.measure` does. Offsets count from the time instead of `first`."""
         del first
         numbers = (work.callers, work.partitions, int(work.fetch), pace.warm_s, pace.seconds)
         command = [sys.executable, "-m", "benchmarks.peers.python_load", self.client]
@@ -139,7 +139,8 @@ def _told(command: list[str], core: int | None) -> str:
         ended = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},  # Where free ports are found.
+            # The benchmark imports `free_ports` from there.
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
             capture_output=True,
             text=True,
             check=False,

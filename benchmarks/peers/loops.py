@@ -1,4 +1,4 @@
-"""The closed loops: every work by every system, in interleaved rounds, from Go and from Python."""
+"""Runs the closed loops: each work on each system, in interleaved rounds, from Go and Python."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SYNC_FILE_BYTES = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class Contestant:
-    """A server, and who makes its load."""
+    """A server, and the generator of its load."""
 
     server: Server
     generator: Native | Python
@@ -46,24 +46,25 @@ class Contestant:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How often, how long, and where."""
+    """The number of rounds, their length, and the folder of the servers."""
 
     rounds: int
     pace: Pace
     folder: Path
-    works: Mapping[str, tuple[Work, ...]] = works.SIDE_BY_SIDE["all"]  # Of `native` and `python`.
+    # The works of the parts `native` and `python`.
+    works: Mapping[str, tuple[Work, ...]] = works.SIDE_BY_SIDE["all"]
 
 
 def run_side_by_side(
     systems: list[str], parts: Iterable[str], plan: Plan, results: Results
 ) -> None:
-    """The parts `native` and `python`, on servers that all run at once."""
+    """Runs the parts `native` and `python`, on servers that all run at the same time."""
     with serving(systems, plan.folder, results) as servers:
         for name in prepared(servers, results):
             servers.pop(name)
         loads = {"native": native_contestants(servers), "python": python_contestants(servers)}
         for number, part in enumerate(parts):
-            if number == 0:  # Later the servers are warm.
+            if number == 0:  # In later parts, the servers are warm.
                 for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
                     _warm(loads[part], work, plan, results)
             for work in plan.works[part]:
@@ -71,10 +72,10 @@ def run_side_by_side(
 
 
 def run_transport(plan: Plan, results: Results) -> None:
-    """The part `transport`: ours and bare, servers on one core and the generator on another.
+    """Runs the part `transport`: ours and bare servers on one core, the generator on another.
 
-    Bare as it comes, and with the setting of gRPC that ours makes; and for one caller, where a sync
-    is for nobody else, with that.
+    One bare server is untuned, one has the gRPC setting of ours. With one caller, a sync serves no
+    other call: for this work, a third bare server syncs once a call.
     """
     cores = sorted(os.sched_getaffinity(0))
     folder = plan.folder / "pinned"
@@ -103,7 +104,7 @@ def run_transport(plan: Plan, results: Results) -> None:
 
 
 def prepared(servers: Mapping[str, Server], results: Results) -> list[str]:
-    """Has each ready for the groups of all works; those that fail are left out, and named."""
+    """Prepares each server for the groups of all works. Returns the names of those that fail."""
     failed = []
     for name, server in servers.items():
         if name == BARE:
@@ -120,7 +121,7 @@ def prepared(servers: Mapping[str, Server], results: Results) -> list[str]:
 
 
 def native_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
-    """Of the generator in Go; some servers by two clients."""
+    """The contestants of the generator in Go. Some servers have two clients."""
     return {
         client: Contestant(server=server, generator=Native(client=client))
         for name, server in servers.items()
@@ -129,7 +130,7 @@ def native_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
 
 
 def python_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
-    """Of those that have a Python client."""
+    """The contestants that have a Python client."""
     return {
         name: Contestant(server=server, generator=Python(client=name))
         for name, server in servers.items()
@@ -138,14 +139,14 @@ def python_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
 
 
 def _fit(contestants: Mapping[str, Contestant], work: Work) -> Mapping[str, Contestant]:
-    """The bare server keeps nothing: there is nothing to fetch."""
+    """The contestants for a work. The bare server stores nothing, so it has no fetches."""
     if not work.fetch:
         return contestants
     return {name: each for name, each in contestants.items() if each.server.name != BARE}
 
 
 def _warm(contestants: Mapping[str, Contestant], work: Work, plan: Plan, results: Results) -> None:
-    """A work that is not measured: Java compiles what is hot, databases grow their files."""
+    """Runs a work unmeasured, so that Java compiles hot code, and databases grow their files."""
     for name, each in contestants.items():
         try:
             each.generator.measure(each.server, work, plan.pace, first=_first())
@@ -156,7 +157,7 @@ def _warm(contestants: Mapping[str, Contestant], work: Work, plan: Plan, results
 def interleave(
     part: str, work: Work, contestants: Mapping[str, Contestant], plan: Plan, results: Results
 ) -> None:
-    """Each contestant once a round. A round that fails is told, and has no figure."""
+    """Runs each contestant once a round. A failed round is reported, and has no figure."""
     figures = results.loops.setdefault(part, {}).setdefault(str(work), {})
     for number in range(plan.rounds):
         for name, each in contestants.items():
@@ -171,12 +172,12 @@ def interleave(
 
 
 def _first() -> int:
-    """An offset beyond all that was committed before."""
+    """An offset above all offsets committed before."""
     return time.time_ns() // 1000
 
 
 def _sync_us(folder: Path) -> float:
-    """The median of some writes with fdatasync into a file that has its size already."""
+    """The median time of a write with fdatasync into a file that already has its full size."""
     path = folder / "sync"
     taken = []
     try:

@@ -1,4 +1,4 @@
-"""Results as a page with plots, by the reports of the pipeline."""
+"""Writes the results as a page with plots, with the reports of the pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.works import Measured
 
 _LEVELS = {"reached": Level.GOOD, "not reached": Level.WARNING}
-# Of the tables, and short: nine columns are to fit beside each other.
+# The column names of the tables. They are short, so that nine columns fit next to each other.
 _COLUMNS = {
     "commits/s": "commits_a_second",
     "p50 µs": "p50_us",
@@ -53,11 +53,11 @@ def svg_name(title: str) -> str:
 
 
 def as_report(results: Results) -> Report:
-    """Targets are its findings; each part of the run is a section."""
+    """Makes a report. Targets are its findings; each part of the run is a section."""
     sections = [_loops(part, works) for part, works in results.loops.items()]
     kept = tuple(
         Plot(
-            title=state.removesuffix(tables.BYTES_UNIT),  # Each bar has its own.
+            title=state.removesuffix(tables.BYTES_UNIT),  # Each bar has its own unit.
             svg=plots.bars(_medians(systems), unit="_bytes" if state.endswith("bytes") else ""),
         )
         for state, systems in results.states.items()

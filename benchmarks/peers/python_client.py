@@ -1,4 +1,4 @@
-"""What a system's Python client has to do for the load: commit and fetch."""
+"""The interface that the load needs of a system's Python client: commit and fetch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ TOPIC = "orders"
 
 
 def group_name(number: int, partitions: int) -> str:
-    """Of the groups that both generators commit for."""
+    """The name of a group; both generators use the same names."""
     return f"group-{partitions}-{number:06}"
 
 
 class PythonClient(abc.ABC):
-    """For asyncio. Callers 0, 1, ... share it; each has at most one call open."""
+    """A client for asyncio. Callers 0, 1, ... share it; each has at most one call open."""
 
     @classmethod
     @abc.abstractmethod
     async def connect(cls, address: str, callers: int) -> Self:
-        """Connected to HOST:PORT."""
+        """Returns a client that is connected to HOST:PORT."""
 
     @abc.abstractmethod
     async def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
@@ -31,25 +31,25 @@ class PythonClient(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """Lets go of what it holds."""
+        """Releases its connections."""
 
 
 class BlockingClient(abc.ABC):
-    """The same for callers that are a thread each."""
+    """A client for callers that run in one thread each."""
 
     @classmethod
     @abc.abstractmethod
     def connect(cls, address: str, callers: int, partitions: int) -> Self:
-        """Connected to HOST:PORT, for so many partitions a commit."""
+        """Connects to HOST:PORT, for commits of `partitions` offsets; returns the client."""
 
     @abc.abstractmethod
     def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
-        """As `PythonClient.commit`."""
+        """Does what `PythonClient.commit` does."""
 
     @abc.abstractmethod
     def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
-        """As `PythonClient.fetch`."""
+        """Does what `PythonClient.fetch` does."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of what it holds."""
+        """Releases its connections."""

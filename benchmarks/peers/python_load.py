@@ -1,8 +1,8 @@
-"""The load in Python: the same closed loops as the generator in Go, on each system's Python client.
+"""Runs the generator's closed loops in Python, with each system's Python client.
 
 `python -m benchmarks.peers.python_load SYSTEM HOST:PORT CALLERS PARTITIONS FETCH WARM_S SECONDS`
-prints what it found as JSON, with the names of the generator's. Commits that end after the time
-count neither here nor there, unless there are no others.
+prints its results as JSON, with the field names of the generator in Go. Neither generator counts
+commits that end after the measured time, unless there are no others.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CLIENTS: dict[str, Callable[[int], type[PythonClient | BlockingClient]]] = {
     "zookeeper": lambda _: zookeeper.ZooKeeperClient,
     "postgresql": lambda _: postgresql.PostgreSQLClient,
 }
-"""The client for so many callers."""
+"""The client of each system, by the number of callers."""
 
 
 @attrs.frozen(kw_only=True)
 class Loop:
-    """What each caller does, and until when, by the performance counter."""
+    """The work of each caller, and its time, by the performance counter."""
 
     partitions: int
     fetch: bool
@@ -48,18 +48,18 @@ class Loop:
 
 @attrs.define(kw_only=True)
 class Noted:
-    """What callers have seen: latencies in seconds, of what ended within the time."""
+    """What callers have measured: latencies in seconds, of calls that ended within the time."""
 
     seconds: float
-    early: list[float] = attrs.Factory(list)  # Of the first commits, and those of the warm-up.
+    early: list[float] = attrs.Factory(list)  # First commits and warm-up.
     commits: list[float] = attrs.Factory(list)
     fetches: list[float] = attrs.Factory(list)
-    # Of commits that were answered behind the end, and the fetches behind them.
+    # The latencies of commits that were answered after the end, and of the fetches after them.
     late: list[float] = attrs.Factory(list)
     late_fetches: list[float] = attrs.Factory(list)
 
     def add(self, loop: Loop, started_s: float, answered_s: float, fetched_s: float) -> None:
-        """A commit that was answered, and the fetch behind it, if there was one."""
+        """Notes a commit that was answered, and the fetch after it, if there was one."""
         if answered_s <= loop.from_s:
             self.early.append(answered_s - started_s)
         elif answered_s > loop.until_s:
@@ -71,11 +71,11 @@ class Noted:
 
     @property
     def all_commits(self) -> int:
-        """Answered at any time."""
+        """The number of commits that were answered at any time."""
         return len(self.early) + len(self.commits) + len(self.late)
 
     def end(self, loop: Loop) -> None:
-        """If the system is so slow that all came late, that is what there is."""
+        """Ends the measurement. If all answers came late, it counts the late ones."""
         if not self.commits:
             self.commits, self.late = self.late, []
             self.fetches, self.late_fetches = self.late_fetches, []
@@ -83,24 +83,24 @@ class Noted:
 
 
 def begun(loop: Loop) -> Loop:
-    """With the times that were counted from now."""
+    """Makes the loop's times absolute: until now they were relative to its start."""
     now_s = time.perf_counter()
     return attrs.evolve(loop, from_s=now_s + loop.from_s, until_s=now_s + loop.until_s)
 
 
 def once(loop: Loop) -> Loop:
-    """A single commit by each caller, which makes its connection."""
+    """A loop of a single commit by each caller, which opens its connection."""
     return attrs.evolve(loop, fetch=False, from_s=math.inf, until_s=0.0)
 
 
 def check(stored: list[int], offset: int, loop: Loop) -> None:
-    """Raises RuntimeError unless what was fetched is what was committed."""
+    """Raises RuntimeError unless the fetched offsets are those that were committed."""
     if stored != [offset] * loop.partitions:
         raise RuntimeError(f"fetched {stored[:3]}…, {len(stored)} in all, not {offset}")
 
 
 async def call(client: PythonClient, caller: int, loop: Loop, noted: Noted) -> None:
-    """One caller, which commits for a group of its own. Raises if it fetches something else."""
+    """Runs one caller, which commits for its own group. Raises if it fetches other offsets."""
     group, offset = group_name(caller, loop.partitions), loop.first
     answered_s = -math.inf
     while answered_s < loop.until_s:
@@ -115,7 +115,7 @@ async def call(client: PythonClient, caller: int, loop: Loop, noted: Noted) -> N
 
 
 def call_in_thread(client: BlockingClient, caller: int, loop: Loop, noted: Noted) -> None:
-    """The same, of a client that blocks."""
+    """Runs one caller of a client that blocks."""
     group, offset = group_name(caller, loop.partitions), loop.first
     answered_s = -math.inf
     while answered_s < loop.until_s:
@@ -132,7 +132,7 @@ def call_in_thread(client: BlockingClient, caller: int, loop: Loop, noted: Noted
 async def load(
     client_type: type[PythonClient], address: str, callers: int, loop: Loop, noted: Noted
 ) -> None:
-    """All callers, on one client. The first error of any ends it."""
+    """Runs all callers on one client. The first error of a caller ends the load."""
     client = await client_type.connect(address, callers)
     try:
         first = once(loop)
@@ -149,7 +149,7 @@ async def load(
 def load_in_threads(
     client_type: type[BlockingClient], address: str, callers: int, loop: Loop, noted: Noted
 ) -> None:
-    """The same with a thread for each caller."""
+    """Runs all callers on one client that blocks, each in its own thread."""
     client = client_type.connect(address, callers, loop.partitions)
     with ThreadPoolExecutor(callers) as threads:
 
@@ -171,7 +171,7 @@ def load_in_threads(
 
 
 def percentile_us(latencies_s: list[float], share: float) -> float:
-    """0 of none."""
+    """A percentile of the latencies, in microseconds; 0 if there are none."""
     ordered = sorted(latencies_s)
     return ordered[int(share * (len(ordered) - 1))] * 1e6 if ordered else 0.0
 

@@ -1,4 +1,4 @@
-"""What a run has found, as plain values, and as JSON."""
+"""The results of a run, as plain values, and as JSON."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from benchmarks.peers.works import Measured
 
 OURS: Final = "offsetd"
 Figures = dict[str, list[float | None]]
-"""Of each system, a figure a round; None where it failed."""
+"""For each system, a figure a round; None if the round failed."""
 
 
 @attrs.define(kw_only=True)
 class Results:
-    """Parts and works by name. What is missing is not there, and `left_out` says why."""
+    """The results by the names of parts and works. `left_out` says why systems are missing."""
 
     machine: dict[str, Any]
-    versions: dict[str, str]  # Of each system that was run.
-    left_out: dict[str, str] = attrs.Factory(dict)  # Of those that were not: why.
-    failed: list[str] = attrs.Factory(list)  # Rounds without a figure: which, and why.
+    versions: dict[str, str]  # The version of each system that was run.
+    left_out: dict[str, str] = attrs.Factory(dict)  # The reason for each system that was not run.
+    failed: list[str] = attrs.Factory(list)  # The rounds without a figure, with the reason.
     loops: dict[str, dict[str, dict[str, list[Measured | None]]]] = attrs.Factory(dict)
     states: dict[str, Figures] = attrs.Factory(dict)
 
     def measured(self, part: str, work: object, contestant: str) -> list[Measured | None]:
-        """A figure for each round; none if it was not run."""
+        """A figure for each round; empty if the contestant was not run."""
         return self.loops.get(part, {}).get(str(work), {}).get(contestant, [])
 
     def field(self, part: str, work: object, contestant: str, name: str) -> list[float | None]:
-        """One field of each of these."""
+        """One field of each figure of `measured`."""
         of_rounds = self.measured(part, work, contestant)
         return [None if each is None else getattr(each, name) for each in of_rounds]
 
     def state(self, name: str, system: str) -> list[float | None]:
-        """The figures of a state; none if it was not looked at."""
+        """The figures of a state; empty if it was not measured."""
         return self.states.get(name, {}).get(system, [])
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The results as plain values for JSON."""
         return attrs.asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Results:
-        """What `as_json` made."""
+        """Results from the values that `as_json` made."""
         loops = {
             part: {
                 work: {
@@ -62,7 +62,7 @@ class Results:
 
 
 def this_machine() -> dict[str, Any]:
-    """What figures depend on, and the load before the run."""
+    """The properties of the machine that figures depend on, and its load before the run."""
     cpus = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A system's server, from its ordinary package, on loopback: started, stopped and looked at."""
+"""Starts, stops and measures a system's server, from its ordinary package, on loopback."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 START_S_MAX = 120
 STOP_S_MAX = 120
 _TRY_S = 0.005
-_BLOCK_BYTES = 512  # What st_blocks counts.
+_BLOCK_BYTES = 512  # The unit of st_blocks.
 _KIB = 1024
 _JAVA_TOTAL = "Total"
 
 
 class Unavailable(Exception):
-    """A system cannot be run here; says why, and what to install."""
+    """A system cannot be run here; the text says why, and what to install."""
 
 
 class Server(abc.ABC):
-    """One system's server, on a folder of its own.
+    """One system's server, with its own folder.
 
-    `settings` are what a part of the benchmark changes, by names of the system's own.
+    `settings` are the settings that a part of the benchmark changes, under the system's own names.
     """
 
     name: ClassVar[str]
-    acknowledged: ClassVar[str]  # What an answer to a commit means.
+    acknowledged: ClassVar[str]  # The meaning of an answer to a commit.
     is_durable: ClassVar[bool] = True
     is_java: ClassVar[bool] = False
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
@@ -56,18 +56,18 @@ class Server(abc.ABC):
 
     @abc.abstractmethod
     def command(self) -> list[str]:
-        """What serves `folder` on `port` of loopback until it gets `stop_signal`."""
+        """The command that serves `folder` on `port` of loopback until it gets `stop_signal`."""
 
     def make(self) -> None:  # noqa: B027  # not all need any
-        """Fills a new folder with what the command needs."""
+        """Fills a new folder with the files that the command needs."""
 
     def environment(self) -> dict[str, str]:
-        """What the command runs with."""
+        """The environment variables of the command."""
         return dict(os.environ)
 
     @property
     def user(self) -> str | None:
-        """Who runs it, if not who runs the benchmark."""
+        """The user who runs the server. None is the user who runs the benchmark."""
         return None
 
     @property
@@ -76,10 +76,10 @@ class Server(abc.ABC):
         return f"127.0.0.1:{self.port}"
 
     def start(self, *, core: int | None = None) -> float:
-        """Starts it, pinned to a core if one is named; returns when its port is open.
+        """Starts the server, pinned to `core` if that is given. Returns when its port is open.
 
-        The answer is when it was started, by the monotonic clock. That the port is open does not
-        say that it answers.
+        Returns the time of the start, by the monotonic clock. A server whose port is open may not
+        answer yet.
         """
         if not self.folder.exists():
             self.folder.mkdir()
@@ -103,7 +103,7 @@ class Server(abc.ABC):
         return started_s
 
     def stop(self) -> None:
-        """Stops it as an operator would."""
+        """Stops the server as an operator would."""
         if self._process is not None:
             self._process.send_signal(self.stop_signal)
             try:
@@ -115,7 +115,7 @@ class Server(abc.ABC):
 
     @contextlib.contextmanager
     def running(self, *, core: int | None = None) -> Iterator[float]:
-        """Started within, stopped after."""
+        """Runs the server within a `with` block; yields the time of its start."""
         started_s = self.start(core=core)
         try:
             yield started_s
@@ -123,32 +123,32 @@ class Server(abc.ABC):
             self.stop()
 
     def log_text(self) -> str:
-        """What it has said so far."""
+        """The server's output until now."""
         return self._log_path.read_text(errors="replace")
 
     def cpu_s(self) -> float:
-        """CPU time of its processes, those that have ended too."""
+        """The CPU time of the server's processes and of their children that have ended."""
         ticks = 0
         for pid in self._pids():
-            with contextlib.suppress(OSError):  # It may end any time.
+            with contextlib.suppress(OSError):  # A process may end at any time.
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(map(int, fields[11:15]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
-        """What it holds in memory and is no file's; of Java, what lives after a collection."""
+        """Its memory without pages of files; for Java, the heap that is live after a collection."""
         if self.is_java:
             return self._live_heap_bytes()
         held = 0
         for pid in self._pids():
             with contextlib.suppress(OSError):
                 for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                    if line.startswith(("Pss_Anon:", "Pss_Shmem:")):  # Shared pages once.
+                    if line.startswith(("Pss_Anon:", "Pss_Shmem:")):  # Counts shared pages once.
                         held += int(line.split()[1]) * _KIB
         return held
 
     def disk_bytes(self) -> int:
-        """What its folder takes on the disk, in blocks; not its log."""
+        """The disk space of its folder, in whole blocks, without the server's output."""
         taken = 0
         for path in self.folder.rglob("*"):
             with contextlib.suppress(OSError):
@@ -183,7 +183,7 @@ class Server(abc.ABC):
         return found
 
     def _live_heap_bytes(self) -> int:
-        """The histogram of live objects, for which the JVM collects first."""
+        """The live heap, from a histogram of objects. The JVM runs a collection before it."""
         told = subprocess.run(
             ["jcmd", str(self._pid), "GC.class_histogram"],
             check=True,
@@ -196,7 +196,7 @@ class Server(abc.ABC):
 
 @contextlib.contextmanager
 def pinned(core: int | None) -> Iterator[None]:
-    """Whatever is started within runs on this core alone."""
+    """Runs everything that is started in the `with` block on this core only."""
     if core is None:
         yield
         return
@@ -209,7 +209,7 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:
-    """Where a program is. Raises Unavailable, with the package that has it."""
+    """The path of a program. Raises Unavailable, which names the package that has it."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *folders])
     found = shutil.which(name, path=path)
     if found is None:
@@ -218,7 +218,7 @@ def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:
 
 
 def version_of(*command: str) -> str:
-    """The first number with dots that a program says of its version."""
+    """The first number with dots in the output of a program."""
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     found = re.search(r"\d+(\.\d+)+", told.stdout)
     assert found is not None, told.stdout

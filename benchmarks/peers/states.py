@@ -1,4 +1,4 @@
-"""What is kept: how long it takes to load, how much memory and disk it takes."""
+"""Measures stored offsets: how long they take to load, and how much memory and disk they use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _SETTLING_PAUSE_S = 1.0
 _SETTLING_LOOKS_MAX = 10
 _SETTLING_RATIO = 1.005
 _DISK_SETTINGS = {
-    # Cleaning needs closed segments; ours else keeps an hour of history, which no peer has.
+    # Cleaning needs closed segments; by default, ours also keeps an hour of history, which no peer
+    # has.
     "offsetd": {"offsets.topic.segment.bytes": str(1 << 20), "history.ms": "0"},
     "kafka": {"offsets.topic.segment.bytes": str(1 << 20)},
 }
@@ -39,7 +40,7 @@ _DISK_SETTINGS = {
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How much is kept; names of states stay those of the full size."""
+    """The amounts to store. The results' names have the full size, even if a run is scaled down."""
 
     loaded_groups: int
     overwritten_groups: int
@@ -60,7 +61,7 @@ class Sizes:
 def run_loads(
     systems: list[str], sizes: Sizes, *, rounds: int, folder: Path, results: Results
 ) -> None:
-    """Restarts of each system, empty and full, and the memory that the offsets take."""
+    """Measures restarts of each system, empty and full, and the memory of the offsets."""
     servers = {name: new_server(name, folder / f"load-{name}") for name in systems if name != BARE}
     for name, server in servers.items():
         _noted(results, name, functools.partial(_begin, name, server))
@@ -76,10 +77,10 @@ def run_loads(
 
 
 def run_disk(systems: list[str], sizes: Sizes, *, folder: Path, results: Results) -> None:
-    """Overwrites of each system in turn, and the disk that each takes some time after its last one.
+    """Overwrites offsets in one system after the other, and measures the disk space of each later.
 
-    Those that are overwritten later run in the time that the others have to clean: ours, which is
-    the first, has the busiest neighbours.
+    Each system has some time to clean after its last overwrite. During that time, the systems after
+    it are being overwritten: ours is the first, so it has the busiest neighbours.
     """
     servers = {
         name: new_server(name, folder / f"disk-{name}", _DISK_SETTINGS.get(name))
@@ -115,9 +116,9 @@ def _fill(name: str, server: Server, groups: int, results: Results) -> None:
 
 
 def settled(look: Callable[[], int], *, pause_s: float = _SETTLING_PAUSE_S) -> int:
-    """What a look says once it says no more than the one before; or the last of some.
+    """Calls `look` until its value hardly grows, for a limited time; returns the last value.
 
-    A server may go on loading behind its first answer.
+    A server may continue to load after its first answer.
     """
     held = look()
     for _ in range(_SETTLING_LOOKS_MAX):
@@ -151,7 +152,8 @@ def _commit_in_turn(name: str, server: Server, groups: int, commits: int) -> Non
 
 
 def _waiting_client(name: str) -> Native:
-    # Ours makes calls as long as the server may be loading: streams end with the first refusal.
+    # While the server may be loading, our client makes unary calls: a stream ends at its first
+    # refusal.
     return Native(client="offsetd-unary" if name == "offsetd" else name)
 
 
@@ -161,7 +163,7 @@ def _note(results: Results, state: str, name: str, figure: float) -> None:
 
 
 def _noted(results: Results, name: str, step: Callable[[], None]) -> bool:
-    """Whether a step came to its end; what it failed with is told."""
+    """Runs a step. Returns False if it failed, and reports the error."""
     try:
         step()
     except RuntimeError as failure:

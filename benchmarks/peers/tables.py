@@ -1,4 +1,4 @@
-"""Results for people: in a terminal, and in Markdown."""
+"""Shows results to users: in a terminal, and in Markdown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MIB = 1 << 20
 
 
 def text(results: Results) -> str:
-    """All of it, for a terminal."""
+    """All results, for a terminal."""
     return "\n".join(_lines(results))
 
 
@@ -68,7 +68,7 @@ def _notes(results: Results) -> Iterator[str]:
 
 
 def target_rows(results: Results) -> list[tuple[str, ...]]:
-    """Each target's title, what was found, what is wanted, and whether it is reached."""
+    """The title, the figure, the limit and the verdict of each target."""
     rows: list[tuple[str, ...]] = [("", "found", "wanted", "")]
     for target in TARGETS:
         judged = target.judged(results)
@@ -110,7 +110,7 @@ def _ms(microseconds: list[float]) -> str:
 
 
 def shown_name(state: str) -> str:
-    """Of a state; bytes are shown as MiB."""
+    """The shown name of a state. Bytes are shown as MiB."""
     return state.replace(BYTES_UNIT, ", MiB")
 
 

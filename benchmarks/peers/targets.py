@@ -1,4 +1,4 @@
-"""What the figures are to show: each a ratio within one run, with its target beside it."""
+"""The targets of the benchmark: each is a ratio or difference within one run, and its limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RATE = "commits_a_second"
 PEERS = ("kafka", "etcd", "zookeeper", "postgresql", "redis")
-# What the title of a target adds, where a peer has more clients than one.
+# The title of a target names the client, if a peer has several clients.
 _CLIENTS = {"redis": " (as it comes)", "redis-pipelined": " (automatic pipelines)"}
 LOAD = "restart to first answer, 1 M offsets, s"
 LOAD_EMPTY = "restart to first answer, empty, s"
@@ -31,36 +31,36 @@ Rounds = list[float | None]
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """A figure of each round, and what its median is to be."""
+    """A figure of each round, and the limit for its median."""
 
     title: str
     figures: Callable[[Results], list[float]]
     at_least: float | None = None
-    at_most: float | None = None  # Neither: it is only told.
+    at_most: float | None = None  # If both limits are None, the figure is only shown.
 
     def judged(self, results: Results) -> Judged:
-        """With what a run has found."""
+        """Combines the target with the results of a run."""
         found = self.figures(results)
         return Judged(target=self, found=Spread.of(found) if found else None)
 
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """A target, and what was found."""
+    """A target, and the figures that a run found for it."""
 
     target: Target
     found: Spread | None
 
     @property
     def wanted(self) -> str:
-        """As it is shown."""
+        """The limit, as text; empty if there is none."""
         if self.target.at_least is not None:
             return f"≥ {self.target.at_least:g}"
         return "" if self.target.at_most is None else f"≤ {self.target.at_most:g}"
 
     @property
     def verdict(self) -> str:
-        """`reached`, `not reached`, `not measured`, or nothing where nothing is wanted."""
+        """`reached`, `not reached` or `not measured`; empty if the target has no limit."""
         if self.found is None:
             return "not measured"
         if not self.wanted:
@@ -73,7 +73,7 @@ class Judged:
 
 
 def over(numerators: Rounds, denominators: Rounds) -> list[float]:
-    """Round by round, where both have a figure and there is something to divide by."""
+    """Divides round by round. Skips rounds without both figures, or with a denominator of 0."""
     return [
         upper / lower
         for upper, lower in zip(numerators, denominators, strict=False)
@@ -82,7 +82,7 @@ def over(numerators: Rounds, denominators: Rounds) -> list[float]:
 
 
 def largest(of_others: list[Rounds]) -> Rounds:
-    """Round by round, the largest figure of any."""
+    """The largest figure of each round."""
     return [
         max((each for each in of_round if each is not None), default=None)
         for of_round in zip(*(each for each in of_others if each), strict=False)
@@ -149,7 +149,7 @@ def _transport() -> Iterator[Target]:
     )
     for bare in (BARE, TUNED_BARE):
         for each in _beside(bare):
-            # The target is the transport as it comes; beside a tuned one it is only told.
+            # The limit applies to the untuned transport. The ratio to a tuned one is only shown.
             yield each if bare == BARE else attrs.evolve(each, at_least=None, at_most=None)
     yield Target(
         title="1 caller, p50: offsetd-unary over a bare server that syncs once a call",

@@ -1,4 +1,4 @@
-"""What callers do, and what comes of it."""
+"""The works of callers, and their measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITIONS = (1, 50)
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """Closed loops: each caller commits for a group of its own, again and again."""
+    """Closed loops: each caller repeatedly commits for its own group."""
 
     callers: int
     partitions: int
@@ -46,12 +46,12 @@ SIDE_BY_SIDE: Mapping[str, Mapping[str, tuple[Work, ...]]] = {
         "python": (MANY_PARTITIONS, MANY_CALLERS),
     },
 }
-"""What all systems do, by the part of the run: every work, or those that targets are about."""
+"""The works of all systems, by the part of the run: every work, or only those of the targets."""
 
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """One round of one work on one system. CPU: microseconds a commit, warm-up counted in."""
+    """One round of one work on one system. CPU times are in µs a commit, including the warm-up."""
 
     commits_a_second: float
     p50_us: float
@@ -62,9 +62,9 @@ class Measured:
 
     @classmethod
     def of(cls, told: str, server_cpu_s: float) -> Measured:
-        """Of what a generator prints, and what the server used beside it.
+        """Combines the output of a generator with the CPU time of the server.
 
-        Raises RuntimeError if nothing was answered in time.
+        Raises RuntimeError if no commit was answered in time.
         """
         found: Mapping[str, float] = json.loads(told)
         if not found["commits"]:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 # gRPC's core writes its own lines to stderr: one for each attempt to connect and, in a server
 # (which the command line here can start), messages from peers with their line breaks. The error
-# that a call raises already says what failed. gRPC reads this variable when it is first imported; a
-# value that is already set wins.
+# that a call raises already describes the failure. gRPC reads this variable when it is first
+# imported; a value that is already set is kept.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ class ConfigSetting:
     """A setting of the server or of a topic.
 
     `is_dynamic`: it can be changed while the server runs.
-    `problem`: why a stored value is not used; empty if there is no such value.
+    `problem`: the reason why a stored value is not used; else empty.
     """
 
     name: str
@@ -42,9 +42,9 @@ class ConfigSetting:
 
 @attrs.frozen(kw_only=True)
 class UpdatedConfig:
-    """The settings that the call named, as they are now.
+    """The settings that the call named, with their present values.
 
-    `revision` is a position in `__offsetd_config`; None: nothing changed.
+    `revision` is a position in `__offsetd_config`. It is None if nothing changed.
     """
 
     settings: tuple[ConfigSetting, ...]
@@ -52,7 +52,7 @@ class UpdatedConfig:
 
 
 class CleaningState(StrEnum):
-    """ABORTED: the cleaner was told to stop, and has not stopped yet."""
+    """The state of cleaning a partition. ABORTED: a request to stop has not yet taken effect."""
 
     UNKNOWN = "unknown"
     IDLE = "idle"
@@ -63,7 +63,7 @@ class CleaningState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class CleaningRound:
-    """Figures of one cleaning round. `is_partial`: another round must go on from `end_offset`."""
+    """Figures of one cleaning round. `is_partial`: another round must continue at `end_offset`."""
 
     start_time: datetime
     duration: timedelta
@@ -81,7 +81,7 @@ class CleaningRound:
 
 @attrs.frozen(kw_only=True)
 class UncleanablePartition:
-    """Why a partition could not be cleaned. A damaged partition deletes nothing either."""
+    """The reason why a partition was not cleaned. A damaged partition deletes nothing either."""
 
     reason: str
     is_damaged: bool
@@ -95,7 +95,8 @@ class UncleanablePartition:
 class LogCleaning:
     """The cleaner's progress in a partition.
 
-    `dirty_ratio`: the cleanable part of the clean and cleanable parts together, from 0 to 1.
+    `dirty_ratio`: the bytes of the cleanable part, divided by the bytes of the clean and the
+    cleanable part (0 to 1).
     """
 
     state: CleaningState
@@ -125,7 +126,7 @@ class BlockedRetention:
 
 @attrs.frozen(kw_only=True)
 class LogSegment:
-    """A segment; `largest_time` None: none of its records has a timestamp."""
+    """A segment. `largest_time` is None if none of its records has a timestamp."""
 
     base_offset: int
     size_bytes: int
@@ -134,9 +135,9 @@ class LogSegment:
 
 @attrs.frozen(kw_only=True)
 class LogPartition:
-    """A partition of a topic's log. `cleaning` None: its topic is not compacted.
+    """A partition of a topic's log. `cleaning` is None if its topic is not compacted.
 
-    With a `quarantine_reason` the partition is damaged, and nothing else is known of it.
+    If it has a `quarantine_reason`, the partition is damaged, and nothing else is known about it.
     """
 
     partition: int
@@ -152,7 +153,10 @@ class LogPartition:
 
 @attrs.frozen(kw_only=True)
 class CompactedPartition:
-    """The outcome for one partition. Without a round and a failure there was nothing to clean."""
+    """The outcome for one partition.
+
+    If it has neither a round nor a failure, there was nothing to clean.
+    """
 
     partition: int
     round: CleaningRound | None
@@ -161,7 +165,10 @@ class CompactedPartition:
 
 @attrs.frozen(kw_only=True)
 class CompactedLog:
-    """The compacted partitions. `revision` is in `__offsetd_audit`; None: only validated."""
+    """The compacted partitions.
+
+    `revision` is in `__offsetd_audit`; it is None if the call only validated.
+    """
 
     partitions: tuple[CompactedPartition, ...]
     revision: Revision | None
@@ -169,7 +176,7 @@ class CompactedLog:
 
 @attrs.frozen(kw_only=True)
 class RetriedPartition:
-    """A partition that the cleaner will retry. `uncleanable` None: it had no problem to clear."""
+    """A partition that the cleaner will retry. `uncleanable` is None if it had no problem."""
 
     uncleanable: UncleanablePartition | None
     revision: Revision | None
@@ -177,7 +184,10 @@ class RetriedPartition:
 
 @attrs.frozen(kw_only=True)
 class DeletedRecords:
-    """Where the log starts now. `revision` is in `__offsetd_audit`; None: nothing was deleted."""
+    """The new start of the log.
+
+    `revision` is in `__offsetd_audit`; it is None if nothing was deleted.
+    """
 
     log_start_offset: int
     deleted_bytes: int

@@ -1,9 +1,8 @@
 """Kafka's assignors range, round robin and sticky, as pure functions.
 
 Each takes the members' subscriptions and the number of partitions of each topic. Each partition of
-a subscribed topic goes to exactly one member that subscribes to the topic. The same input gives the
-same assignment, in whatever order it comes. A topic with no partitions, or with an unknown number,
-is skipped.
+a subscribed topic goes to exactly one member that subscribes to the topic. The assignment does not
+depend on the order of the input. A topic with no partitions, or with an unknown number, is skipped.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,16 +13,16 @@ import attrs
 from offsetd_clients.values import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
-"""By member id. Each member has an entry, sorted by topic and partition; it may be empty."""
+"""The partitions by member id, sorted by topic and partition. Every member has an entry."""
 
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """What an assignor needs to know of a member.
+    """The values of a member that an assignor needs.
 
     `owned` are the partitions that the member had in generation `generation_id`, for `sticky`. If
     two members claim the same partition, the later generation has it. `instance_id` is that of a
-    static member. It keeps the member's place in the order, whatever its member id is.
+    static member. The order of static members depends on it, not on their member ids.
     """
 
     topics: Collection[str]
@@ -70,9 +69,9 @@ def round_robin_assignor(
 def sticky_assignor(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """As balanced as the subscriptions allow; among such assignments, close to the present owners.
+    """Assigns as evenly as the subscriptions allow, and keeps the present owners if possible.
 
-    Balanced: no member could take a partition from a member that has two more than itself. Where
+    In the result, no member could take a partition from a member that has at least two more. If all
     members subscribe to the same topics, they differ by at most one partition, and no more
     partitions move than balance requires.
     """
@@ -99,7 +98,7 @@ def sticky_assignor(
 
 
 ASSIGNORS = {"range": range_assignor, "roundrobin": round_robin_assignor, "sticky": sticky_assignor}
-"""By the names that Kafka's consumers give them."""
+"""The assignors, by their names in Kafka's consumers."""
 
 
 def _kept(
@@ -134,11 +133,11 @@ def _kept(
 def _balance(
     assignment: Assignment, readers: Mapping[str, list[str]], place: Mapping[str, int]
 ) -> None:
-    """Moves partitions from the fullest members to the emptiest, while that improves the balance.
+    """Moves partitions from the members with the most to those with the fewest, until balanced.
 
-    It moves one partition at a time: a member that gave up all its surplus at once could give more
-    than others need. Each move narrows the difference of two members, so the sum of squares falls,
-    and the loop ends.
+    It moves one partition at a time: if a member gave up its whole surplus at once, it could give
+    more than others need. Each move narrows the difference of two members, so the sum of squares
+    falls, and the loop ends.
     """
 
     def load(member_id: str) -> tuple[int, int]:

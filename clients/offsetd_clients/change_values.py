@@ -43,9 +43,9 @@ class ResetTo(StrEnum):
 
 @attrs.frozen(order=True)
 class OffsetChange:
-    """An offset before and after a change. `before` None: none was stored.
+    """An offset before and after a change. `before` is None if none was stored.
 
-    `revision` is that of its record; None: the call only validated.
+    `revision` is that of its record. It is None if the call only validated.
     """
 
     topic_partition: TopicPartition
@@ -56,7 +56,7 @@ class OffsetChange:
 
 @attrs.frozen(kw_only=True)
 class ResetOffsets:
-    """The changes of a reset, by partition. `revision` None: the call only validated.
+    """The changes of a reset, by partition. `revision` is None if the call only validated.
 
     `reported_end_count`: the number of partitions whose end was reported by a commit, and may be
     outdated.
@@ -66,16 +66,17 @@ class ResetOffsets:
 
     changes: tuple[OffsetChange, ...]
     revision: Revision | None
-    # A repeated call does not return it.
+    # The answer to a repeated call does not contain it.
     reported_end_count: int = attrs.field(default=0, eq=False)
     unknown_end_count: int = attrs.field(default=0, eq=False)
 
 
 @attrs.frozen(kw_only=True)
 class ClonedGroup:
-    """How many offsets were written, and how many of the target's offsets were left unchanged.
+    """The numbers of written offsets, and of the target's offsets that were left unchanged.
 
-    `changes` has the first 1,000 of them. `revision` None: the call only validated.
+    `changes` has the first 1,000 of the written offsets. `revision` is None if the call only
+    validated.
     """
 
     offset_count: int
@@ -98,8 +99,8 @@ class ImportedGroup:
     """The outcome for one group of a file. With an `error`, nothing of the group was imported.
 
     `replaced_offset_count`: the partitions in which another offset was stored before.
-    `changes`: if the call only validated, what an import would write; the first 10,000 of all
-    groups together.
+    `changes`: if the call only validated, the offsets that an import would write. It has the first
+    10,000 of all groups together.
     """
 
     group_id: str

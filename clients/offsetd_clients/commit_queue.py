@@ -1,8 +1,8 @@
-"""The commits without an outcome: which to send next, which to send again, and when.
+"""Holds the commits without an outcome, and decides which commits to send or resend, and when.
 
-Pure: it waits for nothing and settles no future. Both clients keep one queue for each server, and
-call it while they hold its lock. They settle the outcomes that it returns after they release the
-lock.
+It does no I/O, waits for nothing and settles no future. Both clients keep one queue for each
+server, and call it while they hold its lock. They settle the outcomes that it returns after they
+release the lock.
 """
 
 from collections import deque
@@ -27,11 +27,11 @@ from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 COMMITS_MAX = 10_000
-"""Unanswered commits. A caller with another commit has to wait."""
+"""The most unanswered commits. A caller with another commit has to wait."""
 BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of unanswered commits, without the last one."""
+"""The most bytes of unanswered commits, without the last one."""
 COMMIT_BYTES_MAX = 256 * 1024
-"""A larger commit is sent as a call of its own: it would hold up the others."""
+"""A larger commit is sent as a call of its own: it would delay the others."""
 _MESSAGE_COMMITS_MAX = 1000
 _BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
@@ -39,7 +39,7 @@ _PORTION_BYTES = 16 * 1024
 
 
 class HandedIn:
-    """A commit that was handed in, until its future is settled."""
+    """A commit that a caller handed in. It is kept until its future is settled."""
 
     __slots__ = (
         "deadline_s",
@@ -104,7 +104,7 @@ class CommitQueue:
         self._last_sequence = 0
         self._waiting: deque[HandedIn] = deque()
         self._sent: dict[int, HandedIn] = {}
-        # Each with the time until which it is put off.
+        # Each entry has the time of its next attempt.
         self._put_off: list[tuple[float, HandedIn]] = []
         self._alone: deque[HandedIn] = deque()
         self._message_bytes_max = _MESSAGE_BYTES_MAX
@@ -122,7 +122,7 @@ class CommitQueue:
 
     @property
     def has_any(self) -> bool:
-        """Whether any commit has no outcome yet."""
+        """Whether a commit without an outcome exists."""
         return self._count > 0
 
     @property
@@ -133,7 +133,7 @@ class CommitQueue:
 
     @property
     def has_sent(self) -> bool:
-        """Whether the stream has not yet answered everything it was sent."""
+        """Whether the stream has not yet answered all messages that were sent."""
         return bool(self._sent)
 
     def add(self, commit: HandedIn) -> None:
@@ -145,8 +145,8 @@ class CommitQueue:
     def next_message(self) -> bytes | None:
         """The next message, with as many waiting commits as it can hold.
 
-        None: nothing waits for the stream. The message is a serialised StreamCommitsRequest: the
-        fields of the commits, one after the other.
+        Returns None if no commit waits for the stream. The message is a serialised
+        StreamCommitsRequest: the fields of the commits, one after the other.
         """
         if self.has_alone:
             return None
@@ -185,7 +185,7 @@ class CommitQueue:
         return taken
 
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
-        """The outcomes in an answer of the stream, without commits whose deadline passed before."""
+        """Returns the outcomes in an answer of the stream. Skips commits that are overdue."""
         outcomes: list[Outcome] = []
         pop, size = self._sent.pop, 0
         for result in response.results:
@@ -203,7 +203,7 @@ class CommitQueue:
         return outcomes
 
     def put_off(self, commit: HandedIn, error: OffsetdError) -> bool:
-        """Keeps a commit for another attempt, if that may help and its deadline allows it."""
+        """Keeps a commit for another attempt, if this may help and its deadline allows it."""
         due_s = self._policy.monotonic_s() + self._policy.wait_s(commit.tries, error)
         if not is_tried_again(error) or due_s >= commit.deadline_s:
             return False
@@ -214,10 +214,10 @@ class CommitQueue:
         return True
 
     def stream_ended(self, error: OffsetdError, wait_s: float) -> list[Outcome]:
-        """Arranges to send everything that was sent again, in order, after `wait_s` seconds.
+        """Schedules all sent commits to be sent again, in order, after `wait_s` seconds.
 
         If a stream cannot help, each commit is sent as a call of its own. Returns the outcomes of
-        the commits whose deadline is sooner.
+        the commits whose deadline is earlier.
         """
         sent = list(self._sent.values())
         self._sent.clear()
@@ -248,8 +248,8 @@ class CommitQueue:
     def sweep(self) -> tuple[list[Outcome], bool, float | None]:
         """Applies the deadlines: returns the outcomes of commits whose deadline has passed.
 
-        Also returns whether the stream gave no answer for as long as an attempt may take, and in
-        how many seconds to sweep again; None: nothing is unanswered.
+        Also returns whether the stream gave no answer for the time of an attempt, and the seconds
+        until the next sweep (None if nothing is unanswered).
         """
         now_s = self._policy.monotonic_s()
         self._waiting.extend(commit for due_s, commit in self._put_off if due_s <= now_s)
@@ -259,7 +259,7 @@ class CommitQueue:
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
         next_s += [commit.deadline_s for commit in self._all()]
-        if next_s:  # A commit that is sent from now on is answered by then, or late.
+        if next_s:  # A commit that is sent after this sweep is answered by then, or late.
             next_s.append(now_s + self._policy.try_time_s)
         if self._sent:
             oldest = next(iter(self._sent.values()))
@@ -308,12 +308,12 @@ class CommitQueue:
         if commit.is_sent:
             return commit.failed(no_answer(commit.timeout_s))
         if commit.failure is not None:
-            return commit.failure  # It says more than "too late".
+            return commit.failure  # This error says more than a missed deadline.
         return commit.failed(not_sent(commit.timeout_s))
 
 
 def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
-    """Splits outcomes into portions, in order, by the bytes of their commits.
+    """Splits outcomes into portions of limited bytes, in order.
 
     A caller that commits in a loop makes its next commit when it learns the last outcome. If all
     callers learned theirs at once, the server would have no work until the last of them had a
@@ -328,7 +328,7 @@ def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
 
 
 def unanswered(commits: Iterable[HandedIn]) -> list[HandedIn]:
-    """The commits that the server has not answered: not yet, or not in time.
+    """The commits that the server has not answered yet, or not in time.
 
     A refused commit is answered: its future has the error.
     """
@@ -367,7 +367,7 @@ def not_sent(timeout_s: float) -> OffsetdError:
 
 
 def is_broken(error: OffsetdError, failures: int) -> bool:
-    """Whether the error only says that the stream ended. `failures` counts failures in a row.
+    """Whether the error means only that the stream ended. `failures` counts failures in a row.
 
     gRPC has several codes for that: INTERNAL, for example, if a message could not be written.
     """

@@ -21,7 +21,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     # The time to connect, in spite of gRPC's name for it. A lost SYN costs a second.
     ("grpc.min_reconnect_backoff_ms", 3000),
-    # Give up a dead connection after 20 seconds, with calls or without, so that half of a call's
+    # Give up a dead connection after 20 seconds, even without calls, so that half of a call's
     # deadline is left. The server permits a ping every 10 seconds.
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 5000),

@@ -1,4 +1,4 @@
-"""The metadata that a consumer joins with, and its assignment, in the bytes of Kafka's consumers.
+"""Encodes the metadata of a joining consumer, and its assignment, like Kafka's consumers.
 
 They are Kafka's `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`: an int16 version,
 then fields. Newer versions only add fields at the end. This module writes version 3 and reads any.
@@ -23,11 +23,11 @@ class MalformedProtocol(ValueError):
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """The metadata that a member joins with, under each assignor that it knows.
+    """Encodes the metadata of a joining member, for each assignor that it knows.
 
-    It has no instance id: the join request has that. The partitions that the member owns are in
-    fields of their own, as with Kafka's cooperative consumers; Kafka's older sticky assignor has
-    them in the user data.
+    It has no instance id: the join request has it. The partitions that the member owns are in
+    separate fields, as with Kafka's cooperative consumers. Kafka's older sticky assignor has them
+    in the user data.
     """
     return b"".join(
         (
@@ -43,7 +43,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(encoded: bytes, instance_id: str | None = None) -> Subscription:
-    """Decodes a member's metadata. `instance_id` is that of its join. Raises MalformedProtocol."""
+    """Decodes a member's metadata. `instance_id` is from its join. Raises MalformedProtocol."""
     reader = _Reader(encoded)
     version = reader.version()
     topics = [reader.text() for _ in range(reader.count())]
@@ -73,7 +73,7 @@ def decode_assignment(encoded: bytes) -> list[TopicPartition]:
 
 
 def assignments_by(joined: JoinedGroup, partition_counts: Mapping[str, int]) -> dict[str, bytes]:
-    """The assignments that the leader syncs with, made by the group's assignor, by member id.
+    """The assignments, by member id, that the group's assignor makes and the leader sends.
 
     Empty if the member is not the leader, or if the assignments stay as they are. Raises
     MalformedProtocol, and KeyError if the group's protocol is not in `ASSIGNORS`.

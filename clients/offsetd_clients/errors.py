@@ -21,7 +21,7 @@ class FieldViolation:
 
 @attrs.frozen(kw_only=True)
 class Conflict:
-    """A stored offset that broke a commit's condition. Both values None: nothing is stored."""
+    """A stored offset that broke a commit's condition. Both values are None if none is stored."""
 
     topic_partition: TopicPartition
     offset: int | None
@@ -79,7 +79,7 @@ class OffsetdError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same call may succeed on a retry."""
+        """Whether the same call may succeed if it is retried."""
         return False
 
     @property
@@ -92,7 +92,7 @@ class OffsetdError(Exception):
 
 
 class ClientClosed(OffsetdError):
-    """The client was closed before the call, or while the call waited for its answer."""
+    """The client was closed before the call, or during the wait for its answer."""
 
     def _own_outcome_unknown(self) -> bool:
         return self.code == "CANCELLED"
@@ -104,7 +104,7 @@ def closed_before() -> ClientClosed:
 
 
 def closed_while_waiting() -> ClientClosed:
-    """The error of a call that was sent, and that the server may have answered."""
+    """The error of a call that was sent. The server may have answered it."""
     message = "the client was closed while an answer was awaited"
     return ClientClosed(Failure(code="CANCELLED", message=message))
 
@@ -160,7 +160,7 @@ def forked(made_by: int) -> ForkedClient:
 
 
 class InsecureToken(OffsetdError):
-    """The client does not send a token where others could read it."""
+    """The client does not send a token if others could read it."""
 
 
 def insecure_token(address: str) -> InsecureToken:
@@ -204,7 +204,7 @@ class GroupNotEmpty(GroupRefused):
 
 
 class LeaseRefusal(GroupRefused):
-    """The group's lease forbids the call. The properties are as of the answer."""
+    """The group's lease forbids the call. The properties are those at the time of the answer."""
 
     @property
     def holder(self) -> str:
@@ -219,7 +219,7 @@ class LeaseRefusal(GroupRefused):
 
     @property
     def expire_time(self) -> datetime | None:
-        """When the lease ends or ended, by the server's wall clock."""
+        """The time at which the lease ends or ended, by the server's wall clock."""
         try:
             return datetime.fromisoformat(self.details.get("expire_time", ""))
         except ValueError:
@@ -311,20 +311,20 @@ class InvalidImport(InvalidRequest):
 
 
 class HistoryCompacted(OffsetdError):
-    """The log cleaner may have removed some of the history that was asked for.
+    """The log cleaner may have removed a part of the requested history.
 
-    The properties say from where on the history is complete.
+    The properties say where the complete history starts.
     """
 
     @property
     def oldest_revision(self) -> int | None:
-        """The history of the log partition in question is complete from this log offset on."""
+        """The log offset at which the complete history of the log partition starts."""
         text = self.details.get("oldest_revision", "")
         return int(text) if text.isdecimal() else None
 
     @property
     def oldest_token(self) -> str | None:
-        """A watcher that begins at this token misses nothing from there on."""
+        """The oldest token at which a watcher can begin without missing changes."""
         return self.details.get("oldest_token") or None
 
 
@@ -334,7 +334,7 @@ _CONFLICTS_TOLD_MAX = 3
 class CommitConflict(OffsetdError):
     """The condition of a commit does not hold; nothing was stored.
 
-    `conflicts` says what is stored, for as many partitions as fit into an answer.
+    `conflicts` says which offsets are stored, for as many partitions as fit into an answer.
     `details["conflict_count"]` counts all conflicts. The text names the first of them.
     """
 
@@ -358,7 +358,7 @@ class OffsetNotMonotonic(CommitConflict):
 
 
 class Unavailable(OffsetdError):
-    """The server cannot answer now, or cannot be reached."""
+    """The server cannot answer now, or is not reachable."""
 
     @property
     def retriable(self) -> bool:
@@ -378,7 +378,7 @@ class NotCoordinator(Unavailable):
 
 
 class UnstableOffsets(Unavailable):
-    """A transaction has pending offsets for the partitions that were asked for."""
+    """A transaction has pending offsets for the requested partitions."""
 
 
 class OverLimit(OffsetdError):
@@ -394,7 +394,7 @@ class OverLimit(OffsetdError):
 
 
 class OffsetsDamaged(OffsetdError):
-    """The data that was asked for is damaged on the server's disk: an operator must act."""
+    """The requested data is damaged on the server's disk: an operator must act."""
 
 
 class DeadlineExceeded(OffsetdError):
@@ -448,7 +448,7 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "UNSTABLE_OFFSET_COMMIT": UnstableOffsets,
     "NOT_COORDINATOR": NotCoordinator,
 }
-# For reasons without a class of their own, and for reasons newer than this client.
+# The classes for reasons without their own class, and for reasons newer than this client.
 BY_CODE: Mapping[str, type[OffsetdError]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "NOT_FOUND": GroupNotFound,
@@ -469,7 +469,7 @@ def error_of(failure: Failure) -> OffsetdError:
 
 
 def another(error: OffsetdError) -> OffsetdError:
-    """A copy of the error for another call, without what is known of earlier attempts."""
+    """A copy of the error for another call, without the notes about earlier attempts."""
     made = type(error)(error.failure)
     made.__cause__ = error.__cause__
     return made

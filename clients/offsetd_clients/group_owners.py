@@ -14,18 +14,18 @@ class SeveralOwners(Exception):
 
 
 class Owners:
-    """Addresses by group. A group without a known owner is asked for at the home address."""
+    """Addresses by group. The home address gets requests about a group without a known owner."""
 
     def __init__(self, home: str) -> None:
         self.home = home
         self._addresses: dict[str, str] = {}
 
     def address_of(self, group_id: str) -> str:
-        """The address to ask about a group. An empty group id (no group): the home address."""
+        """The address for requests about a group. For an empty group id, the home address."""
         return self._addresses.get(group_id, self.home)
 
     def learn(self, group_id: str, error: NotCoordinator, asked: str) -> bool:
-        """Notes the owner that a server named. Returns whether another server can be asked now."""
+        """Notes the owner that a server named. Returns whether another server can be tried now."""
         if not group_id or error.address in ("", asked):
             self.forget(group_id)
             return False
@@ -38,7 +38,7 @@ class Owners:
         return True
 
     def forget(self, group_id: str) -> None:
-        """Forgets the owner of a group, so that the home address is asked again."""
+        """Forgets the owner of a group, so that the next request is sent to the home address."""
         self._addresses.pop(group_id, None)
 
 

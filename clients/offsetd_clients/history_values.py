@@ -9,9 +9,9 @@ from offsetd_clients.values import Revision, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class OffsetEvent:
-    """A commit or a deletion of one offset. `offset` None: it was deleted, or expired.
+    """A commit or a deletion of one offset. `offset` is None if it was deleted, or expired.
 
-    `is_readable` False: the record cannot be decoded.
+    `is_readable` is False if the record cannot be decoded.
     """
 
     group_id: str
@@ -28,7 +28,7 @@ class OffsetEvent:
 
 @attrs.frozen(kw_only=True)
 class OffsetEvents:
-    """Some events, and the token to continue from after them."""
+    """Some events, and the token with which to continue after them."""
 
     events: tuple[OffsetEvent, ...]
     token: str
@@ -36,10 +36,10 @@ class OffsetEvents:
 
 @attrs.frozen(kw_only=True)
 class RestoredOffset:
-    """An offset before and after a restore. None: there is no offset.
+    """An offset before and after a restore. An offset is None if none was stored.
 
-    `revision` is that of the record the restore wrote. None: nothing was written, or an earlier
-    attempt of the same call wrote it.
+    `revision` is that of the record that the restore wrote. It is None if nothing was written, or
+    if an earlier attempt of the same call wrote it.
     """
 
     topic_partition: TopicPartition
@@ -50,9 +50,10 @@ class RestoredOffset:
 
 @attrs.frozen(kw_only=True)
 class RestoredGroup:
-    """The offsets that a restore changed, or would change. `revision` None: nothing was written.
+    """The offsets that a restore changed, or would change.
 
-    They are restored to what they were before `restored_before` was written.
+    They are restored to their values before `restored_before` was written. `revision` is None if
+    nothing was written.
     """
 
     revision: Revision | None

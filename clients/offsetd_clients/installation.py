@@ -1,4 +1,4 @@
-"""How this program was installed and called, for messages that say what to type."""
+"""Finds how this program was installed and called, for messages with commands to type."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def install_command(extra: str) -> str:
 def program_words() -> list[str]:
     """The words that called this program, without its arguments.
 
-    `offsetd` if the shell finds it by that name, else the path as it was typed, or `python -m
-    package`.
+    They are `offsetd` if the shell finds it by that name, else the path that was typed, or `python
+    -m package`.
     """
     script = sys.argv[0]
     if os.path.basename(script) != _MODULE_SCRIPT:  # noqa: PTH119  No path is made of it.
@@ -37,7 +37,7 @@ def program_words() -> list[str]:
 
 
 def _source() -> tuple[str, str]:
-    """Options of pip, and what it installs."""
+    """The options of pip, and the requirement that it installs."""
     try:
         written = distribution(_DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:
@@ -52,7 +52,7 @@ def _source() -> tuple[str, str]:
 
 
 def _pip() -> str:
-    """`pip`, if that is the pip of this environment; else `python -m pip`."""
+    """Returns `pip` if that is the pip of this environment, else `python -m pip`."""
     found = shutil.which("pip")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return "pip"

@@ -10,7 +10,7 @@ from offsetd_clients.values import Revision
 
 @attrs.frozen(kw_only=True)
 class Membership:
-    """A member in one generation of its group, as its later calls need it."""
+    """A member in one generation of its group. Its later calls need this value."""
 
     group_id: str
     member_id: str
@@ -20,7 +20,7 @@ class Membership:
 
 @attrs.frozen(kw_only=True)
 class JoinedMember:
-    """A member, as the leader sees it. `metadata` is what it sent for the chosen protocol."""
+    """The leader's view of a member. `metadata` is that for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -29,9 +29,10 @@ class JoinedMember:
 
 @attrs.frozen(kw_only=True)
 class JoinedGroup:
-    """A generation, as a member sees it. The leader gets all `members`, the others none.
+    """A member's view of a generation. The leader gets all `members`, the others none.
 
-    `skip_assignment`: the member leads, but the assignments stay as they are. It syncs without any.
+    `skip_assignment`: the member leads, but the assignments stay as they are. It syncs without
+    assignments.
     """
 
     membership: Membership
@@ -58,8 +59,8 @@ class MemberToRemove:
 class RemovedMembers:
     """The members that were removed, and those that were not, with the reason.
 
-    Members are named as in the call. `revision` is in `__offsetd_audit`; None: there was no member
-    to remove, or the call only validated.
+    Members have the names used in the call. `revision` is in `__offsetd_audit`. It is None if there
+    was no member to remove, or if the call only validated.
     """
 
     removed: tuple[MemberToRemove, ...]

@@ -23,7 +23,7 @@ class Method:
     server_streaming: bool = False
 
 
-# `CommitQueue` builds these messages from commits that are serialised already.
+# `CommitQueue` builds these messages from commits that are already serialised.
 _SENT_AS_BYTES = {"StreamCommits"}
 
 

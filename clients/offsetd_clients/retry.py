@@ -1,4 +1,4 @@
-"""Retries: while the server is unavailable, within one deadline for all attempts of a call."""
+"""Retries calls while the server is unavailable, within one deadline for all attempts of a call."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from offsetd_clients.errors import DeadlineExceeded, OffsetdError
 Answer = TypeVar("Answer")
 
 TIMEOUT_S_MAX = 86_400.0
-# A deadline below this is not divided: the attempts would be too short for an answer.
+# A shorter deadline is not divided: the attempts would be too short for an answer.
 TRY_TIMEOUT_S_MIN = 1.0
 _TIMEOUT_S_MIN = 0.001
 _DOUBLINGS_MAX = 30
@@ -35,14 +35,16 @@ def _check_seconds(_policy: object, attribute: Any, value: float | None) -> None
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
-    """When and how long calls are retried. All durations are in seconds, finite and positive.
+    """Decides when and how long calls are retried.
+
+    All durations are in seconds, finite and positive.
 
     `timeout_s` bounds all attempts of a call and the waits between them. Keep it below the server's
     `request.id.window.ms` (60 s by default): within that window the server answers a repeated write
     instead of applying it again. `try_timeout_s` bounds each attempt, so that a dead connection
-    leaves time for another attempt; None: half of `timeout_s`. `wait_initial_s` bounds the first
-    wait; each further bound is twice as long, up to `wait_max_s`. The actual wait is drawn at
-    random below the bound.
+    leaves time for another attempt. If it is None, it is half of `timeout_s`. `wait_initial_s`
+    bounds the first wait; each further bound is twice as long, up to `wait_max_s`. The actual wait
+    is drawn at random below the bound.
     """
 
     timeout_s: float = attrs.field(default=30.0, validator=_check_seconds)
@@ -85,7 +87,7 @@ class RetryPolicy:
         return retrying(attempt_in_time)
 
     async def call_async(self, attempt: Callable[[float], Awaitable[Answer]]) -> Answer:
-        """As `call`, for an awaitable attempt."""
+        """Does what `call` does, for an awaitable attempt."""
         tries = Tries(self)
 
         async def attempt_in_time() -> Answer:
@@ -115,21 +117,21 @@ class RetryPolicy:
 
     @property
     def try_time_s(self) -> float:
-        """How long one attempt may take, while that much of the deadline is left."""
+        """The time limit of one attempt, while that much of the deadline is left."""
         if self.try_timeout_s is not None:
             return self.try_timeout_s
         return max(self.timeout_s / 2, TRY_TIMEOUT_S_MIN)
 
     def wait_s(self, tries: int, error: OffsetdError) -> float:
-        """How long to wait after `tries` attempts, the last of which ended with `error`."""
+        """The wait after `tries` attempts. The last attempt ended with `error`."""
         longest_s = self.wait_initial_s * 2 ** min(tries - 1, _DOUBLINGS_MAX)
-        # Random waits keep clients that failed together from returning together.
+        # Random waits keep clients that failed together from all retrying at the same time.
         spread_s = random.uniform(0, min(longest_s, self.wait_max_s))
         return spread_s + (error.failure.retry_after_s or 0.0)
 
 
 class Tries:
-    """The attempts of one call: the time of each, the errors, and when to give up.
+    """The attempts of one call: it knows their time limits and errors, and when to give up.
 
     The first attempt runs without tenacity, which would cost a tenth of a call. If it fails,
     tenacity receives its error as if tenacity had made the attempt.
@@ -157,7 +159,7 @@ class Tries:
         """The seconds for the next attempt. Raises the previous error if no time is left."""
         left_s = self._deadline_s - self._policy.monotonic_s()
         if left_s <= 0 and self._failure is not None:
-            # A wait took longer than asked. This error says more than "too late".
+            # A wait took longer than planned. This error says more than a missed deadline.
             raise self._failure
         return min(left_s, self._policy.try_time_s)
 
@@ -179,7 +181,7 @@ class Tries:
 
 def is_tried_again(error: BaseException) -> bool:
     """Whether another attempt may help, if there is time."""
-    # Once the whole deadline is spent, `stop` ends the retries, whatever this returns.
+    # After the deadline `stop` ends the retries, even if this returns True.
     return isinstance(error, DeadlineExceeded) or (
         isinstance(error, OffsetdError) and error.retriable
     )

@@ -11,7 +11,7 @@ import grpc
 from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]
-"""Sent as `authorization: Bearer …` with each call. A function is called for each one."""
+"""Each call sends the token as `authorization: Bearer …`. A function is called for each call."""
 
 _LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
 _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
@@ -26,7 +26,7 @@ def _check_pem(_: object, attribute: Any, value: bytes | None) -> None:
 class TlsOptions:
     """TLS settings as PEM.
 
-    `ca`: the authorities to trust (None: gRPC's own list).
+    `ca`: the trusted authorities (gRPC's own list if None).
     `certificate` and `key`, both or none: the client's identity, for servers that ask for it
     (mTLS).
     `server_name`: the name in the server's certificate, if it differs from the address.
@@ -42,7 +42,7 @@ class TlsOptions:
             raise ValueError("a certificate and its key go together")
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """The same as gRPC's credentials."""
+        """Converts the settings to gRPC's credentials."""
         return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
     def channel_options(self) -> tuple[tuple[str, str], ...]:
@@ -76,7 +76,7 @@ def _checked_token(token: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class Security:
-    """How a client secures its calls: TLS, a token, and whether the token may go without TLS."""
+    """The security of a client's calls: TLS, a token, and whether to send it without TLS."""
 
     tls: TlsOptions | None = None
     token: Token | None = attrs.field(default=None, repr=False, validator=_check_token)

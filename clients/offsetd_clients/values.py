@@ -9,8 +9,9 @@ import attrs
 
 
 def whole(value: SupportsIndex) -> int:
-    """`value` (a numpy integer, for example) as a Python int. TypeError if it is not a whole
-    number.
+    """Returns `value` (a numpy integer, for example) as a Python int.
+
+    Raises TypeError if it is not a whole number.
     """
     if type(value) is int:
         return value
@@ -83,9 +84,9 @@ class OffsetToCommit:
 class CommittedOffset:
     """A stored offset. `revision` is the log offset of its record.
 
-    `expire_time` is when it expires if it is not committed again; None: it does not expire under
-    the present settings and state of the group. `end_offset` is None if it was never reported, or
-    if the server was restarted since.
+    `expire_time` is the time at which it expires if it is not committed again. It is None if the
+    offset does not expire under the present settings and state of the group. `end_offset` is None
+    if it was never reported, or if the server was restarted since.
     """
 
     offset: int
@@ -110,14 +111,14 @@ class DeletedOffsets:
 
 @attrs.frozen(kw_only=True)
 class DeletedGroup:
-    """How many offsets were deleted with the group. `revision` None: the call only validated."""
+    """The number of deleted offsets. `revision` is None if the call only validated."""
 
     offset_count: int
     revision: Revision | None
 
 
 Retention: TypeAlias = timedelta | Literal["never"] | None
-"""How long a group's offsets are kept; None: the server's setting."""
+"""The time for which a group's offsets are kept. None stands for the server's setting."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +133,7 @@ class Lease:
 
 
 class GroupType(StrEnum):
-    """CLASSIC: Kafka's classic protocol, and simple groups. CONSUMER: KIP-848."""
+    """CLASSIC is a group of Kafka's classic protocol, or a simple group. CONSUMER is KIP-848."""
 
     UNKNOWN = "unknown"
     CLASSIC = "classic"
@@ -177,7 +178,7 @@ class GroupMember:
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """A group in full. For a KIP-848 group, `generation` is its epoch.
+    """A group with all details. For a KIP-848 group, `generation` is its epoch.
 
     `state_time` is None if it was not recorded. `lease` is the newest lease, which may have
     expired.
@@ -211,7 +212,7 @@ class Coordinator:
 
 
 class ServerState(StrEnum):
-    """SERVING is the only state in which the server answers with offsets."""
+    """The state of the server. Only in state SERVING does it answer with offsets."""
 
     UNKNOWN = "unknown"
     LOADING = "loading"
@@ -221,10 +222,12 @@ class ServerState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ExpirySuspension:
-    """What keeps offsets from expiring. `end_time` None: a setting has to be changed first.
+    """The reason why offsets do not expire now.
+
+    `end_time` is None if a setting must be changed first.
 
     `end_time` is by the server's time. `remaining` is the time left until then. It is None if
-    `end_time` is None, and for older servers.
+    `end_time` is None, or if the server is an older version.
     """
 
     reason: str
@@ -236,12 +239,12 @@ class ExpirySuspension:
 class ServerInfo:
     """The server, with counts over everything it has loaded.
 
-    `expiry_suspension` None: offsets expire normally, or the server is loading.
-    `settings_problem`: the settings that cannot be read, if any. Meanwhile the server expires,
-    cleans and deletes nothing by the settings in force.
+    `expiry_suspension` is None if offsets expire normally, or if the server is loading.
+    `settings_problem`: the settings that cannot be read, if any. Until they are repaired, the
+    server expires, cleans and deletes nothing by the settings in force.
     `clock_offset`: how far the machine's clock is ahead of the server's time. The server's time
     slowly follows a clock that was set. Zero while the two agree to a second.
-    `problems`: other problems of the whole server, as text for people.
+    `problems`: other problems of the whole server, as text for users.
     """
 
     version: str

@@ -1,6 +1,6 @@
-"""Offsets of one group as of one moment: as values, by column, or as rows.
+"""Offsets of one group at one moment: as values, by column, or as rows.
 
-They stay as they are when the table changes.
+They do not change when the table changes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ROWS_AT_ONCE: Final = 1024
 
 
 class CommittedOffset(NamedTuple):
-    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none.
+    """One stored offset. In `leader_epoch`, `expire_timestamp_ms` and `end_offset`, -1 means none.
 
-    Where `is_decodable` is False, only topic, partition and revision are known.
+    If `is_decodable` is False, only topic, partition and revision are known.
     """
 
     topic: bytes
@@ -51,7 +51,7 @@ class CommittedOffset(NamedTuple):
 
 
 class CommittedColumns(NamedTuple):
-    """Stored offsets, sorted by topic and partition: fields of `CommittedOffset`, of all."""
+    """Stored offsets, sorted by topic and partition: columns of `CommittedOffset`'s fields."""
 
     topics: Sequence[bytes]
     partitions: Sequence[int]
@@ -63,13 +63,13 @@ class CommittedColumns(NamedTuple):
     are_decodable: Sequence[bool]
 
     def places(self) -> dict[tuple[bytes, int], int]:
-        """Where each partition stands, in their order."""
+        """The place of each partition in the columns."""
         named = zip(self.topics, self.partitions, strict=True)
         return dict(zip(named, range(len(self.topics)), strict=True))
 
 
 class OffsetRow(NamedTuple):
-    """One row as a value. -1 is none. `is_tombstone`: the offset was deleted."""
+    """One row as a value. -1 means none. `is_tombstone` means that the offset was deleted."""
 
     topic: bytes
     partition: int
@@ -85,14 +85,14 @@ class OffsetRow(NamedTuple):
 
 @attrs.frozen(eq=False)
 class OffsetRows:
-    """A row for each offset, as `kernels.columns` lists them; its spans are of `texts`, padded."""
+    """Offsets as rows of the columns in `kernels.columns`; their spans refer to padded `texts`."""
 
     texts: Bytes
     rows: Int64s
 
     @classmethod
     def of_entries(cls, table: TableArrays, entries: Int64s) -> OffsetRows:
-        """What a table stores of these entries, in their order."""
+        """The rows that a table stores for these entries, in their order."""
         rows = np.empty((entries.size, columns.ROW_COLUMNS), np.int64)
         texts = padded_buffer(texts_size(table, entries))
         copy_entries(table, entries, rows, 0, texts)
@@ -100,7 +100,7 @@ class OffsetRows:
 
     @classmethod
     def of(cls, offsets: Iterable[OffsetRow]) -> OffsetRows:
-        """A row for each, in their order. None has an end offset."""
+        """A row for each offset, in their order. No row has an end offset."""
         texts = bytearray()
         rows = []
         for each in offsets:
@@ -127,7 +127,7 @@ class OffsetRows:
 
     @classmethod
     def joined(cls, parts: Sequence[OffsetRows]) -> OffsetRows:
-        """The rows of all parts, one part behind the other."""
+        """The rows of all parts, one part after the other."""
         texts = np.concatenate([each.texts for each in parts])
         rows = np.concatenate([each.rows for each in parts])
         at = row = 0
@@ -142,14 +142,14 @@ class OffsetRows:
         return len(self.rows)
 
     def sorted(self) -> OffsetRows:
-        """By topic and partition: of each partition the newest row, unless it was deleted."""
+        """The newest row of each partition, without deleted ones, sorted by topic and partition."""
         order, scratch = np.empty((2, len(self.rows)), np.int64)
         sort_rows(self.texts, self.rows, order, scratch)
         kept = keep_newest(self.texts, self.rows, order)
         return self.take(order[:kept])
 
     def with_own_texts(self) -> OffsetRows:
-        """The same rows, without what `texts` has of others."""
+        """A copy of these rows with only their own texts."""
         rows = self.rows.copy()
         sizes = rows[:, columns.TOPIC_SIZE] + np.maximum(rows[:, columns.METADATA_SIZE], 0)
         texts = padded_buffer(int(sizes.sum()))
@@ -161,7 +161,7 @@ class OffsetRows:
         return OffsetRows(self.texts, np.ascontiguousarray(self.rows[places]))
 
     def places_in(self, others: OffsetRows) -> Int64s:
-        """Where each row's partition stands among others, or -1. Both are sorted."""
+        """The place of each row's partition in `others`, or -1. Both are sorted."""
         places = np.empty(len(self.rows), np.int64)
         match_rows(self.texts, self.rows, others.texts, others.rows, places)
         return places
@@ -176,21 +176,21 @@ class OffsetRows:
         return self.topic(place), int(self.rows[place, columns.PARTITION])
 
     def metadata(self, place: int) -> bytes:
-        """The metadata of a row that can be read."""
+        """The metadata of a decodable row."""
         start, size = self.rows[place, columns.METADATA_START : columns.METADATA_SIZE + 1].tolist()
         return self.texts[start : start + size].tobytes()
 
     @property
     def are_decodable(self) -> npt.NDArray[np.bool_]:
-        """Whether the record of each can be read."""
+        """Whether the record of each row can be read."""
         return np.not_equal(self.rows[:, columns.METADATA_SIZE], columns.UNDECODABLE)
 
     def refusal_of(self, group_id: bytes, place: int) -> RecordUndecodable:
-        """That the record of a row cannot be read."""
+        """The error for a row whose record cannot be read."""
         return undecodable_offset(group_id, *self.partition(place))
 
     def committed(self) -> Iterator[CommittedOffset]:
-        """Each as a value."""
+        """Each row as a value."""
         texts, topics = self.texts, dict[tuple[int, int], bytes]()
         for first in range(0, len(self.rows), _ROWS_AT_ONCE):
             for row in self.rows[first : first + _ROWS_AT_ONCE].tolist():

@@ -1,4 +1,4 @@
-"""Limits of work in one turn of the event loop, so that one caller does not hold up the others.
+"""Limits of work in one turn of the event loop, so that one caller does not delay the others.
 
 The rule for all work that grows with a group: one turn handles at most `SLICE_ROWS` of its offsets,
 or `SLICE_BLOCKS` blocks of the table; then `next_turn` lets others run. Python loops over items
@@ -24,17 +24,17 @@ Item = TypeVar("Item")
 SLICE_ROWS: Final = 4096
 """Offsets that are read, written or encoded at once. A group of no more is small."""
 SLICE_BLOCKS: Final = 8192
-"""Blocks of the table that are looked at at once, of whichever groups."""
+"""Blocks of the table that are read at once, of all groups together."""
 ITEMS_PER_TURN: Final = 400
 """Items that a Python loop handles in one turn; each takes up to 25 microseconds."""
 REST_SECONDS: Final = 0.001
-"""Between two turns: about as long as a commit takes."""
+"""The pause between two turns: about the time of a commit."""
 WORK_SECONDS: Final = 0.004
-"""Short turns follow each other without a rest for this long: cheap items would mostly rest."""
+"""Short turns run without pauses for this long: otherwise cheap items would mostly wait."""
 
 
 async def next_turn() -> None:
-    """Lets other tasks run: all that are ready, and all that these wake during the pause."""
+    """Lets other tasks run: those that are ready, and those that they wake during the pause."""
     await asyncio.sleep(REST_SECONDS)
 
 
@@ -46,7 +46,7 @@ def parts(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 class Turns:
-    """Counts the items that one call handles, and lets other tasks run in between."""
+    """Counts the items that one call handles, and lets other tasks run between them."""
 
     def __init__(self) -> None:
         self._items = 0

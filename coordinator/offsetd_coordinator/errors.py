@@ -1,9 +1,8 @@
 """The coordinator's errors. Each has a public reason and says whether a retry can help.
 
 `reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `messages.statuses` turns an
-error into a gRPC status. Details of one case are variables of the message, never part of its text,
-so that programs get everything that people read. Names of groups and topics may be given as UTF-8
-bytes, as everywhere inside.
+error into a gRPC status. Details of one case are variables of the message, not part of its text. So
+programs get everything that people read. Names of groups and topics may be UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFLICTS_MAX = 100
-"""How many conflicting partitions a refusal lists."""
+"""The largest number of conflicting partitions that a refusal lists."""
 
 
 class CoordinatorError(Exception):
@@ -196,7 +195,7 @@ class LeaseHeld(CoordinatorError):
 
 
 class GroupSubscribedToTopic(CoordinatorError):
-    """A member of the group is subscribed to a topic whose offsets are to be deleted."""
+    """A member of the group is subscribed to a topic whose offsets the request deletes."""
 
     reason = "GROUP_SUBSCRIBED_TO_TOPIC"
 
@@ -237,7 +236,7 @@ class PolicyViolation(CoordinatorError):
 
 @attrs.frozen(kw_only=True)
 class Conflict:
-    """The stored offset of a partition, where a commit expected another.
+    """The stored offset of a partition for which a commit expected another one.
 
     `offset` and `revision` are None if nothing is stored.
     """
@@ -276,7 +275,7 @@ class OffsetNotMonotonic(CommitConflict):
 
 
 class CoordinatorLoadInProgress(CoordinatorError):
-    """The partition is being loaded, or a large change of the group goes on."""
+    """The partition is being loaded, or a large change of the group is running."""
 
     reason = "COORDINATOR_LOAD_IN_PROGRESS"
     retriable = True
@@ -360,7 +359,7 @@ class RecordUndecodable(CoordinatorError):
 
 
 def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
-    """What is stored there cannot be read."""
+    """The error for a stored offset that cannot be read."""
     return RecordUndecodable(
         "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
         "written again",
@@ -380,7 +379,7 @@ class KafkaUnavailable(CoordinatorError):
 class OffsetOutOfRange(PartitionsRefused):
     """An offset is beyond the end of the log, or outside the range of its partition.
 
-    For partitions it lists `offset`, and `earliest` and `latest` where they are known.
+    For each partition it lists `offset`, and `earliest` and `latest` if they are known.
     """
 
     reason = "OFFSET_OUT_OF_RANGE"

@@ -62,17 +62,17 @@ class CallFigures:
         self.streams = StreamFigures()
         self.watches = WatchFigures()
         self.loop_delays = Durations()
-        """How late the event loop was, at each measurement."""
+        """The delay of the event loop at each measurement."""
         self.loop_holds = Durations()
         """Lower bound of the processor time that its thread used while it was late."""
 
     def method(self, name: str) -> MethodFigures:
-        """The figures of a method, such as `CommitOffsets`; made when first asked for."""
+        """The figures of a method, such as `CommitOffsets`; the first call makes them."""
         return self.methods.setdefault(name, MethodFigures())
 
 
 class ExpiryFigures:
-    """What expiry has done in one run of the server."""
+    """The work of expiry in one run of the server."""
 
     __slots__ = (
         "check_seconds",
@@ -92,11 +92,11 @@ class ExpiryFigures:
         self.expired_groups = 0
         self.clock_jumps = 0
         self.clock_offset_ms = 0
-        """How far the wall clock is ahead of the server's time, in milliseconds."""
+        """The milliseconds by which the wall clock is ahead of the server's time."""
         self.failures = 0
         """Checks that ended early."""
         self.last_check_ms: int | None = None
-        """When the last complete check ended."""
+        """The time at which the last complete check ended."""
         self.check_seconds: float | None = None
         self.warned_groups: int | None = None
         """Groups that will lose offsets soon, at the last complete check."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
 
 
-# Most loads take less.
+# Most loads take less time.
 _LOAD_WAIT_SECONDS: Final = 0.5
 _NOT_LOADED: Final = "a node that serves has been loaded"
 
@@ -62,7 +62,7 @@ class Node:
     def serve(
         self, runtime: Runtime, large_changes: LargeChanges, administration: Administration
     ) -> None:
-        """Makes the node answer calls from now on."""
+        """Makes the node serve: it answers calls."""
         self.runtime = runtime
         self._large_changes = large_changes
         self._administration = administration
@@ -73,7 +73,7 @@ class Node:
         self._load_ended.set()
 
     def drain(self) -> None:
-        """Makes the node refuse new calls from now on. Accepted calls are still answered."""
+        """Makes the node refuse new calls. Accepted calls are still answered."""
         self.state = NodeState.DRAINING
         self._load_ended.set()
         if self._members is not None:
@@ -107,7 +107,7 @@ class Node:
                     await self._large_changes.until_ended()
 
     def serving(self) -> Runtime:
-        """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""
+        """The runtime. Raises CoordinatorLoadInProgress, or the error of `refusal_of_drain`."""
         if self.state is not NodeState.SERVING:
             if self.is_draining:
                 raise self.refusal_of_drain()
@@ -116,12 +116,12 @@ class Node:
         return self.runtime
 
     def take(self, partition: int, shard: Shard) -> None:
-        """Serves a log partition from now on; its shard has replayed its log, which is SERVING."""
+        """Starts to serve a log partition. Its shard has replayed its log, and it is SERVING."""
         self.serving().take(partition, shard)
         self.members.begin_shard(shard)
 
     def release(self, partition: int) -> None:
-        """Serves a log partition no longer; its log is not SERVING any more."""
+        """Stops serving a log partition, which is not SERVING any more."""
         runtime = self.serving()
         shard = runtime.shards.get(partition)
         runtime.release(partition)
@@ -130,7 +130,7 @@ class Node:
 
     @property
     def commit_runs(self) -> CommitRuns:
-        """What submits the commits of a stream. For a node that serves, or has served."""
+        """Submits the commits of streams. For a node that serves, or has served."""
         assert self._commit_runs is not None, _NOT_LOADED
         return self._commit_runs
 
@@ -147,14 +147,14 @@ class Node:
         return self._large_changes
 
     def administering(self) -> Administration:
-        """The part that changes settings. Raises as `serving` does."""
+        """The part that changes settings. Raises the errors of `serving`."""
         self.serving()
         assert self._administration is not None, "a node that serves can be administered"
         return self._administration
 
     @property
     def settings_doubt(self) -> str | None:
-        """Why the settings in force may not be those that were set; None if they are."""
+        """The reason why the settings in force may differ from those that were set, or None."""
         return None if self._administration is None else self._administration.settings_doubt
 
     def problems(self) -> Iterator[str]:
@@ -169,7 +169,7 @@ class Node:
                 yield str(quarantined_own_log(each, damage))
 
     def refusal_of_drain(self) -> CoordinatorError:
-        """The error for new calls: CoordinatorNotAvailable; after a failure StorageUnavailable."""
+        """The error for new calls: CoordinatorNotAvailable; after a failure, StorageUnavailable."""
         if self.runtime is not None and self.runtime.failed is not None:
             return self.runtime.log.unavailable()
         return CoordinatorNotAvailable("the server is stopping")

@@ -1,6 +1,6 @@
 """Changes of a group's offsets by administrators: resets, and offsets written as given.
 
-Pure: the stored offsets go in; what to write, or an error, comes out. Names are UTF-8 bytes.
+Pure: from the stored offsets it computes what to write, or an error. Names are UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _NOWHERE: Final = -1
-_LISTED_MAX: Final = 1000  # More partitions than a refusal has room for.
-_COMPARED_TOPICS_MAX: Final = 200  # To find the nearest of more would hold other calls up.
+_LISTED_MAX: Final = 1000  # A refusal has no room for more partitions.
+_COMPARED_TOPICS_MAX: Final = 200  # A search among more would delay other calls.
 
 Partition = tuple[bytes, int]
 
 
 class TargetKind(enum.Enum):
-    """Where offsets are reset to."""
+    """The kind of the target of a reset."""
 
     OFFSET = "to-offset"
     SHIFT = "shift-by"
@@ -66,9 +66,10 @@ class Bounds(NamedTuple):
 class ResetOffsets:
     """Moves offsets of one group, all that are chosen or none, in one batch.
 
-    `value` is the offset or the shift; `explicit` has the target of each partition where that is
-    what `kind` says. Else `partitions`, and what is committed or bounded of `topics`, are chosen;
-    all that is committed, where neither is given. `is_forced`: also while there are members.
+    `value` is the offset or the shift. If `kind` is EXPLICIT, `explicit` has the target of each
+    partition. Otherwise `partitions` are chosen, and the partitions of `topics` that have an offset
+    or bounds; without both, all partitions that have an offset. `is_forced` allows a reset while
+    there are members.
     """
 
     group_id: bytes
@@ -85,9 +86,9 @@ class ResetOffsets:
 
 
 class PutOffset(NamedTuple):
-    """An offset to be written. `leader_epoch` and `expire_timestamp_ms`: -1 is none.
+    """An offset to write. For `leader_epoch` and `expire_timestamp_ms`, -1 means none.
 
-    `commit_timestamp_ms`: -1 is now.
+    For `commit_timestamp_ms`, it means now.
     """
 
     topic: bytes
@@ -100,9 +101,9 @@ class PutOffset(NamedTuple):
 
 
 class PutColumns(NamedTuple):
-    """Offsets to be written, sorted by topic and partition: each field of `PutOffset`, of all.
+    """Offsets to write, sorted by topic and partition: a column for each field of `PutOffset`.
 
-    Without commit times all are committed now.
+    Without commit times, all are committed now.
     """
 
     topics: Sequence[bytes] = ()
@@ -115,18 +116,18 @@ class PutColumns(NamedTuple):
 
     @classmethod
     def of(cls, offsets: Iterable[PutOffset]) -> PutColumns:
-        """From offsets that are sorted."""
+        """Makes columns of offsets that are sorted."""
         return cls(*zip(*offsets, strict=True))
 
 
 @attrs.frozen(kw_only=True)
 class PutOffsets:
-    """Writes offsets of one group as they are given; many, in slices, as rows, which are sorted.
+    """Writes offsets of one group as they are given. Large changes give them as sorted rows.
 
-    What does not fit one batch goes into several, unless there are expectations. `expected` has
-    the revisions that stored offsets must have; None: there must be none. `call` tells request ids
-    of different calls apart. `is_new`: the group must not exist. `is_forced`: also while there are
-    members.
+    Offsets that do not fit one batch are written in several, unless there are expectations.
+    `expected` has the revisions that stored offsets must have; None means that no offset may be
+    stored. `call` makes equal request ids of different calls different. `is_new` means that the
+    group must not exist. `is_forced` allows a write while there are members.
     """
 
     group_id: bytes
@@ -143,9 +144,9 @@ OffsetsChange = ResetOffsets | PutOffsets
 
 
 class OffsetChange(NamedTuple):
-    """An offset before (None: there was none) and after a change (None: it is deleted).
+    """An offset before a change (None if there was none) and after it (None if it is deleted).
 
-    `revision` is the log offset of its record, None if there is none, or it is not known.
+    `revision` is the log offset of its record; None if there is no record, or it is unknown.
     """
 
     topic: bytes
@@ -157,9 +158,9 @@ class OffsetChange(NamedTuple):
 
 @attrs.frozen(kw_only=True, eq=False)
 class PutChanges(Collection[OffsetChange]):
-    """The changes that offsets make that are put; `before` is what was there, as in OffsetChange.
+    """The changes that put offsets make. `before` has the earlier offsets, as in OffsetChange.
 
-    `first_revision` is the log offset of the first one's record; None: nothing is written.
+    `first_revision` is the log offset of the first one's record; None if nothing is written.
     """
 
     puts: PutColumns
@@ -194,9 +195,9 @@ class EndCounts(NamedTuple):
 class OffsetsChangedReply(NamedTuple):
     """The log offset of the last record, or None if nothing was written.
 
-    `is_repeated`: the request was answered before, and `changes` is empty. `stored_count` is how
-    many offsets the group had, and `replaced_count` is how many of them were replaced.
-    `moved_count` is how many of the replaced offsets differ from the new ones.
+    `is_repeated` means that the request was answered before; then `changes` is empty.
+    `stored_count` is how many offsets the group had, and `replaced_count` is how many of them were
+    replaced. `moved_count` is how many of the replaced offsets differ from the new ones.
     """
 
     last_offset: int | None
@@ -210,9 +211,9 @@ class OffsetsChangedReply(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class RestoreOffsets:
-    """Makes a group's offsets those of `then`, which are sorted, and can be read.
+    """Makes a group's offsets equal to `then`. Its rows are sorted, and all can be read.
 
-    `is_forced`: also while there are members.
+    `is_forced` allows a restore while there are members.
     """
 
     group_id: bytes
@@ -226,7 +227,7 @@ class RestoreOffsets:
 class RestoredReply(NamedTuple):
     """The log offset of the last record, or None if nothing was written; what changes, sorted.
 
-    `is_repeated`: the request was answered before, and `changes` is empty.
+    `is_repeated` means that the request was answered before; then `changes` is empty.
     """
 
     last_offset: int | None
@@ -235,11 +236,11 @@ class RestoredReply(NamedTuple):
 
 
 def reset_offsets(request: ResetOffsets, stored: CommittedColumns) -> PutColumns:
-    """What a reset writes. `stored` is all that the group has.
+    """The offsets that a reset writes. `stored` has all offsets of the group.
 
     Raises OffsetNotCommitted, OffsetBoundsUnknown, OffsetOutOfRange, RecordUndecodable.
     """
-    # By column: to make a value of each of ten thousand offsets would hold up the event loop.
+    # This works by column: one object for each of ten thousand offsets would delay the event loop.
     chosen = _chosen(request, stored)
     if request.kind in (TargetKind.SHIFT, TargetKind.CURRENT):
         _check_readable(request, chosen, stored)
@@ -250,7 +251,7 @@ def reset_offsets(request: ResetOffsets, stored: CommittedColumns) -> PutColumns
 
 
 def end_counts(request: ResetOffsets, written: PutColumns, stored: CommittedColumns) -> EndCounts:
-    """What is known of the ends of partitions that neither the request nor Kafka tells of."""
+    """Counts the partitions whose end neither the request nor Kafka gave: reported, or unknown."""
     given = {where for where, bounds in request.bounds.items() if bounds.latest is not None}
     place_of = stored.places()
     reported = unknown = 0
@@ -266,14 +267,14 @@ def end_counts(request: ResetOffsets, written: PutColumns, stored: CommittedColu
 
 
 class _Chosen(NamedTuple):
-    """The partitions of a reset, sorted, and where each stands in what is stored, or _NOWHERE."""
+    """The partitions of a reset, sorted, and their places in the stored columns, or _NOWHERE."""
 
     topics: Sequence[bytes]
     partitions: Sequence[int]
     places: Sequence[int]
 
     def listed(self, rows: Iterable[int]) -> tuple[dict[str, object], ...]:
-        """Some of them, for a refusal."""
+        """Some of the partitions, for a refusal."""
         return tuple(
             {"topic": self.topics[row].decode(), "partition": self.partitions[row]}
             for row in islice(rows, _LISTED_MAX)
@@ -281,7 +282,7 @@ class _Chosen(NamedTuple):
 
 
 class _BoundColumns(NamedTuple):
-    """`Bounds` of all that is chosen; -1 is not known."""
+    """The bounds of all chosen partitions; -1 if unknown."""
 
     earliest: list[int]
     latest: list[int]
@@ -320,7 +321,7 @@ def _of_topics(request: ResetOffsets, stored: Iterable[Partition]) -> set[Partit
 
 
 def _nearest_topic(missing: bytes, stored: Collection[bytes]) -> str:
-    """A hint at the topic that may have been meant; none where it would take long to find."""
+    """A hint at the topic that may have been meant; empty if the search would take long."""
     if len(stored) > _COMPARED_TOPICS_MAX:
         return ""
     names = sorted(topic.decode() for topic in stored)
@@ -337,7 +338,7 @@ def _check_readable(request: ResetOffsets, chosen: _Chosen, stored: CommittedCol
 
 
 def _bounds(request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns) -> _BoundColumns:
-    """As the request has them; else the latest is what a commit has reported."""
+    """The request's bounds. If it gives no latest offset, a commit may have reported one."""
     earliest = [-1] * len(chosen.places)
     latest = [-1 if place == _NOWHERE else stored.end_offsets[place] for place in chosen.places]
     if request.bounds:
@@ -389,7 +390,7 @@ def _targets(
 def _check_range(
     request: ResetOffsets, chosen: _Chosen, targets: list[int], bounds: _BoundColumns
 ) -> None:
-    """Kafka's tool moves what is out of range to the nearest end, with a warning; we refuse."""
+    """Refuses targets out of range. Kafka's tool moves them to the nearest end, with a warning."""
     outside = [
         row
         for row, (target, earliest, latest) in enumerate(zip(targets, *bounds, strict=True))

@@ -1,4 +1,4 @@
-"""Deduplication of requests: an answer is remembered by the request's id, for a retry to get."""
+"""Deduplication of requests: answers are remembered by request id, so that a retry gets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import attrs
 
 OWN_TOPIC_REQUESTS_MAX: Final = 1000
-"""How many requests each of the server's own topics, settings and audit, remembers at most."""
+"""The most requests that each of the server's own topics (settings, audit) remembers."""
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
@@ -24,12 +24,12 @@ class RememberedRequests(Generic[Key, Answer]):
     """The answers of recent requests, the oldest first.
 
     A request is a repeat if an answer is remembered for its key, and was given at most `window_ms`
-    before. The key holds all that tells requests apart: the request id, and the kind of call, the
-    group, or both. Without a window, only the bounds make answers go.
+    before. The key identifies a request: by its id, and by the kind of call, the group, or both.
+    Without a window, answers are removed only because of the bounds.
 
-    A new answer gets the last place, also if its key was remembered before. Then the oldest answers
-    are forgotten as long as they are out of the window, counted from the newest timestamp, or there
-    are more than `count_max`, or they take more than `bytes_max`. An answer that is larger than
+    A new answer gets the last place, even if its key was remembered before. Then the oldest answers
+    are forgotten while they are out of the window, counted from the newest timestamp, or there are
+    more than `count_max`, or they take more than `bytes_max`. An answer that is larger than
     `bytes_max` alone is not remembered.
 
     Commits follow the same rule in the kernel `kernels.table.request_ids`. It keeps a ring of
@@ -59,7 +59,7 @@ class RememberedRequests(Generic[Key, Answer]):
     def remember(
         self, key: Key, answer: Answer, *, timestamp_ms: int = 0, size_bytes: int = 0
     ) -> None:
-        """Remembers an answer that takes so many bytes; forgets old ones, as of its timestamp."""
+        """Remembers an answer of `size_bytes`; forgets old ones, as of its timestamp."""
         self._forget(key)
         if self.bytes_max is None or size_bytes <= self.bytes_max:
             self._answers[key] = _Remembered(answer, timestamp_ms, size_bytes)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Precondition(enum.IntEnum):
-    """What must hold of the stored offset for a commit to go through."""
+    """A condition that the stored offset must meet; otherwise the commit is refused."""
 
     NONE = NO_PRECONDITION
     EXPECTED_OFFSET = EXPECTED_OFFSET
@@ -68,11 +68,11 @@ class CommitOffsets:
     """Commits offsets of one group, all or none.
 
     `names` is a writable, padded buffer; it holds the group id from `group_start`, the request id
-    from `request_id_start`, and the spans of `columns`. `columns` has one row a partition, no
-    partition twice, and the columns that `kernels.columns` lists under "one partition of a
-    commit". `request_id` may be empty; ids are told apart by group and by kind of request.
-    `epoch` is that of the client's lease; `retention_ms` is how long the offsets are to be
-    kept; -1 is none. `member` is the member that commits, if the group has members.
+    from `request_id_start`, and the spans of `columns`. `columns` has one row for each partition,
+    no partition twice, and the columns that `kernels.columns` lists under "one partition of a
+    commit". `request_id` may be empty; equal ids of different groups or kinds of request are
+    different. `epoch` is that of the client's lease, and `retention_ms` is how long the offsets are
+    kept; in both, -1 means none. `member` is the member that commits, if the group has members.
     """
 
     group_id: bytes
@@ -97,7 +97,7 @@ class CommitOffsets:
         retention_ms: int = -1,
         member: MemberIdentity | None = None,
     ) -> CommitOffsets:
-        """The plain way to make one, from Python values."""
+        """Makes a commit from Python values."""
         names = bytearray(group_id + request_id)
         reports_end_offsets = False
         rows = []
@@ -136,7 +136,7 @@ class CommitOffsets:
         )
 
     def as_arguments(self) -> tuple[Bytes, Int64s, int, int, int, int]:
-        """As kernels take it: the fields of `kernels.columns.Commit`."""
+        """The arguments for kernels: the fields of `kernels.columns.Commit`."""
         return (
             self.names,
             self.columns,
@@ -156,7 +156,7 @@ class DeleteOffsets:
     topics: tuple[bytes, ...] = ()
     request_id: bytes = b""
     validate_only: bool = False
-    epoch: int = -1  # Of the client's lease.
+    epoch: int = -1  # The epoch of the client's lease.
 
 
 @attrs.frozen(kw_only=True)
@@ -170,7 +170,7 @@ class DeleteGroup:
 
 @attrs.frozen(kw_only=True)
 class WriteGroup:
-    """Writes the record of a classic group, as its members have made it."""
+    """Writes the record of a classic group after a change by its members."""
 
     group_id: bytes
     value: GroupMetadataValue
@@ -186,7 +186,7 @@ class EndConsumerMembers:
 
 @attrs.frozen(kw_only=True)
 class AcquireGroup:
-    """Takes a group's lease. `force`: from any holder, and if its record cannot be read."""
+    """Takes a group's lease. `force` takes it from any holder, and if its record cannot be read."""
 
     group_id: bytes
     holder: str
@@ -197,7 +197,7 @@ class AcquireGroup:
 
 @attrs.frozen(kw_only=True)
 class RenewGroup:
-    """Extends a lease, by its own ttl unless another is given. Nothing is written for it."""
+    """Extends a lease, by its own ttl unless another is given. It writes nothing."""
 
     group_id: bytes
     epoch: int
@@ -215,7 +215,7 @@ class ReleaseGroup:
 
 @attrs.frozen(kw_only=True)
 class UpdateGroup:
-    """Sets how long a group's offsets are kept; `retention_ms` None: as the server says."""
+    """Sets a group's retention; a `retention_ms` of None means the server's retention."""
 
     group_id: bytes
     retention_ms: int | None = None
@@ -233,9 +233,9 @@ Request = CommitOffsets | DeleteOffsets | DeleteGroup | MembersChange | Administ
 
 @attrs.frozen(kw_only=True, eq=False)
 class ExpireOffsets:
-    """Writes tombstones for keys, one behind the other up to their `ends`: what has expired.
+    """Writes tombstones for the keys that expired. `keys` has one after the other, up to `ends`.
 
-    `gone` are the groups that have no records left.
+    `gone` has the groups without any records left.
     """
 
     keys: npt.NDArray[np.uint8]
@@ -257,7 +257,7 @@ class DeleteOffsetsReply(NamedTuple):
 
 
 class DeleteGroupReply(NamedTuple):
-    """The log offset of the last tombstone, or None; how many offsets went with the group."""
+    """The log offset of the last tombstone, or None; the number of the group's deleted offsets."""
 
     last_offset: int | None
     offset_count: int
@@ -270,15 +270,15 @@ class WriteGroupReply(NamedTuple):
 
 
 class EndConsumerMembersReply(NamedTuple):
-    """The log offset of the group's new epoch; None if none of them was a member any more."""
+    """The log offset of the group's new epoch; None if none of the ids was a member any more."""
 
     last_offset: int | None
 
 
 class LeaseReply(NamedTuple):
-    """A lease, and when it ends by the wall clock and the monotonic one; -1 if it is over.
+    """A lease, and its end by the wall clock and by the monotonic clock; -1 if it has ended.
 
-    `is_taken`: the lease was taken from another holder.
+    `is_taken` means that the lease was taken from another holder.
     """
 
     last_offset: int
@@ -295,7 +295,7 @@ class ReleaseGroupReply(NamedTuple):
 
 
 class UpdateGroupReply(NamedTuple):
-    """The log offset of the change; None if nothing was to be written."""
+    """The log offset of the change; None if nothing was written."""
 
     last_offset: int | None
 
@@ -314,13 +314,13 @@ Reply = (
 
 
 class Decision(NamedTuple):
-    """What a shard makes of a request; until `Shard.apply` nothing has changed.
+    """The decision of a shard on a request; nothing changes before `Shard.apply`.
 
-    Exactly one of `reply` and `refusal` is set. `batch` is what has to be appended before the
-    reply may leave, None if nothing is to be written; then what was decided still rests on all
-    that the shard has replayed. What does not fit one batch (the tombstones of a large group) is
-    in `batches` instead, each with its last offset, to be appended one after the other with
-    nothing in between.
+    Exactly one of `reply` and `refusal` is set. `batch` must be appended before the reply may
+    leave. It is None if there is nothing to write; the decision still depends on everything that
+    the shard has replayed. Records that do not fit one batch (the tombstones of a large group) are
+    in `batches` instead, each with its last offset. Append them one after the other, with nothing
+    in between.
     """
 
     request: Request | ExpireOffsets
@@ -331,7 +331,7 @@ class Decision(NamedTuple):
     max_timestamp_ms: int = -1
     batches: tuple[tuple[bytes, int], ...] = ()
     is_unchanged: bool = False
-    """A commit of what is stored already: nothing is to be written, and it was taken."""
+    """The commit equals what is stored already: it is accepted, and nothing is written."""
 
     @classmethod
     def of_batches(
@@ -341,7 +341,7 @@ class Decision(NamedTuple):
         batches: tuple[tuple[bytes, int], ...],
         now_ms: int,
     ) -> Decision:
-        """To write these batches, each with its last offset, be they none."""
+        """The decision to write these batches, each with its last offset. There may be none."""
         if not batches:
             return cls(request, reply, None)
         batch, last_offset = batches[-1]

@@ -1,7 +1,7 @@
 """The server's life: open the port, open and load the log, serve, drain, close.
 
-The port opens at once. While the log loads, calls are told to retry and health says NOT_SERVING.
-A stop drains: accepted calls are answered, everything is flushed and the log is closed cleanly.
+The port opens at once. While the log loads, calls get a retriable error and health is NOT_SERVING.
+A stop drains: accepted calls are answered, all appends are flushed and the log is closed cleanly.
 If the disk fails, the process ends without draining.
 """
 
@@ -72,11 +72,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# Time for the last answers to leave.
+# The time in which the last answers are sent.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
 _DESCRIPTORS_BESIDE: Final = 64
-# The cleaner first reads every log once. Calls that waited for the load are answered before that.
+# The cleaner first reads every log once. Calls that waited for the load are answered first.
 _CLEANER_DELAY_MS: Final = 1000
 
 
@@ -98,9 +98,9 @@ class _Loaded:
 class Server:
     """One node with its port. `run` is for the event loop, `stop` for its signal handlers.
 
-    The process has to end when `run` has returned, and that closes the port. Until then, calls are
-    refused as UNAVAILABLE. gRPC's own stop would answer calls that arrive meanwhile with CANCELLED,
-    and clients do not retry that.
+    The process must end when `run` has returned, which closes the port. Until then, calls are
+    refused as UNAVAILABLE. gRPC's own stop would answer new calls with CANCELLED, and clients do
+    not retry that.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class Server:
         self._guard: ConnectionGuard | None = None
 
     def stop(self) -> None:
-        """Starts to drain; `run` returns when that is done."""
+        """Starts to drain; `run` returns after the drain."""
         self._stopping.set()
 
     async def run(self) -> None:
         """Serves until `stop`.
 
         Raises StartFailed. Raises StorageFailed if the disk fails, and its subclass FlushDefect if
-        a flush fails by a defect of the server.
+        a flush fails because of a defect of the server.
         """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -183,7 +183,7 @@ class Server:
         await self._end(runtime)
 
     async def close_port(self) -> None:
-        """Closes the port, for a process that goes on without this server."""
+        """Closes the port, for a process that continues without this server."""
         self.visibility.close_port()
         if self._guard is not None:
             self._guard.stop()
@@ -213,14 +213,15 @@ class Server:
         self.node.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.drain_max_ms / 1000):
-                # Polling costs less than an event that every answered call would have to set.
+                # Polling costs less than an event that every answered call would set.
                 while self.admission.requests:  # noqa: ASYNC110
                     await asyncio.sleep(_DRAIN_POLL_SECONDS)
 
     def _open_port(self) -> grpc.aio.Server:
         settings = self.settings
         server = grpc.aio.server(options=channel_options(settings))
-        # gRPC asks the handlers in this order for each call: commits and fetches are most frequent.
+        # gRPC tries the handlers in this order for each call: commits and fetches are most
+        # frequent.
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(self.node, self.admission, settings, self.visibility.figures)
         )
@@ -272,7 +273,7 @@ class Server:
     async def _load_unless_stopped(self) -> _Loaded | None:
         """Loads the folder; returns None if `stop` was called first.
 
-        Then the load is abandoned where it is. That is safe, as a crash during a start is.
+        Then the load is abandoned. That is as safe as a crash during a start.
         """
         loading = asyncio.ensure_future(self._load())
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -407,7 +408,7 @@ class Server:
                 _log.info("index rebuilt", partition=str(each.topic_partition), problem=problem)
         for damage in store.quarantined.values():
             _log.error("partition quarantined", damage=str(damage))
-        # A second time, now that the folder's number of partitions is known.
+        # A second time, because now the folder's number of partitions is known.
         raise_descriptor_limit(store.partitions, self.settings.max_connections)
         return store
 
@@ -444,7 +445,7 @@ class Server:
 
 
 def raise_descriptor_limit(partitions: int, connections: int) -> None:
-    """Raises the limit of file descriptors as far as the log's files and connections need.
+    """Raises the limit of file descriptors to what the log's files and the connections need.
 
     Raises StartFailed if the hard limit is lower.
     """
@@ -482,7 +483,7 @@ def _reflection_is_on(settings: Settings) -> bool:
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach HOST:PORT.
 
-    False for all names but `localhost`: they are not resolved.
+    Returns False for all names but `localhost`, because names are not resolved.
     """
     if address.startswith(UNIX_PREFIXES):
         return True

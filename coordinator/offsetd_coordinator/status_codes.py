@@ -1,4 +1,4 @@
-"""The canonical codes with which calls end, as gRPC numbers them, and the code of each reason."""
+"""The status codes of calls, with gRPC's numbers, and the code of each reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class StatusCode(enum.IntEnum):
-    """How a call ended. The names and numbers are those of gRPC and of `google.rpc.Code`."""
+    """The status of a call. The names and numbers are those of gRPC and of `google.rpc.Code`."""
 
     OK = 0
     CANCELLED = 1

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the job in `sys.argv` and exits. A missing extra gives one line, not a trace."""
+    """Runs the job in `sys.argv` and exits. For a missing extra, it prints one line."""
     try:
         from offsetd_pipeline.jobs.application import run_jobs  # noqa: PLC0415  it may be missing
     except ModuleNotFoundError as error:

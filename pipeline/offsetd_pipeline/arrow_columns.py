@@ -1,4 +1,4 @@
-"""Arrow arrays of records' fields, built from whole buffers: no record becomes a Python object."""
+"""Builds Arrow arrays of records' fields from whole buffers: no record becomes a Python object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOM: Final = 8  # `gather` may write this many bytes past the last one.
 
 
 def time_of(timestamp_ms: int) -> datetime | None:
-    """One time, converted as `ChosenRows.timestamps` does."""
+    """Converts one time as `ChosenRows.timestamps` does."""
     if timestamp_ms < 0:
         return None
     return _EPOCH + timedelta(milliseconds=min(timestamp_ms, TIMESTAMP_MS_MAX))
@@ -61,13 +61,13 @@ class ChosenRows:
         return taken
 
     def has_kind(self, *kinds: int) -> Mask:
-        """Which rows are of one of these kinds."""
+        """A mask of the rows that have one of these kinds."""
         if kinds not in self._kinds:
             self._kinds[kinds] = is_any(self.field(fields.KIND), kinds)
         return self._kinds[kinds]
 
     def integers(self, field: int, arrow_type: pa.DataType, valid: Mask | None = None) -> pa.Array:
-        """Numbers; null where they are not valid."""
+        """Numbers; null if they are not valid."""
         values = self.field(field)
         if arrow_type != pa.int64():
             values = values.astype(arrow_type.to_pandas_dtype())
@@ -76,7 +76,7 @@ class ChosenRows:
     def timestamps(self, field: int, valid: Mask | None = None) -> pa.Array:
         """Milliseconds as Spark's timestamps.
 
-        Null below 0; times after the year 9999 become its end.
+        Null below 0; times after the year 9999 become the end of that year.
         """
         values = self.field(field)
         valid = values >= 0 if valid is None else valid & (values >= 0)
@@ -103,7 +103,7 @@ class ChosenRows:
         return _array(arrow_type, count, valid, pa.py_buffer(ends), content)
 
     def names(self, start_field: int, valid: Mask | None = None) -> pa.Array:
-        """Text; null where the size is -1."""
+        """Text; null if the size is -1."""
         named = self.field(start_field + 1) >= 0
         return self.spans(start_field, pa.string(), named if valid is None else named & valid)
 
@@ -113,7 +113,7 @@ class ChosenRows:
 
 
 def is_any(values: Numbers, wanted: Sequence[int]) -> Mask:
-    """Which values are among the wanted ones. At least one value must be wanted."""
+    """A mask of the values that are among the wanted ones. At least one value must be wanted."""
     mask: Mask = values == wanted[0]
     for each in wanted[1:]:
         mask |= values == each
@@ -206,4 +206,4 @@ COLUMNS: Final[dict[str, Callable[[ChosenRows], pa.Array]]] = {
         rows.field(fields.KIND), ("committed", "deleted", "unreadable", None, None, None)
     ),
 }
-"""How to build each column that records have by themselves."""
+"""A function for each column that can be built from the records alone."""

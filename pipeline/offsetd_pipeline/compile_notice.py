@@ -20,7 +20,7 @@ _SAID: Final = (
 
 @functools.cache
 def say_if_kernels_compile() -> None:
-    """Prints a line to stderr if kernels are not in the cache yet; once, in one of all tasks.
+    """Prints a line to stderr if kernels are not in the cache yet. Only one task prints it.
 
     A task's output appears where Spark runs: on this machine, or in an executor's log.
     """

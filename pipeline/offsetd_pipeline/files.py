@@ -65,9 +65,9 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def make_durable(file: Path) -> int:
-    """Makes a file of others durable; returns its size in bytes. It does not sync the folder.
+    """Makes a file durable that others wrote; returns its size in bytes.
 
-    `sync_folder` does that.
+    It does not sync the folder: `sync_folder` does that.
     """
     descriptor = os.open(file, os.O_RDONLY)
     try:
@@ -78,7 +78,7 @@ def make_durable(file: Path) -> int:
 
 
 def file_bytes(path: Path) -> int | None:
-    """The size of a file in bytes; None: it does not exist."""
+    """The size of a file in bytes; None if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The plan of a read of a data folder: which segments of which logs, and by which task."""
+"""Plans the read of a data folder: assigns segments of logs to tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOOK_BYTES: Final = 64 << 10
 
 @attrs.frozen(kw_only=True)
 class LogPlan:
-    """What to read of one partition of `__consumer_offsets`, and from which files.
+    """The part of one partition of `__consumer_offsets` that must be read, and its files.
 
     Records below `log_start_offset` were deleted, though segments may still hold them.
     """
@@ -90,9 +90,9 @@ def plan_folder(
 def plan_log(
     files: Files, view: FolderView, log: LogView, *, held_by: SegmentFiles | None = None
 ) -> LogPlan:
-    """What can be read of a log now.
+    """The part of a log that can be read now.
 
-    Raises FolderChanged if it is cleaned again and again meanwhile.
+    Raises FolderChanged if the log is cleaned again during each attempt.
     """
 
     def look(log: LogView) -> tuple[tuple[Segment, ...], int]:
@@ -114,12 +114,12 @@ def plan_log(
 
 @contextmanager
 def opened_piece(files: Files, piece: Piece) -> Iterator[tuple[Piece, SegmentFiles]]:
-    """A piece as it is now, with its files, for the duration of a read.
+    """A piece with its present segments and their files, for the duration of a read.
 
-    All files of a live log are opened before anything is read. If they are not all of the same
-    moment, the log is planned again; so a server's later changes have no effect. Files of other
-    logs are checked after the read for changes. Raises FolderChanged, also in place of a read error
-    that it explains.
+    All files of a live log are opened before anything is read. If they do not belong to the same
+    state of the log, the log is planned again. So later changes by a server have no effect. Files
+    of other logs are checked after the read for changes. Raises FolderChanged, also in place of a
+    read error that such a change explains.
     """
     with SegmentFiles(files) as opened:
         if piece.log.is_live:
@@ -152,7 +152,10 @@ def _check_unchanged(files: Files, plan: LogPlan) -> None:
 
 
 def find_log(files: Files, folder: str, log_partition: int) -> tuple[FolderView, LogView]:
-    """A log as it is now. Raises FolderChanged if it is gone, and the errors of `plan_folder`."""
+    """The present state of a log.
+
+    Raises FolderChanged if it is gone, and the errors of `plan_folder`.
+    """
     view = read_folder(files, Path(folder))
     for log in view.logs:
         named = log.topic_partition
@@ -179,7 +182,7 @@ def log_start_of(files: Files, view: FolderView, log: LogView) -> int:
     try:
         named = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        return 0  # As at a server's start: everything there counts.
+        return 0  # A server's start does the same: all existing records count.
     return named.get(log.topic_partition, 0)
 
 
@@ -219,7 +222,7 @@ def partitions_of_groups(
 ) -> frozenset[int] | None:
     """The log partitions of these groups.
 
-    None: any, because the number of partitions is not known.
+    Returns None if they can be in any, because the number of partitions is not known.
     """
     if offsets_partitions is None:
         return None
@@ -230,8 +233,9 @@ def known_partition_count(files: Files, view: FolderView) -> int | None:
     """The number of partitions of `__consumer_offsets`, if the folder proves it.
 
     A broker's folder does not record it, and need not have all partitions. So the places of some
-    groups must confirm the number, and rule out all others. The number of agreeing groups proves
-    little: names with running numbers are placed side by side under many counts.
+    groups must confirm the number, and rule out all others. Many groups that agree with a number do
+    not prove it: names with consecutive numbers are in neighbouring partitions under many numbers
+    of partitions.
     """
     placed = [
         (group, log.topic_partition.partition)

@@ -1,4 +1,4 @@
-"""The tables of a data folder, piece by piece, as Arrow batches."""
+"""Reads the tables of a data folder, piece by piece, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WHOLE_LOG_MODES: Final = frozenset((Mode.CURRENT, Mode.GROUPS))
-"""Tables that need the whole log of a partition: one task reads it."""
+"""The tables that need the whole log of a partition. One task reads such a log."""
 
 _KEY_COLUMNS: Final = ("group", "topic", "partition", "log_partition")
 _KINDS: Final = {
     Mode.CURRENT: (fields.COMMITTED, fields.UNREADABLE),
     Mode.HISTORY: (fields.COMMITTED, fields.DELETED, fields.UNREADABLE),
 }
-_ROWS_MAX: Final = 32_768  # In one batch.
+_ROWS_MAX: Final = 32_768  # The most rows in one batch.
 
 
 class FolderTable:
@@ -67,7 +67,7 @@ class FolderTable:
         """Yields the table's rows of a piece.
 
         Raises DamagedSegment if damage must not be skipped, FolderChanged if the folder was written
-        meanwhile (the rows so far are then inconsistent), and OSError.
+        during the read (the rows until then are inconsistent), and OSError.
         """
         with opened_piece(self._files, piece) as (found, opened):
             match self._mode:
@@ -91,7 +91,7 @@ class FolderTable:
     ) -> Generator[pa.RecordBatch, None, int]:
         """Yields the rows of `history` or `raw` from log offset `start` to `end` of a piece.
 
-        Returns the number of records in that range. Raises as `batches` does.
+        Returns the number of records in that range. Raises the errors of `batches`.
         """
         stretch = _Stretch(start, end)
         is_raw = self._mode is Mode.RAW
@@ -174,7 +174,7 @@ class FolderTable:
 
 
 class _Stretch:
-    """The log offsets from `start` to `end`, if any, and the number of records seen there."""
+    """The log offsets from `start` to `end`, which may be None, and their number of records."""
 
     def __init__(self, start: int, end: int | None) -> None:
         self.record_count = 0
@@ -182,7 +182,7 @@ class _Stretch:
         self._end = end
 
     def holds(self, rows: Rows) -> Mask:
-        """Which rows are in the stretch. Call it once for each row."""
+        """A mask of the rows in the stretch. Call it once for each row: it also counts them."""
         offsets = rows.fields[:, fields.LOG_OFFSET]
         mask: Mask = offsets >= self._start
         if self._end is not None:

@@ -1,4 +1,4 @@
-"""Several data folders read as one: of a cluster's nodes, or of independent servers.
+"""Reads several data folders as one: those of a cluster's nodes, or of independent servers.
 
 If folders hold copies of the same log, one copy is read.
 """
@@ -29,7 +29,7 @@ _PROPERTIES_BYTES_MAX: Final = 65_536
 
 
 class FolderPlan(NamedTuple):
-    """What to read of one folder."""
+    """The logs to read of one folder."""
 
     view: FolderView
     logs: list[LogPlan]

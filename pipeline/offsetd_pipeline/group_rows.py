@@ -60,7 +60,7 @@ def _put(records: dict[str, GroupRecords], latest: Rows, row: list[int]) -> None
 
 
 def _value(key: GroupRecordKey, encoded: bytes, offset: int) -> GroupRecordValue | None:
-    """The decoded value of a record; None: it cannot be decoded."""
+    """The decoded value of a record; None if it cannot be decoded."""
     try:
         if isinstance(key, GroupKey):
             return GroupMetadataValue.decode(encoded)

@@ -40,7 +40,7 @@ _WITHOUT_GROUP: Final = (Mode.DAMAGE,)
 
 
 class OnDamage(StrEnum):
-    """What to do with a batch that is not valid."""
+    """The action for a batch that is not valid."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -48,7 +48,7 @@ class OnDamage(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """The selected groups (by name or prefix) and topics. Empty: all."""
+    """The selected groups (by name or prefix) and topics. An empty field selects all."""
 
     groups: tuple[str, ...] = ()
     group_prefix: str = ""
@@ -76,10 +76,10 @@ class Chosen:
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """What to read, and how. Either `paths` or `server` is set.
+    """The options of a read. Either `paths` or `server` is set.
 
-    `columns`: the columns of the table, in this order; none: all.
-    `range_bytes`: about how many bytes of the log one task reads.
+    `columns`: the columns of the table, in this order; if empty, all.
+    `range_bytes`: the approximate number of bytes of the log that one task reads.
     `offsets_partitions`: the number of partitions of `__consumer_offsets`, if the folder lacks it.
     """
 
@@ -154,7 +154,7 @@ class NamedTable(NamedTuple):
 def check_any(given: Mapping[str, str]) -> None:
     """Raises ValueError if there are no options.
 
-    Spark does not pass on those of a catalog's table.
+    Spark does not pass on the options of a catalog's table.
     """
     if not given:
         raise ValueError(

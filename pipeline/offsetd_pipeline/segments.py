@@ -1,4 +1,4 @@
-"""Reads segment files, batch by checked batch, as rows of the fields of records."""
+"""Reads segment files, checks each batch, and returns rows with the fields of records."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _WORDS: Final = {
 
 
 class Rows(NamedTuple):
-    """Records. `fields` has one row for each; its spans point into `buffer`. Both are reused.
+    """Records: `fields` has a row for each, whose spans point into `buffer`. Both are reused.
 
-    `marked` counts those of transactions, and control records.
+    `marked` is the number of records of transactions and of control records.
     """
 
     buffer: Bytes
@@ -60,10 +60,9 @@ class Rows(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Segment:
-    """A segment's log file, of which the first `size_bytes` are to be read.
+    """A segment's log file. Its first `size_bytes` must be read.
 
-    If it is not read from its beginning, it is read from `start_bytes` on, where the batch of
-    `start_offset` begins.
+    `start_bytes` is the position to start at: there the batch of `start_offset` begins.
     """
 
     path: str
@@ -75,7 +74,7 @@ class Segment:
 
 @attrs.frozen(kw_only=True)
 class Damage:
-    """Bytes of a segment's file, from `position` on, without a valid batch."""
+    """Bytes of a segment's file, starting at `position`, without a valid batch."""
 
     path: str
     position: int
@@ -98,9 +97,10 @@ class DamagedSegment(StorageError):
 
 
 class SegmentFiles:
-    """Opens segments' files: each when it is read, or all at once, held until `release`.
+    """Opens files of segments: each when it is read, or all at once.
 
-    Held files stay readable, whatever a server does with their names. Use it in a `with` statement.
+    Files opened by `hold` are held until `release`. They stay readable, even if a server renames or
+    deletes them. Use it in a `with` statement.
     """
 
     def __init__(self, files: Files) -> None:
@@ -159,7 +159,7 @@ def read_segment(
 class SegmentPass(ABC, Generic[_Found]):
     """One pass over a segment's batches. Subclasses decide what to yield for each chunk.
 
-    The slots of the kernel's state that are named here are common to all of them.
+    All subclasses use the slots of the kernel's state that are named here.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class SegmentPass(ABC, Generic[_Found]):
         return int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
 
     def _grow(self, position: int, end: int) -> bool:
-        """Makes room for the batch at the start of the buffer. False: there is no such batch."""
+        """Makes room for the batch at the start of the buffer. Returns False if there is none."""
         if end < BATCH_HEADER_BYTES:
             return False
         size = self._batch_bytes(0)
@@ -222,7 +222,7 @@ class SegmentPass(ABC, Generic[_Found]):
         return self._behind_damage(position, start, reason)
 
     def _behind_damage(self, position: int, start: int, reason: int) -> int:
-        """The next valid batch after the chunk's `position`, or the end."""
+        """The position of the next valid batch after the chunk's `position`, or the end."""
         begin = position + start
         # The checksum is right, so the batch's length can be trusted.
         if reason == records.BAD_RECORD:

@@ -1,8 +1,8 @@
-"""The wanted rows of a table, by the reader's options and by the filters that Spark pushes down.
+"""Selects rows of a table, by the reader's options and the filters that Spark pushes down.
 
-Spark also gets its filters back and applies them again. So a filter that is not understood here
-only costs time, but no row that Spark would keep may be left out. Spark does not apply the options
-again.
+Spark also gets its filters back and applies them again. So a filter that this module does not
+understand only costs time. But the module must not leave out a row that Spark would keep. Spark
+does not apply the options again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], Any]]] = {
     StringEndsWith: pc.ends_with,
     StringContains: pc.match_substring,
 }
-# The columns whose filters are used here. The others are cheap for Spark.
+# The columns whose filters are used here. Spark filters the others at low cost.
 _COLUMNS: Final = frozenset(
     (
         *("group", "topic", "partition", "log_partition", "log_offset", "timestamp"),
@@ -65,13 +65,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen
 class Condition:
-    """A filter of one column that is understood here."""
+    """A filter of one column that this module understands."""
 
     column: str
     filter: Filter
 
     def holds(self, values: pa.Array) -> Mask:
-        """Which values meet the condition; a null does not."""
+        """A mask of the values that meet the condition; a null does not."""
         mask = _judge(self.filter, values)
         found: Mask = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
         return found
@@ -79,7 +79,7 @@ class Condition:
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """The wanted rows meet all conditions."""
+    """The conditions that all wanted rows meet."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -100,7 +100,7 @@ class Selection:
         )
 
     def mask(self, count: int, column: Callable[[str], pa.Array]) -> Mask | None:
-        """Which of `count` rows are wanted; None: all. `column` builds a column."""
+        """A mask of the wanted ones of `count` rows; None if all are. `column` builds a column."""
         mask: Mask | None = None
         for each in self.conditions:
             held = each.holds(column(each.column))
@@ -109,7 +109,7 @@ class Selection:
         return mask
 
     def values(self, column: str) -> frozenset[Any] | None:
-        """The only values that a column of a wanted row can have; None: any."""
+        """The values that a column of a wanted row can have; None if it can have any value."""
         allowed: frozenset[Any] | None = None
         for each in self.conditions:
             if each.column != column:
@@ -141,7 +141,7 @@ class Selection:
 
 
 def filters_of(chosen: Chosen) -> list[Filter]:
-    """The options' selection as filters, all of which are understood here."""
+    """The options' selection as filters. This module understands all of them."""
     filters: list[Filter] = []
     if chosen.groups:
         filters.append(In(("group",), chosen.groups))
@@ -156,7 +156,7 @@ _MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC) - _EPOCH
 
 
 def _column_of(pushed: Filter) -> str | None:
-    """The column of a filter; None: the filter is not understood."""
+    """The column of a filter; None if this module does not understand the filter."""
     if isinstance(pushed, Not):
         # In SQL, neither a comparison with null nor its negation holds.
         return None if isinstance(pushed.child, Not) else _column_of(pushed.child)
@@ -176,7 +176,7 @@ def _column_of(pushed: Filter) -> str | None:
 
 
 def _is_usable(value: object) -> bool:
-    """Whether a value can be used. Times without a zone, and nulls, are left to Spark."""
+    """Whether a filter's value can be used. Spark handles times without a zone, and nulls."""
     if isinstance(value, datetime):
         return value.tzinfo is not None
     return isinstance(value, str | int | bool)

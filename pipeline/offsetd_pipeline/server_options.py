@@ -29,7 +29,7 @@ SERVER_OPTIONS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class ServerOptions:
-    """`server` is `host:port`. Files are named here, and read where the client is made.
+    """`server` is `host:port`. The process that makes the client reads the named files.
 
     `tls`: use TLS even without a file, with gRPC's own list of authorities.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetd_pipeline.selection import Selection
     from offsetd_pipeline.server_options import ServerOptions
 
-_ROWS: Final = 10_000  # In one batch.
+_ROWS: Final = 10_000  # The number of rows in one batch.
 
 
 class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -35,7 +35,7 @@ def server_batches(
 ) -> Iterator[pa.RecordBatch]:
     """All committed offsets, or those of the selected groups and topics.
 
-    Raises the client's errors. The rows so far are then incomplete, and Spark drops them.
+    Raises the client's errors. The rows before the error are then incomplete, and Spark drops them.
     """
     groups, topics = selection.values("group"), selection.values("topic")
     if topics is not None:
@@ -68,7 +68,7 @@ def _selected(rows: list[dict[str, Any]], selection: Selection) -> list[dict[str
 def _is_there(client: OffsetClient, group_id: str) -> bool:
     """Whether a group exists.
 
-    An export refuses unknown and invalid names; a table has no row of them.
+    An export refuses unknown and invalid names, but a table simply has no rows for them.
     """
     try:
         client.get_group(group_id)

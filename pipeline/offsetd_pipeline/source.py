@@ -81,7 +81,7 @@ class OffsetdSource(DataSource):
         return (FilteringReader if options.push_filters else OffsetdReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A reader of changes as they come."""
+        """A stream reader of changes."""
         options = StreamOptions.of(self._given)
         check_schema(options.mode, schema)
         return OffsetdStreamReader(options, schema)
@@ -126,7 +126,7 @@ class OffsetdReader(DataSourceReader):
     def _of_server(self, server: ServerOptions) -> Sequence[InputPartition]:
         """One task reads the server.
 
-        The history ends at the time of the plan, whenever it is read.
+        The history ends at the time of the plan, even if it is read later.
         """
         if self._options.mode is Mode.CURRENT:
             return [ServerWork(server)]
@@ -171,13 +171,13 @@ class OffsetdReader(DataSourceReader):
 
 
 class FilteringReader(OffsetdReader):
-    """A reader that reads less, by Spark's filters.
+    """A reader that uses Spark's filters to read less.
 
     Up to Spark 4.2, all queries of a table share its reader, and so the filters of the last query.
-    Use it for tables that are used once.
+    Use it for tables that only one query uses.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Uses the filters that are understood. Spark applies all of them again."""
+        """Uses the filters that `Selection` understands. Spark applies all of them again."""
         self._selection = Selection.of([*filters_of(self._options.chosen), *filters])
         return filters

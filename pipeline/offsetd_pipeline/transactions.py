@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offsetd_pipeline.segments import Damage, Rows, SegmentFiles
 
     Numbers = npt.NDArray[np.int64]
-    _End = tuple[int, int, int]  # Log offset, outcome, ms.
+    _End = tuple[int, int, int]  # Log offset, outcome, time in ms.
 
 
 class Outcome(IntEnum):
@@ -45,21 +45,21 @@ _OUTCOMES: Final = {
 class Outcomes:
     """The outcomes of the transactions that wrote to a piece of a log.
 
-    The ends of transactions are searched in the piece, and after it until each is found. They are
-    read on first use: most logs have none.
+    The ends of transactions are searched in the piece, and after it until each is found. The search
+    starts on first use: most logs have no transactions.
     """
 
     def __init__(self, files: SegmentFiles, piece: Piece) -> None:
         self._files = files
         self._piece = piece
-        self._ends: dict[int, list[_End]] | None = None  # By producer.
+        self._ends: dict[int, list[_End]] | None = None  # The ends by producer.
 
     def of(self, rows: Rows) -> Numbers:
         """The outcome of each row of the piece."""
         return self._of_each(rows, 1, Outcome.NONE, Outcome.OPEN)
 
     def times_of(self, rows: Rows) -> Numbers:
-        """When the transaction of each row ended, in ms; -1: it did not end, or there is none."""
+        """The end time of each row's transaction, in ms; -1 if it did not end, or there is none."""
         return self._of_each(rows, 2, -1, -1)
 
     def _of_each(self, rows: Rows, column: int, outside: int, unended: int) -> Numbers:
@@ -103,7 +103,7 @@ def _passed_over(_: Damage) -> None:
 
 
 def _is_part(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows were written in a transaction."""
+    """A mask of the rows that were written in a transaction."""
     is_transactional = rows.fields[:, fields.ATTRIBUTES] & TRANSACTIONAL_BIT != 0
     part: npt.NDArray[np.bool_] = is_transactional & (rows.fields[:, fields.KIND] != fields.CONTROL)
     return part
@@ -124,7 +124,7 @@ def _note_ends(rows: Rows, ends: dict[int, list[_End]]) -> None:
         try:
             marker = decode_transaction_marker(key, value)
         except UndecodableRecord:
-            continue  # As when a server loads the log: the transaction stays open.
+            continue  # A server that loads the log does the same: the transaction stays open.
         if marker is not None:
             outcome = _OUTCOMES[marker.control_type]
             end = (row[fields.LOG_OFFSET], int(outcome), row[fields.TIMESTAMP])

@@ -1,1 +1,1 @@
-"""The log engine: partitions of Kafka record batches behind one journal, usable on its own."""
+"""The log engine: partitions of Kafka record batches that share a journal. Usable on its own."""

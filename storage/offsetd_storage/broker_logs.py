@@ -1,8 +1,8 @@
 """Logs that no offsetd journal covers: a stopped broker's logs, cleaned and shortened in place.
 
-This work leaves only Kafka's own files, and the folder stays a broker's. There are no appends, so
-every change is durable when its call returns. If the process is killed, it leaves what a broker
-leaves that is killed during the same work.
+This work leaves only Kafka's own files, so the folder remains a broker's folder. There are no
+appends, so every change is durable when its call returns. If the process is killed, the files are
+in a state that a broker killed during the same work would also leave.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ class BrokerLogs:
         return self._points[topic_partition]
 
     def roll(self, topic_partition: TopicPartition, *, only_if_due: bool = False) -> bool:
-        """As `LogStore.roll`. Raises StorageFull, StorageFailed."""
+        """Rolls the active segment; see `LogStore.roll`. Raises StorageFull, StorageFailed."""
         log = self.log(topic_partition)
         return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
 
     def settle_points(self) -> None:
-        """Makes all logs durable, so that rolled segments can be deleted. Raises OSError.
+        """Makes all logs durable, so that rolled segments can be cleaned and deleted.
 
-        They can be cleaned then, too.
+        Raises OSError.
         """
         for topic_partition, log in self.logs.items():
             log.write()
@@ -140,7 +140,7 @@ class BrokerLogs:
             self._points[topic_partition] = point_at_end(log)
 
     def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Hides what lies below `offset`, durably, as a broker does: by its checkpoint."""
+        """Hides the records below `offset`, durably, as a broker does: by its checkpoint."""
         self.log(topic_partition).raise_log_start_offset(offset)
         self._checkpoints.write({}, self.logs.values())
         self._points[topic_partition] = point_at_end(self.log(topic_partition))
@@ -156,7 +156,10 @@ class BrokerLogs:
         delete_oldest(self.files, self.log(topic_partition), count, discard=discard)
 
     def latching(self) -> AbstractContextManager[None]:
-        """As `LogStore.latching`. After a StorageFailed, the caller abandons the logs."""
+        """A context manager like `LogStore.latching`, but without effect.
+
+        After a StorageFailed, the caller abandons the logs.
+        """
         return nullcontext()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The clock as an argument: the system's clock, and one that tests move by hand."""
+"""Clocks that are passed as arguments: the system's clock, and one that tests move by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Final, Protocol
 
 _LOOK_MS: Final = 1000
-"""How often a `SteadyClock` looks at the clock that it follows."""
+"""The interval at which a `SteadyClock` reads the clock that it follows."""
 _PERCENT: Final = 100
 _SLOW_PERCENT: Final = 50
 _NEVER: Final = (0, 0, 0)
@@ -20,7 +20,7 @@ class Clock(Protocol):
         """Milliseconds since 1970, UTC."""
 
     def age_now_ms(self) -> int:
-        """The time by which ages are judged before a deletion: the earliest of all clocks."""
+        """The time from which ages are computed before a deletion: the earliest of all clocks."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
@@ -34,7 +34,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def age_now_ms(self) -> int:
-        """As `now_ms`."""
+        """The same time as `now_ms`, because there is only one clock."""
         return self.now_ms()
 
     def monotonic_ms(self) -> int:
@@ -43,7 +43,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that does not run. Only `advance` moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -54,7 +54,7 @@ class ManualClock:
         return self._now_ms
 
     def age_now_ms(self) -> int:
-        """As `now_ms`."""
+        """The same time as `now_ms`, because there is only one clock."""
         return self.now_ms()
 
     def monotonic_ms(self) -> int:
@@ -83,8 +83,8 @@ class SteadyClock:
         self._now_ms = clock.now_ms()
         self._looked_ms = clock.monotonic_ms()
         self._pace_percent = _PERCENT
-        # From when until when, by the monotonic clock, this time is ahead of that clock, and by how
-        # much. While the wall clock is not set, this is all that is needed, without a lock.
+        # From the first to the second monotonic time, this time is ahead of the monotonic clock by
+        # the third number. While the wall clock is not set, `now_ms` needs only this, and no lock.
         self._even = self._looked_ms, self._looked_ms + _LOOK_MS, self._now_ms - self._looked_ms
 
     def begin_at(self, recorded_ms: int) -> None:
@@ -114,14 +114,14 @@ class SteadyClock:
         return self._clock.now_ms()
 
     def _stopped(self) -> tuple[int, int]:
-        """This time and the monotonic time. From then on no thread uses `_even`."""
+        """This time and the monotonic time. After this call, no thread uses `_even`."""
         self._even = _NEVER
         monotonic_ms = self.monotonic_ms()
         passed_ms = monotonic_ms - self._looked_ms
         return self._now_ms + passed_ms * self._pace_percent // _PERCENT, monotonic_ms
 
     def _followed(self) -> int:
-        """Moves this time nearer to the wall clock if that is ahead, else slows down."""
+        """Moves this time nearer to the wall clock if that is ahead, else slows this time down."""
         now_ms, monotonic_ms = self._stopped()
         ahead_ms = now_ms - self._clock.now_ms()
         gain_ms = min(max(-ahead_ms, 0), (monotonic_ms - self._looked_ms) // 2)

@@ -1,4 +1,4 @@
-"""A histogram of durations: a few plain numbers, cheap enough for every call."""
+"""A histogram of durations: a few numbers, which are cheap enough to update in every call."""
 
 from __future__ import annotations
 

@@ -13,17 +13,17 @@ _UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.E
 
 
 def is_no_room(error: OSError) -> bool:
-    """Whether the disk, or a quota on it, is full."""
+    """Returns whether the disk, or a quota on it, is full."""
     return error.errno in _NO_ROOM
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether space, file size or descriptors were lacking; if not, the disk is broken."""
+    """Returns whether space, file size or descriptors were lacking. If not, the disk is broken."""
     return is_no_room(error) or error.errno in _NO_FILE
 
 
 def is_no_descriptor(error: OSError) -> bool:
-    """Whether this process, or the whole system, has too many files open."""
+    """Returns whether this process, or the whole system, has too many files open."""
     return error.errno in _NO_DESCRIPTOR
 
 
@@ -35,12 +35,12 @@ def words_of(error: BaseException) -> str:
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether a read failed because the disk has lost the data."""
+    """Returns whether a read failed because the disk has lost the data."""
     return error.errno in _UNREADABLE
 
 
 class StorageError(Exception):
-    """Root of the engine's errors. `retriable`: the same call may succeed later."""
+    """Root of the engine's errors. If it is `retriable`, the same call may succeed later."""
 
     retriable: ClassVar[bool] = False
 
@@ -87,7 +87,7 @@ class PartitionQuarantined(StorageError):
 
 
 class SegmentRetired(StorageError):
-    """The segment has left the log: look its offset up again."""
+    """The segment is no longer part of the log. The caller must find the offset's segment again."""
 
     retriable = True
 
@@ -99,7 +99,7 @@ class FolderChanged(StorageError):
 
 
 class CleaningAborted(StorageError):
-    """A round of cleaning was told to stop. The log is unchanged, or partly cleaned."""
+    """A round of cleaning was stopped. The log is unchanged, or partly cleaned."""
 
     retriable = True
 
@@ -117,7 +117,7 @@ class RecordTooLarge(StorageError):
 
 
 class JournalTooSmall(StorageError):
-    """A batch that the log allows, but the journal not yet: its files are about to grow."""
+    """A batch that the log allows, but that is too large for the journal until its files grow."""
 
     retriable = True
 

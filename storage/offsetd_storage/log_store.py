@@ -1,4 +1,4 @@
-"""The log engine: the logs of a data folder behind one journal, and one fsync for all callers.
+"""The log engine: the logs of a data folder share one journal, and all callers share one fsync.
 
 `append` orders a batch into its partition's log. `flush` makes everything appended so far durable
 with one write and one fdatasync of the journal. From time to time, `advance_recovery_points` writes
@@ -78,12 +78,13 @@ class LogStore:
         self.quarantined = recovered.quarantined
         self.report = recovered.report
         self.folder_id = recovered.properties.identity.folder_id.hex()
-        self.partitions = recovered.properties.offsets_partitions  # Of `__consumer_offsets`.
+        # The number for the offsets topic.
+        self.partitions = recovered.properties.offsets_partitions
         self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
         self._latch = FailureLatch()
-        # A reader that has a log written may find a failure; other threads may not notice it for
-        # long.
+        # A reader that makes a log write may cause a failure, which other threads may not notice
+        # for a long time.
         self.on_write_failed: Callable[[StorageFailed], object] = lambda _: None
         for log in self.logs.values():
             log.on_write_failed = self._note_write_failed
@@ -105,7 +106,7 @@ class LogStore:
         self._appends = LogAppends(self._unflushed, self.journal_size, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         self._journaled_bytes = 0
-        self._released_bytes = 0  # The part of them that lies below the recovery points.
+        self._released_bytes = 0  # The part of these that lies below the recovery points.
 
     @classmethod
     def open(
@@ -122,9 +123,8 @@ class LogStore:
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
-        Logs in `begin_anew` lose all their batches, damaged or not, and go on, empty, at the
-        offsets at which they ended. Logs in `repaired`, if they are damaged, keep their valid
-        batches.
+        Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
+        the offsets at which they ended. Damaged logs in `repaired` keep their valid batches.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (after
         these, only the lock's file has changed), StorageFull, StorageFailed.
@@ -160,8 +160,8 @@ class LogStore:
         """Adds one record batch at the end of a log; the next `flush` makes it durable.
 
         The batch's base offset is the log's `offset_next`, and its leader epoch is the log's. Its
-        records have one timestamp, and keys if the log is compacted. If that is not known of a
-        batch, use `produce`. Returns the batch as it is in the log: with the time of the append, if
+        records have one timestamp, and keys if the log is compacted. If that is not known, use
+        `produce`. Returns the batch as it is in the log: with the time of the append, if
         `message.timestamp.type` says so. Raises PartitionQuarantined, RecordTooLarge,
         JournalTooSmall, InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
@@ -190,8 +190,8 @@ class LogStore:
         """Adds a batch that any client may have made, as a broker does.
 
         The batch gets the log's next offset and leader epoch, and every record is checked. Returns
-        the header that it has in the log. Raises CorruptBatch, InvalidRecord, InvalidTimestamp
-        (nothing was changed), and what `append` raises. On the thread that appends.
+        the header that it has in the log. Call it on the thread that appends. Raises CorruptBatch,
+        InvalidRecord, InvalidTimestamp (nothing was changed), and the errors of `append`.
         """
         log = self.log(topic_partition)
         placed = produced_batch(
@@ -211,7 +211,7 @@ class LogStore:
         return batch_header(appended)
 
     def has_pending(self) -> bool:
-        """Whether batches wait for a flush."""
+        """Returns whether batches wait for a flush."""
         return bool(self._unflushed)
 
     # Flushing --------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class LogStore:
                 frame.clear()
 
     def bound_unwritten(self) -> None:
-        """Writes the segments of logs for which much waits in memory. Raises StorageFailed."""
+        """Writes the segments of logs that have many unwritten bytes. Raises StorageFailed."""
         with self._latch.fail_stop():
             for log in self.logs.values():
                 if log.unwritten_bytes > self._unwritten_bytes_max:
@@ -242,7 +242,7 @@ class LogStore:
                     self._journal.append_batches(frame)
                     self._journaled_bytes += frame_bytes(frame.payload_bytes)
                     return
-            # Both files hold what is still needed, so this flush waits until the segments are
+            # The frames in both files are still needed, so this flush waits until the segments are
             # synced.
             self.advance_recovery_points()
 
@@ -293,7 +293,7 @@ class LogStore:
                 if not self._journal.append_recovery_points(points):
                     return False
         self._released_bytes = journaled_bytes
-        # For Kafka only, and only after the points are durable.
+        # These files are only for Kafka, and are written only after the points are durable.
         self._checkpoints.write(self._durable_offsets(), self.logs.values())
         return True
 
@@ -336,8 +336,8 @@ class LogStore:
         """Starts a new active segment, unless the active one is empty; returns whether it did.
 
         The old segment can be cleaned and deleted once `flush` and `advance_recovery_points` have
-        moved the recovery point to the new one. `only_if_due`: only if it is old enough by the
-        clock. Raises StorageFull and StorageFailed.
+        moved the recovery point to the new one. With `only_if_due`, rolls only if the old segment
+        is old enough by the clock. Raises StorageFull and StorageFailed.
         """
         with self._locks.pending:
             self._latch.refuse_if_failed()
@@ -346,10 +346,10 @@ class LogStore:
                 return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
 
     def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Hides what lies below `offset`, durably; never lowers the start.
+        """Hides the records below `offset`, durably; never lowers the start.
 
         Raises OffsetOutOfRange above the recovery point, because a crash may cut the log back to
-        that.
+        that point.
         """
         log = self.log(topic_partition)
         recovery_point = self.recovery_point(topic_partition).offset
@@ -370,7 +370,7 @@ class LogStore:
     ) -> None:
         """Deletes the oldest segments, all of them below the durable start of the log.
 
-        Raises OffsetOutOfRange for others; StorageFailed.
+        Raises OffsetOutOfRange for other segments, and StorageFailed.
         """
         log, point = self.log(topic_partition), self.recovery_point(topic_partition)
         segments = log.segments[: count + 1]
@@ -402,9 +402,8 @@ class LogStore:
     def check_folder(self) -> None:
         """Checks that the folder and files in it are still at their paths. One call at a time.
 
-        Raises FolderGone and FilesGone, which are failures of the store. If the folder is there and
-        files are gone, the segments have everything acknowledged by then, in case the journal is
-        lost.
+        Raises FolderGone and FilesGone, which are failures of the store. Before FilesGone, it tries
+        to write everything acknowledged to the segments, in case the journal is lost.
         """
         with self._latch.fail_stop():
             self._folder_lock.check()
@@ -426,10 +425,10 @@ class LogStore:
                     log.sync()
 
     def latching(self) -> AbstractContextManager[None]:
-        """For work on segments outside of the store.
+        """A context manager for work on segments outside of the store.
 
-        It raises after a failure, and a StorageFailed in the block becomes a failure of the whole
-        store. Other errors pass.
+        It raises StorageFailed after a failure. A StorageFailed in the block becomes a failure of
+        the whole store. Other errors are raised unchanged.
         """
         return self._latch.latching()
 
@@ -438,7 +437,7 @@ class LogStore:
     def close(self) -> None:
         """Flushes, syncs, and ends the journal's life cleanly. Unlocks in any case.
 
-        Raises StorageFailed if that failed, or something failed before.
+        Raises StorageFailed if that fails, or if something failed before.
         """
         with self._cleanup:
             self.flush()

@@ -4,7 +4,7 @@ import enum
 
 
 class TimestampType(enum.IntEnum):
-    """Which clock the timestamps of a batch come from."""
+    """The clock that set the timestamps of a batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

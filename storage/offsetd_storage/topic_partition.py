@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-# Kafka's rule for topic names. With a dash and a number behind it, even `.` is a usable name.
+# Kafka's rule for topic names. A folder name is the topic, a dash and a number, so even `.` works.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _PARTITION_MAX: Final = 2**31 - 1
 
 
-class TopicPartition(NamedTuple):  # A tuple, so that lookups of a log run no Python code of ours.
+class TopicPartition(NamedTuple):  # A tuple: it is hashed in C, so lookups of a log are fast.
     """`partition` of `topic`; its folder is `<topic>-<partition>`."""
 
     topic: str
@@ -35,7 +35,7 @@ class TopicPartition(NamedTuple):  # A tuple, so that lookups of a log run no Py
 
     @classmethod
     def checked(cls, topic: str, partition: int) -> TopicPartition:
-        """The partition with this name, if it may name a folder. For names that come from a file.
+        """The partition with this name, which comes from a file. Checks that it may name a folder.
 
         Raises ValueError.
         """

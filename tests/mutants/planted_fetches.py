@@ -12,6 +12,17 @@ _READINGS = "tests/unit/coordinator/test_group_reading.py"
 
 FETCH_MUTANTS = (
     Mutant(
+        name="a fetch asks a room above the runtime",
+        where="offsetd_coordinator.runtime.runtime:Runtime._expiry_rule",
+        replace="config = self.expiry_config",
+        by=(
+            "from offsetd_coordinator.calls.call_life import check_size\n"
+            "check_size(0, 0)\n"
+            "config = self.expiry_config"
+        ),
+        caught_by="tests/unit/coordinator/test_call_walks.py",
+    ),
+    Mutant(
         name="what changed between the slices of a read is left out",
         where="offsetd_coordinator.large_groups.group_reading:_settled",
         replace="if start == end:",

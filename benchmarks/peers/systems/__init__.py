@@ -1,1 +1,1 @@
-"""A file for each system: how it is started, and how offsets are kept in it."""
+"""The systems, each in its own module: how to start it, and how to store offsets in it."""

@@ -1,9 +1,9 @@
 """A bare `grpc.aio` server: the limit of the transport.
 
-It takes the same messages as ours, looks at none, keeps nothing, and answers with ready-made bytes
-of the size that ours answers with. As it comes, it is what a program in Python gets that says gRPC
-through that library; tuned, with the one setting of gRPC that `offsetd serve` makes, none can be
-faster message by message.
+It takes the same messages as ours, parses none, stores nothing, and answers with prepared bytes of
+the size of our answers. The untuned server shows the speed of a Python program that uses this gRPC
+library. The tuned one has the one gRPC setting of `offsetd serve`: no server with this library can
+handle single messages faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROGRAM = Path(__file__).parents[1] / "bare_server.py"
 
 
 class BareServer(Server):
-    """The program beside, on uvloop as ours is."""
+    """Runs `bare_server.py`, on uvloop like ours."""
 
     name = "bare"
     acknowledged = "nothing is kept"
@@ -39,7 +39,7 @@ class BareServer(Server):
 
 
 class SyncedBareServer(BareServer):
-    """The same, with one write and one `fdatasync` a call, and nothing else."""
+    """A bare server that makes one write and one `fdatasync` for each call."""
 
     name = "bare-synced"
     acknowledged = "some bytes are written and fsynced, and never read"
@@ -49,7 +49,7 @@ class SyncedBareServer(BareServer):
 
 
 class TunedBareServer(BareServer):
-    """The same, with the setting of gRPC that ours makes for itself."""
+    """A bare server with the gRPC setting of our server."""
 
     name = "bare-tuned"
 

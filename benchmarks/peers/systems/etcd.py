@@ -1,12 +1,12 @@
 """etcd: a key a partition, `/offsets/GROUP/TOPIC/PARTITION`, with the offset as text.
 
 A commit of one partition is a put, of many a transaction of puts; a fetch is a range over the
-group's keys. It syncs its log before it answers, as it comes. What is not as it comes: it drops
-old revisions every five minutes, as Kubernetes has it do, and its quota is 8 GiB, etcd's own
-advice for the most. Without these it refuses writes after 2 GB of revisions.
+group's keys. By default, it syncs its log before it answers. Two settings are not the defaults: it
+drops old revisions every five minutes, as in Kubernetes, and its quota is 8 GiB, the most that etcd
+recommends. Without these it refuses writes after 2 GB of revisions.
 
-From Go: its own client, on one connection. From Python: aetcd, for asyncio; etcd3 has had no
-release since 2020, and does not load beside a protobuf of today.
+From Go, its own client is used, on one connection. From Python, aetcd for asyncio is used; etcd3
+has had no release since 2020, and cannot be loaded with a present protobuf.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EtcdServer(Server):
 
 
 class EtcdClient(PythonClient):
-    """aetcd."""
+    """The client with aetcd."""
 
     def __init__(self, client: aetcd.Client) -> None:
         self._client = client

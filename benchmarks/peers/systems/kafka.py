@@ -1,13 +1,16 @@
-"""Kafka: its own groups. A commit is an OffsetCommit of a group without members, as consumers make
-it that assign themselves their partitions; a fetch is an OffsetFetch.
+"""Kafka with its own groups.
 
-One node, broker and controller, with what is in its `config/server.properties` and the heap of its
-start script. As it comes it does not sync what it acknowledges: the offsets are in the page cache,
-and a power cut takes them. (With replicas on other machines that is Kafka's design.)
+A commit is an OffsetCommit of a group without members, which consumers make that assign themselves
+their partitions. A fetch is an OffsetFetch.
 
-From Go: franz-go, with a connection for each caller, as consumers have them, up to 256: a broker
-answers the requests of a connection one after the other. From Python: confluent-kafka with a
-consumer and a thread for each caller; beyond 256 callers with admin clients, which were slower.
+There is one node, broker and controller, with the settings of its `config/server.properties` and
+the heap of its start script. By default it does not sync the commits that it acknowledges: the
+offsets are in the page cache, and are lost after a power failure. (With replicas on other machines
+that is Kafka's design.)
+
+From Go, franz-go has a connection for each caller, like consumers, up to 256: a broker answers the
+requests of a connection one after the other. From Python, confluent-kafka has a consumer and a
+thread for each caller; for more than 256 callers, it has admin clients, which were slower.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ log.retention.check.interval.ms=300000
 
 
 class KafkaServer(Server):
-    """Jars from Maven Central, run by the Java that is installed."""
+    """Kafka's jars from Maven Central, run by the installed Java."""
 
     name = "kafka"
     acknowledged = "in the page cache, not fsynced"
@@ -105,9 +108,9 @@ class KafkaServer(Server):
 
 
 class KafkaConsumers(BlockingClient):
-    """confluent-kafka's consumers, one for each caller, as programs have them.
+    """confluent-kafka's consumers, one for each caller, as in usual programs.
 
-    Each has a connection and threads of its own. A process cannot have 1,024.
+    Each has its own connection and threads. A process cannot have 1,024 of them.
     """
 
     def __init__(self, consumers: list[Consumer]) -> None:
@@ -192,5 +195,5 @@ def _check(group: str, answered: list[TopicPartition]) -> None:
 
 
 def python_client(callers: int) -> type[KafkaConsumers | KafkaAdmins]:
-    """Which of the two can serve so many callers, and is the faster."""
+    """The faster of the two that can serve this number of callers."""
     return KafkaConsumers if callers <= CONNECTIONS_MAX else KafkaAdmins

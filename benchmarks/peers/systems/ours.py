@@ -1,9 +1,10 @@
-"""offsetd, as it comes.
+"""offsetd with its default settings.
 
-From Go: grpc-go and what it generates of our .proto files. Callers share a stream, which takes what
-waits into one message, as our clients do (`offsetd`); or four, with a message for each commit
-(`offsetd-stream`); or they make calls on up to 64 connections (`offsetd-unary`). Fetches are calls
-in each case. From Python: `AsyncOffsetClient`.
+From Go, grpc-go is used with the code that it generates from our .proto files. There are three
+clients. In `offsetd`, callers share a stream, which puts all waiting commits into one message, like
+our clients. In `offsetd-stream`, they share four streams, with a message for each commit. In
+`offsetd-unary`, they make calls on up to 64 connections. Fetches are calls in each case. From
+Python, `AsyncOffsetClient` is used.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class OffsetdServer(Server):
 
 
 class OffsetdClient(PythonClient):
-    """Our own."""
+    """Our own client."""
 
     def __init__(self, client: AsyncOffsetClient) -> None:
         self._client = client

@@ -1,10 +1,10 @@
 """PostgreSQL: a row a partition, in a table whose primary key is (group, topic, partition).
 
-A commit is one upsert of all its rows, from arrays; a fetch selects the group's rows. Settings are
-those that `initdb` makes: it syncs its log before it answers.
+A commit is one upsert of all its rows, from arrays; a fetch selects the group's rows. The settings
+are those of `initdb`: it syncs its log before it answers.
 
-From Go: pgx with a pool of as many connections as callers, up to 64 (the server takes 100). From
-Python: psycopg 3 for asyncio with its C part, and a pool of the same size.
+From Go, pgx is used with a pool of as many connections as callers, up to 64 (the server accepts
+100). From Python, psycopg 3 for asyncio is used with its C part, and a pool of the same size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SELECTION = 'SELECT "offset" FROM committed_offsets WHERE group_id = %s'
 
 
 class PostgreSQLServer(Server):
-    """`postgres` of Debian's or Ubuntu's package; root runs it as the package's user."""
+    """`postgres` of Debian's or Ubuntu's package. Root runs it as that package's user."""
 
     name = "postgresql"
     acknowledged = "fsynced"
@@ -68,7 +68,7 @@ class PostgreSQLServer(Server):
 
 
 class PostgreSQLClient(PythonClient):
-    """psycopg 3."""
+    """The client with psycopg 3."""
 
     def __init__(self, pool: psycopg_pool.AsyncConnectionPool) -> None:
         self._pool = pool
@@ -110,7 +110,7 @@ def _program(name: str) -> str:
 
 
 def _let_through(folder: Path, user: str) -> None:
-    """Gives the folder to the user, who has to come through those above it."""
+    """Gives the folder to the user, and lets the user pass through its parent folders."""
     os.chown(folder, *_ids(user))
     for above in folder.parents:
         if not above.stat().st_mode & 0o001:

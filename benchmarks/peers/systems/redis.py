@@ -1,12 +1,13 @@
 """Redis: a hash a group, `offsets:GROUP`, with a field for each partition (`orders:7`).
 
 A commit is one HSET of its fields, which is all or nothing; a fetch is one HGETALL. The server
-appends every change to its log and syncs that before it answers (`appendfsync always`, which is
-not how it comes); snapshots and rewrites of the log are as it comes.
+appends every change to its log and syncs the log before it answers (`appendfsync always`, which is
+not the default). Snapshots and rewrites of the log have the default settings.
 
-From Go: go-redis twice, with as many connections as callers, up to 64: as it comes, a command at a
-time on each of them (`redis`); and with its automatic pipelines, which take what many callers send
-together (`redis-pipelined`). From Python: redis-py for asyncio over hiredis, as many connections.
+From Go, go-redis is used in two ways, with as many connections as callers, up to 64: by default,
+with one command at a time on each connection (`redis`); and with its automatic pipelines, which
+send the commands of many callers together (`redis-pipelined`). From Python, redis-py for asyncio is
+used over hiredis, with the same number of connections.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class RedisServer(Server):
 
 
 class RedisClient(PythonClient):
-    """redis-py."""
+    """The client with redis-py."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client

@@ -1,11 +1,11 @@
-"""ZooKeeper: a node a partition, `/consumers/GROUP/offsets/TOPIC/PARTITION`, as Kafka 0.8 had them.
+"""ZooKeeper: a node a partition, `/consumers/GROUP/offsets/TOPIC/PARTITION`, like Kafka 0.8.
 
-A commit of one partition is a set, of many a multi of sets; a fetch gets every node of the group,
-all at once. Nodes are made before. Settings are those of its `zoo_sample.cfg`, with the heap of its
-start script: it syncs its log before it answers.
+A commit of one partition is a set, and a commit of several is a multi of sets. A fetch gets every
+node of the group, all at the same time. The nodes are created before. The settings are those of its
+`zoo_sample.cfg`, with the heap of its start script: it syncs its log before it answers.
 
-From Go: go-zookeeper, on 4 connections. From Python: kazoo's asynchronous calls on one connection,
-whose answers wake an asyncio loop; a thread for each caller was slower.
+From Go, go-zookeeper is used on 4 connections. From Python, kazoo's asynchronous calls are used on
+one connection, and their answers wake an asyncio loop; a thread for each caller was slower.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JAVA_OPTIONS = ("-Xmx1000m", "-Dzookeeper.log.level=WARN")
 
 
 class ZooKeeperServer(Server):
-    """Jars from Maven Central, run by the Java that is installed."""
+    """ZooKeeper's jars from Maven Central, run by the installed Java."""
 
     name = "zookeeper"
     acknowledged = "fsynced"
@@ -68,7 +68,7 @@ class ZooKeeperServer(Server):
 
 
 class ZooKeeperClient(PythonClient):
-    """kazoo."""
+    """The client with kazoo."""
 
     def __init__(self, client: KazooClient) -> None:
         self._client = client

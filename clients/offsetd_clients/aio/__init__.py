@@ -1,1 +1,1 @@
-"""The client for asyncio: the source of every call, from which `sync` is made."""
+"""The client for asyncio. `sync` is generated from it."""

@@ -1,4 +1,4 @@
-"""The waiting primitives of the code that is written once for both clients; here: asyncio's.
+"""The waiting primitives of the code that is written once for both clients. These are asyncio's.
 
 `sleep` waits; `called` calls a user's function, which may be a coroutine function here. `spawn`
 starts a background `Task`. `Lock`, `Event` and `Condition` can wait with a time limit. `Future` has
@@ -59,7 +59,7 @@ def when_process_ends(owner: object) -> None:
 
 
 class Guard:
-    """Needs no lock: no other task runs before this one waits."""
+    """A guard without a lock: no other task runs before this one waits."""
 
     def __enter__(self) -> None:
         pass
@@ -75,7 +75,7 @@ class Task:
     """
 
     def __init__(self, task: asyncio.Task[None]) -> None:
-        """For `spawn`."""
+        """Use `spawn`."""
         self._task = task
 
     @property
@@ -84,7 +84,7 @@ class Task:
         return self._task is asyncio.current_task()
 
     async def join(self, timeout_s: float | None = None) -> bool:
-        """Waits for its end. Returns whether it has ended. Raises none of the work's errors."""
+        """Waits for the work's end. Returns whether it has ended. Raises none of its errors."""
         done, _ = await asyncio.wait([self._task], timeout=timeout_s)
         return bool(done)
 

@@ -152,7 +152,7 @@ class AsyncKeeper:
         try:
             await self.commit(None)
         except (ConsumerFenced, *FENCED):
-            return  # The next request for items raises it.
+            return  # The next request for items raises the error.
         except OffsetdError as error:
             log.warning("group %s: not committed yet: %s", self._group_id, error)
 
@@ -166,7 +166,7 @@ class AsyncKeeper:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The next request for items raises the error. The request after it starts again."""
+        """Lets the next request for items raise the error. The request after it starts again."""
         with self.guard:
             self.part.fail(error)
         self.changed.set()

@@ -13,11 +13,11 @@ from offsetd_clients.errors import ClientClosed, OffsetdError, another
 from offsetd_clients.retry import is_tried_again
 
 GROUPS_MAX = 64
-"""Groups in one call: all of them wait for the largest."""
+"""The most groups in one call: all of them wait for the largest."""
 TIMEOUT_S_MIN = 1.0
-"""A fetch with less time makes a call of its own."""
+"""A fetch with less time makes its own call."""
 
-_Awaited = asyncio.Future[GroupOffsets | None]  # None: make a call of your own.
+_Awaited = asyncio.Future[GroupOffsets | None]  # None: the fetch must make its own call.
 # By group: a call names each group once.
 _Gathered = dict[str, tuple[FetchOffsetsRequest, _Awaited]]
 
@@ -40,7 +40,7 @@ class SharedFetches:
     async def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
         """The stored offsets of the one group in the request.
 
-        Raises what a call of its own would raise.
+        Raises the errors that a separate call would raise.
         """
         monotonic_s = asyncio.get_running_loop().time
         deadline_s = monotonic_s() + timeout_s
@@ -87,7 +87,7 @@ class SharedFetches:
             found = {group.group_id: group for group in response.groups}
         except Exception as error:  # noqa: BLE001  Each learns what is wrong in a call of its own.
             failure = error if isinstance(error, OffsetdError) and _is_of_all(error) else None
-        finally:  # Also if the loop ends, and this task with it.
+        finally:  # This also runs if the loop ends, and this task with it.
             for group_id, (_, future) in wanted.items():
                 if future.done():
                     continue  # It was cancelled.

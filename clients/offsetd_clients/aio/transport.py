@@ -64,7 +64,7 @@ class Channel:
         return await self._fetches.fetch(request, timeout_s)
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
-        """The stream of answers of a method. `timeout_s` None: without a time limit."""
+        """The stream of answers of a method. If `timeout_s` is None, it has no time limit."""
         callee = self._method(name)
         return Answers(self, callee(request, timeout=timeout_s, metadata=self._security.metadata()))
 
@@ -127,7 +127,7 @@ class Answers:
     """The answers of a stream, one after the other. Iterating raises `OffsetdError`."""
 
     def __init__(self, channel: Channel, call: Any) -> None:
-        """For `Channel.stream`."""
+        """Use `Channel.stream`."""
         self._channel = channel
         self._call = call
 

@@ -147,7 +147,8 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
             for problem in served.problems:
                 terminal.note(problem)
             if served.state != "serving":
-                terminal.fail(f"the server is {served.state}")  # Without a description of its log.
+                # A server in this state does not describe its log.
+                terminal.fail(f"the server is {served.state}")
             described = client.describe_log(topic, partitions or ())
         troubled = [each for each in described if _problem(each) is not None]
         if partitions or all_partitions or not terminal.is_drawing:

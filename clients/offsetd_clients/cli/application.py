@@ -108,13 +108,13 @@ def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
     def command() -> None:
         ended = application(terminal, program)(prog_name=program.name)
         if isinstance(ended, int) and ended:
-            raise SystemExit(ended)  # Raised by typer.Exit.
+            raise SystemExit(ended)  # typer.Exit raises this.
 
     return exit_code(command, terminal, extra=program.extra)
 
 
 def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
-    """The command line, printing to `terminal`."""
+    """The command line, which prints to `terminal`."""
     loaders = _loaders(terminal, program)
 
     class Commands(typer.core.TyperGroup):
@@ -127,7 +127,7 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
             return loaders[cmd_name]() if cmd_name in loaders else None
 
         def main(self, *args: Any, **kwargs: Any) -> Any:
-            """Runs a command. Explains errors in its arguments in our words."""
+            """Runs a command. Explains errors in its arguments with our own messages."""
             try:
                 return super().main(*args, **{**kwargs, "standalone_mode": False})
             except CALLED_WRONG as error:
@@ -175,7 +175,7 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
 
 
 def _tell_wrong_use(error: Any) -> int:
-    """Prints what is wrong with the arguments; returns the exit code."""
+    """Prints the problem of the arguments; returns the exit code."""
     told = error.format_message()
     if type(error).__name__ != "NoArgsIsHelpError":  # The message of NoArgsIsHelpError is the help.
         told = wrong_use_text(told, printable)

@@ -18,7 +18,7 @@ def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
     Empty, without a message, if the server does not answer at once.
     """
     address = chosen_address(ctx, ctx.params.get("address") or "") or None
-    # One attempt: a server that is not there now is not waited for.
+    # There is only one attempt: the completion does not wait for a missing server.
     retry = RetryPolicy(timeout_s=TIMEOUT_S, wait_initial_s=TIMEOUT_S * 2, wait_max_s=TIMEOUT_S * 2)
     try:
         with client_of(address, retry) as client:
@@ -26,5 +26,5 @@ def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
             found = [listing.group_id for listing in islice(listings, GROUPS_MAX)]
     except (OffsetdError, OSError, ValueError):
         return []
-    # Ids that a command line cannot hold are not offered.
+    # The completion leaves out ids that a command line cannot contain.
     return sorted(each for each in found if each.isprintable())

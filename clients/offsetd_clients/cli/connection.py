@@ -1,4 +1,4 @@
-"""How commands reach a server: their common options, and their messages when a call fails."""
+"""Connects commands to a server: their common options, and their messages if a call fails."""
 
 import os
 import re
@@ -32,21 +32,21 @@ from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
-# How requests name a setting to change.
+# The form in which requests name a setting to change.
 _OF_A_SETTING = re.compile(r"^(?:set\[(?=.*\]: )|remove: (?=\S+: ))(.*?)\]?: ")
-# After this much time between attempts, a user is told that the command is not stuck.
+# After this much time between attempts, the command reports that it is not stuck.
 SILENCE_S_MAX = 1.0
 
 TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
 TLS_VARIABLE = "OFFSETD_TLS"
-"Yes: TLS with gRPC's own list of authorities, if none of the following is set."
+"The value yes stands for TLS with gRPC's own authorities, if none of the following is set."
 TLS_PREFIX = "OFFSETD_TLS_"
 TLS_PARTS = ("CA", "CERTIFICATE", "KEY", "SERVER_NAME")
 """The variables after the prefix: paths of PEM files, and a server name."""
 
 
 def chosen_address(ctx: typer.Context, own: str) -> str:
-    """The command's own `--address` if it was given, else that of the whole line, else `own`."""
+    """The command's own `--address` if it was given, else that of the command line, else `own`."""
     source = ctx.get_parameter_source("address")
     if source is not None and source.name == "COMMANDLINE":
         return own
@@ -74,7 +74,7 @@ _ADDRESS: dict[str, Any] = {
 AddressOption = Annotated[
     str, typer.Option("--address", "--bootstrap-server", help="The server.", **_ADDRESS)
 ]
-# For commands that also have a Kafka cluster, which `--bootstrap-servers` names.
+# The option of commands that also have a Kafka cluster, which `--bootstrap-servers` names.
 OffsetdAddressOption = Annotated[
     str, typer.Option("--address", help="The address of the offsetd server.", **_ADDRESS)
 ]
@@ -126,7 +126,7 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
 def telling_sleep(
     address: str, terminal: Terminal, sleep: Callable[[float], None] = time.sleep
 ) -> Callable[[float], None]:
-    """The `sleep` between attempts, which says once what the command waits for."""
+    """The `sleep` between attempts. It reports once what the command waits for."""
     silence_s = 0.0
 
     def tell_and_sleep(seconds: float) -> None:
@@ -142,7 +142,7 @@ def telling_sleep(
 def client_of(
     address: str | None, retry: RetryPolicy, *, stream_commits: bool = True
 ) -> OffsetClient:
-    """A client with the TLS and the token of the environment.
+    """A client with the TLS settings and the token of the environment.
 
     Raises OSError, ValueError and OffsetdError.
     """
@@ -169,7 +169,7 @@ def is_tls_wanted(environment: Mapping[str, str]) -> bool:
     """Whether the environment asks for TLS.
 
     Raises ValueError if its values are unknown or contradict each other: traffic that the user
-    wants encrypted must not go as plain text.
+    wants encrypted must not be sent as plain text.
     """
     named = sorted(name for name in environment if name.startswith(TLS_PREFIX))
     for name in named:
@@ -189,14 +189,14 @@ def is_tls_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def exit_code(error: OffsetdError) -> int:
-    """The exit code of an error: wrong use if the server or the client rejects the request."""
+    """The exit code of an error: that of wrong use if the request was rejected."""
     return EXIT_WRONG_USE if isinstance(error, InvalidRequest) else EXIT_FAILED
 
 
 def explain(error: OffsetdError, address: str) -> str:
-    """The error in lines for people.
+    """The error as lines of text for users.
 
-    The name of the reason comes first, so that it can be looked up.
+    The name of the reason comes first, so that users can search for it.
     """
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]

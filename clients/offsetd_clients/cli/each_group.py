@@ -10,12 +10,13 @@ from offsetd_clients.errors import (
     GroupRefused,
     HistoryCompacted,
     OffsetdError,
+    OffsetsDamaged,
     PartitionsRefused,
 )
 
 Answer = TypeVar("Answer")
 # Errors that concern one group only.
-OF_ONE_GROUP = (GroupNotFound, GroupRefused, HistoryCompacted, PartitionsRefused)
+OF_ONE_GROUP = (GroupNotFound, GroupRefused, HistoryCompacted, OffsetsDamaged, PartitionsRefused)
 
 
 def each_group(

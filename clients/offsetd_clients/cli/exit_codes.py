@@ -1,4 +1,4 @@
-"""How a command line ends: its exit code, and the message of an error."""
+"""Ends a command line: its exit code, and the message of an error."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ def exit_code(command: Callable[[], object], terminal: Terminal, *, extra: str) 
     """Runs `command`; returns the exit code.
 
     `extra` is the extra that the command may need at run time. If it is missing, or if the output
-    fails, one line on stderr says so.
+    fails, one line on stderr reports it.
     """
     try:
         try:

@@ -1,8 +1,8 @@
-"""Commands that run, in their plain use, without the typer application.
+"""Runs simple uses of some commands without the typer application.
 
 typer and its imports take an eighth of the time of a server's start, only to read arguments. The
-arguments of a server are mostly names and values, which its package can read itself. Everything
-else (help, mistakes, other options) goes to the full command line.
+arguments of a server are mostly names and values, which its package can read itself. The full
+command line handles everything else (help, mistakes, other options).
 """
 
 import functools
@@ -13,14 +13,14 @@ from offsetd_clients.cli.exit_codes import exit_code
 from offsetd_clients.cli.printing.terminal import standard_terminal
 
 # `module:read` by name. `read(arguments)` returns a function that runs the command on a terminal,
-# or None if the full command line has to read the arguments.
+# or None if the full command line must read the arguments.
 READERS: Mapping[str, str] = {"serve": "offsetd_coordinator.commands.serve:read_plain"}
 EXTRA = "server"
-INTERRUPTED = 130  # As for typer's commands.
+INTERRUPTED = 130  # The exit code is that of typer's commands.
 
 
 def run_at_once(arguments: Sequence[str]) -> int | None:
-    """Runs a command if it can be read here, and returns its exit code; else None."""
+    """Runs a command if this module can read it, and returns its exit code; else None."""
     name, *rest = arguments or ("",)
     command = _read(READERS[name], rest) if name in READERS else None
     if command is None:
@@ -36,5 +36,5 @@ def _read(reader: str, arguments: Sequence[str]) -> Callable[..., None] | None:
     try:
         read: Callable[[Sequence[str]], Callable[..., None] | None] = pkgutil.resolve_name(reader)
     except ModuleNotFoundError:
-        return None  # The full command line says what to install.
+        return None  # The full command line reports what to install.
     return read(arguments)

@@ -13,7 +13,7 @@ from offsetd_clients.cli.fast_start import run_at_once
 def main() -> None:
     """Runs the command line on `sys.argv` and exits.
 
-    A missing extra gives one line, not a trace.
+    For a missing extra, it prints one line, not a trace.
     """
     # Imports leave almost no garbage. Collection is enabled again before a command runs.
     gc.disable()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
 from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
+from offsetd_clients.errors import OffsetsDamaged
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
 COMMIT_COLUMNS = ("group", "topic", "partition", "offset", "stored_offset", "revision")
@@ -64,7 +66,7 @@ ExpectedOffsetOption = Annotated[
 
 
 def duration(text: str) -> timedelta:
-    """A duration, for typer."""
+    """Reads a duration, for typer."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -179,9 +181,15 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         """
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, FETCH_COLUMNS)
         with connected(address, timeout, terminal) as client:
-            stored = offsets_of_groups(client, groups.ids(client, terminal), require_stable=stable)
+            ids = tuple(groups.ids(client, terminal))
+            try:
+                stored, damaged = offsets_of_groups(client, ids, require_stable=stable), []
+            except OffsetsDamaged:  # Some groups are damaged: the others are printed.
+                fetched, damaged = each_group(ids, partial(client.fetch, require_stable=stable))
+                stored = dict(fetched)
             without = [group for group, offsets in stored.items() if not offsets]
-            # A fetch answers for any name, so whether the group exists is a second question.
+            # A fetch returns an answer for any name, so another call checks whether the group
+            # exists.
             there, failures = each_group(without, client.get_group)
         absent = {group for group, _ in failures}
         offsets_of = {
@@ -195,7 +203,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         for group in groups.named:
             if stored.get(group) and not offsets_of[group]:
                 terminal.note(f"{named_id(group)} has no offset of {chosen}")
-        report_failures(failures, tuple(offsets_of), address, terminal)
+        report_failures([*damaged, *failures], tuple(offsets_of), address, terminal)
 
 
 def parse_position(text: str) -> tuple[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""The pure part of the consumer: its positions, and its part in a group. No clock, no calls.
+"""The part of the consumer without clock and calls: its positions, and its part in a group.
 
-The drivers are `aio.consumer` and `sync.consumer`, which is generated from it.
+The drivers are `aio.consumer` and `sync.consumer`, which is generated from the first.
 """

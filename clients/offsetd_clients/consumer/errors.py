@@ -1,11 +1,11 @@
-"""The errors of asking a consumer for items, apart from those of its calls and its source."""
+"""The errors of requests for a consumer's items, without those of its calls and its source."""
 
 from offsetd_clients.errors import Failure, OffsetdError
 from offsetd_clients.values import TopicPartition
 
 
 class ConsumerFenced(OffsetdError):
-    """The group has gone on without this consumer: other members may have its partitions.
+    """The group has continued without this consumer: other members may have its partitions.
 
     Nothing more was committed. The items since the last commit are handed out again, to the members
     that have `partitions` now. `reason` is the reason of the refused call, which is the
@@ -19,7 +19,7 @@ class ConsumerFenced(OffsetdError):
 
 
 class PollIntervalExceeded(ConsumerFenced):
-    """No item was asked for within `poll_interval_s_max`, so the consumer left its group."""
+    """No item was requested within `poll_interval_s_max`, so the consumer left its group."""
 
 
 class NotAssigned(LookupError):
@@ -27,7 +27,7 @@ class NotAssigned(LookupError):
 
 
 class StartUnknown(LookupError):
-    """Nothing is committed for a partition, and `start` does not say where to begin."""
+    """A partition has no committed offset, and `start` gives no offset for it."""
 
 
 class SourceBroken(RuntimeError):
@@ -57,7 +57,7 @@ def fenced_before() -> ConsumerFenced:
 
 
 def not_asked_for(seconds: float, partitions: tuple[TopicPartition, ...]) -> PollIntervalExceeded:
-    """The error of a consumer that left its group because no item was asked for."""
+    """The error of a consumer that left its group because no item was requested."""
     message = f"no item was asked for in {seconds:g} s, so the consumer left its group"
     failure = Failure(code="FAILED_PRECONDITION", message=message, reason="POLL_INTERVAL_EXCEEDED")
     return PollIntervalExceeded(failure, partitions)

@@ -21,7 +21,7 @@ class LeasePart(Part):
         self._epoch: int | None = None
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """As `Part.note_answer`; also for the calls of the lease."""
+        """Does what `Part.note_answer` does, also for the calls of the lease."""
         if isinstance(step, Acquire):
             self._note_acquired(step, answer, began_s)
         else:
@@ -30,7 +30,7 @@ class LeasePart(Part):
     def _note_acquired(self, step: Acquire, lease: Lease, began_s: float) -> None:
         self._epoch = lease.epoch
         if not self._is_current(step):
-            return  # It was closed meanwhile. The lease still has to be released.
+            return  # The part was closed during the call. The lease must still be released.
         self.standing = Standing(epoch=lease.epoch)
         self.alive_until_s = began_s + self._session_s
         self.note_beat(began_s)

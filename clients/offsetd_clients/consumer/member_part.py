@@ -44,7 +44,7 @@ class MemberPart(Part):
         self._owned_generation_id = -1
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """As `Part.note_answer`; also for a join and a sync."""
+        """Does what `Part.note_answer` does, also for a join and a sync."""
         match step:
             case Join():
                 self._note_joined(step, answer)
@@ -57,7 +57,7 @@ class MemberPart(Part):
     def _note_joined(self, step: Join, joined: JoinedGroup) -> None:
         self._member_id = joined.membership.member_id
         if not self._is_current(step):
-            return  # It was closed meanwhile. The member still has to leave.
+            return  # The part was closed during the call. The member must still leave.
         self._membership = joined.membership
         self._is_leader = joined.is_leader
         self._stage = _Stage.SYNC
@@ -115,7 +115,7 @@ class MemberPart(Part):
     def _is_outdated_by(self, counts: Mapping[str, int]) -> bool:
         """Whether the topics have changed.
 
-        Only the leader follows the numbers of their partitions.
+        Only the leader also checks the numbers of their partitions.
         """
         return counts.keys() != self._counts.keys() or (self._is_leader and counts != self._counts)
 

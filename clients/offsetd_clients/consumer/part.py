@@ -6,10 +6,10 @@
       └──revoked── YIELDING ◄──────────────────────────────────┘  │
       └──let_go─── LOST ◄──────(also from YIELDING)───────────────┘
 
-Two callers share it. The iterating caller lists the source, takes partitions, and learns of revoked
-and lost ones. The keeper works in the background, one `Step` after the other: it joins, and sends
-heartbeats. Both change this object, but never at the same time: the driver guards it. Times are in
-seconds, by a clock that is never set.
+Two callers share it. The iterating caller lists the source, takes partitions, and reports revoked
+and lost ones to the user. The keeper works in the background, one `Step` after the other: it joins,
+and sends heartbeats. Both change this object, but never at the same time: the driver guards it.
+Times are in seconds, by a monotonic clock.
 """
 
 import math
@@ -62,25 +62,26 @@ class Phase(Enum):
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """The identity of commits: a member in a generation, or the epoch of a lease."""
+    """The identity that commits carry: a member in a generation, or the epoch of a lease."""
 
     membership: Membership | None = None
     epoch: int | None = None
 
 
 class Part(ABC):
-    """The common part of members and of holders of a lease."""
+    """The common base of members and of lease holders."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.settings = settings
         self.phase = Phase.APART
         self.topic_partitions: tuple[TopicPartition, ...] = ()
         self.committed: dict[TopicPartition, CommittedOffset] = {}
-        # The user's starts for partitions that have arrived. They replace the committed offsets.
+        # The user's start offsets for partitions that have arrived. They replace the committed
+        # offsets.
         self.sought: dict[TopicPartition, int] = {}
         self.standing: Standing | None = None
-        # By our own clock, counted from before the last call that the server took as a sign of
-        # life.
+        # The end of the session by our own clock. It counts from the start of the last call that
+        # the server took as a sign of life.
         self.alive_until_s = -math.inf
         self.away_since_s: float | None = None
         self._counts: dict[str, int] = {}
@@ -106,7 +107,7 @@ class Part(ABC):
     def seek(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Sets the start of a partition that has arrived and is not held yet.
 
-        False: it has not arrived.
+        Returns False if the partition has not arrived.
         """
         if self.phase is not Phase.ARRIVED or topic_partition not in self.topic_partitions:
             return False
@@ -131,21 +132,21 @@ class Part(ABC):
             self.phase = Phase.YIELDING
 
     def begin_revoke(self) -> bool:
-        """Begins to tell the user of revoked partitions. Returns False if they were lost before."""
+        """Begins to report revoked partitions to the user. Returns False if they are lost."""
         if self.phase is not Phase.YIELDING:
             return False
         self._is_told = True
         return True
 
     def revoked(self) -> None:
-        """The user has been told, and holds no partitions."""
+        """Notes that the user knows of the revocation, and holds no partitions."""
         self._is_told = False
         self._note_given_up()
         self.topic_partitions = ()
         self.phase = Phase.LOST if self._problem else Phase.APART
 
     def let_go(self) -> Exception:
-        """The user has been told of lost partitions, if there were any.
+        """Notes that the user knows of the lost partitions, if there were any.
 
         Returns the error to raise.
         """
@@ -162,7 +163,7 @@ class Part(ABC):
         return self._take_farewell()
 
     def refused(self, standing: Standing, error: OffsetdError, now_s: float) -> None:
-        """Notes that a commit made with `standing` has failed."""
+        """Notes that a commit under `standing` failed."""
         if standing == self.standing:
             self._note_refused(error, now_s)
 
@@ -171,7 +172,7 @@ class Part(ABC):
     def next_step(self, now_s: float) -> Step:
         """The next step of the background work. Call the matching `note_…` method afterwards."""
         if self.phase is Phase.CLOSED:
-            # An answer that came after the end can leave something to release.
+            # A late answer may have created a membership or lease, which must be released.
             return self._take_farewell() or End()
         if self._is_away_too_long(now_s) and (farewell := self._leave_for_absence()):
             return farewell
@@ -193,7 +194,7 @@ class Part(ABC):
             self.phase = Phase.ARRIVED
 
     def note_beat(self, now_s: float) -> None:
-        """Notes that a heartbeat was sent, whatever its outcome."""
+        """Notes that a heartbeat was sent. Its outcome does not matter."""
         self._beat_s = now_s + self._beat_interval_s
 
     def note_refusal(self, step: Step, error: OffsetdError, began_s: float, now_s: float) -> None:
@@ -206,7 +207,7 @@ class Part(ABC):
             self._note_refused(error, now_s)
 
     def committed_with(self, standing: Standing, began_s: float) -> None:
-        """Notes an answered commit made with `standing`. A member's commit is a sign of life."""
+        """Notes an answer to a commit under `standing`. A member's commit is a sign of life."""
         if standing == self.standing and standing.membership is not None:
             self._note_alive(began_s)
 
@@ -244,7 +245,7 @@ class Part(ABC):
 
     @abstractmethod
     def _farewell(self) -> Farewell | None:
-        """The call that ends the membership or lease. None: there is none, or it must not end."""
+        """The call that ends the membership or lease, if there is one and it must end."""
 
     @abstractmethod
     def _forget(self, *, keeps_id: bool = False) -> None:
@@ -290,12 +291,12 @@ class Part(ABC):
         """Drops all partitions. The next request for items raises `problem`."""
         self._problem = problem
         self.topic_partitions = self._held()
-        # A user who is being told of the revocation is not told of the loss too.
+        # While the user's callback for the revocation runs, the loss is not reported too.
         if not (self.phase is Phase.YIELDING and self._is_told):
             self.phase = Phase.LOST
 
     def _part_with_nothing(self) -> None:
-        """Ends without telling the user, who knew of no partitions."""
+        """Ends the part without a report: the user knew of no partitions."""
         if self.phase in (Phase.ENTERING, Phase.ARRIVED, Phase.HOLDING) or (
             self.phase is Phase.YIELDING and not self._is_told
         ):
@@ -303,7 +304,7 @@ class Part(ABC):
             self.phase = Phase.APART
 
     def _held(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the user believes to have."""
+        """The partitions that the user believes it holds."""
         is_held = self.phase is Phase.HOLDING or (
             self.phase is Phase.YIELDING and not self._is_told
         )
@@ -321,7 +322,7 @@ class Part(ABC):
         )
 
     def _leave_for_absence(self) -> Farewell | None:
-        """Leaves because no items are asked for: other members may have the partitions."""
+        """Leaves because the caller asks for no items, so that other members get the partitions."""
         had, farewell = self._held(), self._take_farewell()
         if had:
             self._lose(not_asked_for(self.settings.poll_interval_s_max, had))
@@ -344,7 +345,7 @@ class Part(ABC):
         if self.phase is Phase.ENTERING:
             wakes.append(self._not_before_s)
         if self.standing is not None or self.phase in (Phase.ENTERING, Phase.ARRIVED):
-            # For a caller who is asking now, the time of absence has not begun.
+            # While the caller asks for items, its absence has not begun.
             away_s = now_s if self.away_since_s is None else self.away_since_s
             wakes.append(away_s + self.settings.poll_interval_s_max)
         return min(wakes, default=None)

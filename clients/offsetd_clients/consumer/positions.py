@@ -1,7 +1,8 @@
 """A consumer's progress in its partitions: the items handed out, processed and committed.
 
-A position is the offset to go on from: the `offset_next` of the last item. It moves when an item is
-acknowledged, not when it is handed out. So a committed offset never passes the processed items.
+A position is the offset at which reading continues: the `offset_next` of the last item. It moves
+when an item is acknowledged, not when it is handed out. So a committed offset never passes the
+processed items.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from offsetd_clients.values import CommittedOffset, OffsetToCommit, TopicPartiti
 
 
 class Position(NamedTuple):
-    """The offset to go on from. `leader_epoch` is that of the item before it."""
+    """The offset at which reading continues. `leader_epoch` is that of the item before it."""
 
     offset: int
     leader_epoch: int | None = None
@@ -29,7 +30,7 @@ class Positions:
         self.committed: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self._given: dict[TopicPartition, Position] = {}
-        # The positions once all items handed out so far are acknowledged.
+        # The positions after an acknowledgement of all items that were handed out.
         self._going_on: dict[TopicPartition, int] = {}
         # Partitions whose processed position may differ from the committed one.
         self._moved: set[TopicPartition] = set()
@@ -39,11 +40,10 @@ class Positions:
         starts: Mapping[TopicPartition, int],
         committed: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
-        """Replaces the partitions by these, each with its start.
+        """Replaces the partitions by the given ones, each with its start.
 
-        A start that differs from the committed offset is committed. Otherwise a consumer that began
-        at the end of a partition, and processed nothing, would leave its successor to begin at a
-        later end.
+        A start that differs from the committed offset is committed. Otherwise, if a consumer began
+        at the end of a partition and processed nothing, its successor would begin at a later end.
         """
         self.clear()
         for topic_partition, start in starts.items():
@@ -106,7 +106,7 @@ class Positions:
         Raises NotAssigned.
 
         Items that were handed out can still be acknowledged; only then does the position pass the
-        gap. If the source goes back, it has another history: those items can no longer be
+        gap. If `offset` is smaller, the source has another history: those items can no longer be
         acknowledged.
         """
         processed = self.of(topic_partition)
@@ -130,7 +130,7 @@ class Positions:
         return self._moved.union(self._given)
 
     def note_end(self, topic_partition: TopicPartition, bounds: Bounds) -> None:
-        """Notes the end of a partition, which may have been given up meanwhile."""
+        """Notes the end of a partition. Ignores a partition that was given up since."""
         if bounds.latest is not None and topic_partition in self.processed:
             self.ends[topic_partition] = bounds.latest
 
@@ -142,7 +142,7 @@ class Positions:
         }
 
     def to_commit(self) -> dict[TopicPartition, OffsetToCommit]:
-        """The processed positions that are not committed yet. Unchanged ones are left out."""
+        """The processed positions that are not committed yet. Unchanged positions are left out."""
         return {
             each: self.offset_to_commit(each, self.processed[each])
             for each in sorted(self._moved)
@@ -152,7 +152,7 @@ class Positions:
     def offset_to_commit(
         self, topic_partition: TopicPartition, position: Position
     ) -> OffsetToCommit:
-        """A position, with the end of its partition, so that others can compute the lag."""
+        """A position, with the end of its partition, from which others can compute the lag."""
         end = self.ends.get(topic_partition)
         return OffsetToCommit(
             position.offset,
@@ -177,7 +177,7 @@ class Positions:
 
 
 class Backlog:
-    """Items that were read and not handed out yet. Partitions are read in turn."""
+    """Items that were read, but not handed out yet. Partitions are read in turn."""
 
     def __init__(self) -> None:
         self._items: deque[Item[Any]] = deque()
@@ -186,14 +186,14 @@ class Backlog:
         self._idle_count = 0
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Replaces the partitions by these, each with its start. Drops the items read before."""
+        """Replaces the partitions by the given ones, each with its start. Drops earlier items."""
         self._items.clear()
         self._next = dict(starts)
         self._turns = deque(sorted(starts))
         self._idle_count = 0
 
     def take(self, items_max: int) -> list[Item[Any]]:
-        """The next items. Empty: more has to be read first."""
+        """The next items. Empty if more items must be read first."""
         items = self._items
         if items_max == 1:
             return [items.popleft()] if items else []
@@ -206,7 +206,7 @@ class Backlog:
 
     @property
     def is_idle(self) -> bool:
-        """Whether each partition was read in turn and had nothing."""
+        """Whether each partition was read in turn and had no items."""
         return self._idle_count >= len(self._turns)
 
     def look_again(self) -> None:
@@ -228,7 +228,7 @@ class Backlog:
             self._idle_count += 1
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Continues a partition at `offset`. Drops the items that were read of it."""
+        """Continues a partition at `offset`. Drops the items that were read from it."""
         kept = [item for item in self._items if item.topic_partition != topic_partition]
         self._items = deque(kept)
         self._next[topic_partition] = offset

@@ -42,13 +42,13 @@ class LeaseTerms:
 class ConsumerSettings:
     """The settings of a consumer. Durations are in seconds, finite and positive.
 
-    `start`: where a partition begins if nothing is committed for it.
+    `start`: the start of a partition without a committed offset.
 
-    `acknowledgement`: "implicit": asking for the next item marks all items before it as processed.
-    "explicit": only `ack` and `commit` of an item do.
+    `acknowledgement`: with "implicit", a request for the next item marks all items before it as
+    processed. With "explicit", only `ack` and `commit` of an item mark it.
 
-    `auto_commit_interval_s`: processed items are committed this often, and when partitions are
-    revoked, and at the end. None: only by `commit`.
+    `auto_commit_interval_s`: processed items are committed this often, when partitions are revoked,
+    and at the end. If it is None, only `commit` commits them.
 
     `assignors`: the assignors that this member offers, the preferred one first. The group uses one
     that all its members offer. `instance_id` makes a static member, which may come back within its
@@ -56,12 +56,12 @@ class ConsumerSettings:
 
     `session_timeout_s`: a member without a sign of life for this long is replaced. It sends one
     every `heartbeat_interval_s`.
-    `poll_interval_s_max`: a consumer that is not asked for items for this long may hang, so it
-    leaves the group. A rebalance waits for it equally long.
+    `poll_interval_s_max`: if no items are requested for this long, the caller may hang, so the
+    consumer leaves the group. A rebalance waits for it for the same time.
 
-    `source_interval_s`: how often the source is asked for its partitions, and for the ends of those
-    that are read.
-    `idle_wait_s`: the pause when there was nothing to read.
+    `source_interval_s`: the interval of requests to the source for its partitions, and for the ends
+    of those that are read.
+    `idle_wait_s`: the pause after no partition had items to read.
     `read_items_max`: the largest number of items read from a partition at a time.
 
     `lease`: work alone, under a lease, instead of as a member among others.

@@ -11,11 +11,11 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Item(NamedTuple, Generic[Value_co]):
-    """An item at `offset` of a partition. Reading goes on after it at `offset_next`.
+    """An item at `offset` of a partition. The next item is read at `offset_next`.
 
-    Offsets are whole numbers from 0 that grow along a partition (lines, bytes, versions). There may
-    be gaps between items. `leader_epoch` is for sources that have leader epochs; it is committed
-    too.
+    Offsets are whole numbers, at least 0, that grow along a partition (lines, bytes, versions).
+    There may be gaps between items. `leader_epoch` is for sources that have leader epochs; it is
+    committed too.
     """
 
     topic_partition: TopicPartition
@@ -35,12 +35,12 @@ class Source(Protocol[Value_co]):
     """
 
     def partition_counts(self) -> Mapping[str, int]:
-        """The present topics and their number of partitions. Partitions are numbered from 0."""
+        """The present topics, each with its number of partitions. The first partition is 0."""
 
     def read(
         self, topic_partition: TopicPartition, offset: int, items_max: int
     ) -> Iterable[Item[Value_co]]:
-        """The items of a partition in order, from `offset` on. Empty if there are none now.
+        """The items of a partition in order, starting at `offset`. Empty if there are none now.
 
         It must not wait for more items. If the item at `offset` is gone, the read starts with the
         next item that exists.
@@ -51,8 +51,8 @@ class Source(Protocol[Value_co]):
 
         Default: unknown.
 
-        The first offset is for `start="earliest"` (unknown: 0). The end is for `"latest"` and for
-        lag.
+        The first offset is used for `start="earliest"` (0 if unknown). The end is used for
+        `"latest"` and for lag.
         """
         del topic_partition
         return Bounds()
@@ -60,7 +60,7 @@ class Source(Protocol[Value_co]):
     def assign(
         self, committed: Mapping[TopicPartition, CommittedOffset | None]
     ) -> Mapping[TopicPartition, int]:
-        """From now on only these partitions are read, until the next call.
+        """Sets the partitions that the consumer reads until the next call.
 
         `committed` has the committed offset of each. Returns a start for each partition that must
         not begin there. Default: none.
@@ -70,40 +70,40 @@ class Source(Protocol[Value_co]):
 
 
 class AsyncSource(Protocol[Value_co]):
-    """As `Source`; each method may be a coroutine function, but need not."""
+    """A `Source` for asyncio. Each method may be a coroutine function, or a plain one."""
 
     def partition_counts(self) -> Mapping[str, int] | Awaitable[Mapping[str, int]]:
-        """As `Source.partition_counts`."""
+        """Does what `Source.partition_counts` does."""
 
     def read(
         self, topic_partition: TopicPartition, offset: int, items_max: int
     ) -> Iterable[Item[Value_co]] | Awaitable[Iterable[Item[Value_co]]]:
-        """As `Source.read`."""
+        """Does what `Source.read` does."""
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds | Awaitable[Bounds]:
-        """As `Source.bounds`."""
+        """Does what `Source.bounds` does."""
         del topic_partition
         return Bounds()
 
     def assign(
         self, committed: Mapping[TopicPartition, CommittedOffset | None]
     ) -> Mapping[TopicPartition, int] | Awaitable[Mapping[TopicPartition, int]]:
-        """As `Source.assign`."""
+        """Does what `Source.assign` does."""
         del committed
         return {}
 
 
 Start: TypeAlias = Literal["earliest", "latest", "error"] | Callable[[TopicPartition], int]
-"""Where a partition begins if no offset is committed for it. "error" raises `StartUnknown`.
+"""The start of a partition without a committed offset. "error" raises `StartUnknown`.
 
-A function is called for the offset.
+If it is a function, its result is the offset.
 """
 
 
 def checked(
     items: Iterable[Item[Value_co]], topic_partition: TopicPartition, offset: int
 ) -> list[Item[Value_co]]:
-    """The items that a source returned. Raises SourceBroken unless they continue in order."""
+    """Returns the items of a source. Raises SourceBroken unless they continue in order."""
     found = list(items)
     for item in found:
         if item.topic_partition != topic_partition:
@@ -118,7 +118,7 @@ def checked(
 
 
 def checked_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """The topics that have partitions. Raises SourceBroken for invalid counts."""
+    """Returns the topics that have partitions. Raises SourceBroken for invalid counts."""
     for topic, count in counts.items():
         if not topic or count < 0:
             raise SourceBroken(f"topic {topic!r} with {count} partitions")

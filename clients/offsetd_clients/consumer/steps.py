@@ -67,7 +67,7 @@ class Release:
 
 @attrs.frozen
 class Wait:
-    """Wait until this time or until something changes. None: only until something changes."""
+    """Wait until this time, or until something changes. None means no time limit."""
 
     until_s: float | None
 

@@ -1,4 +1,4 @@
-"""Consumers that read from Kafka and keep their offsets in offsetd. Needs the extra `kafka`."""
+"""Consumers that read from Kafka and store offsets in offsetd. They need the extra `kafka`."""
 
 from offsetd_clients.kafka.consumer import KafkaConsumer
 from offsetd_clients.kafka.out_of_range import (

@@ -21,16 +21,16 @@ class KafkaConsumer(Consumer[Message]):
 
     It is a `Consumer`, with all its rules: the members of the group in offsetd share the partitions
     of the topics, or, with `settings.lease`, one consumer has them all. A fenced consumer cannot
-    commit. Kafka stores no offsets for it, and knows no group of it. Each commit has the leader
+    commit. Kafka stores no offsets for it, and does not know its group. Each commit has the leader
     epoch of the last message, and the end of its partition.
 
-    `config` is librdkafka's: how to reach Kafka, and how to authenticate. Raises
+    `config` has librdkafka's settings for the connection to Kafka and the authentication. Raises
     ConsumerMisconfigured if it has `enable.auto.commit` or an `auto.offset.reset`. `settings.start`
-    says where a partition begins if nothing is committed for it.
+    is the start of a partition without a committed offset.
 
-    `out_of_range` says where a partition continues if Kafka no longer has the next offset
-    (retention deleted it, or the topic was recreated): "earliest", "latest", or "error", which
-    raises `PositionGone`. `on_reset` is called before such a reset, which is also logged.
+    `out_of_range` is the rule for a partition whose next offset Kafka no longer has (retention
+    deleted it, or the topic was recreated): "earliest", "latest", or "error", which raises
+    `PositionGone`. `on_reset` is called before such a reset, which is also logged.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class KafkaConsumer(Consumer[Message]):
         )
 
     def close(self) -> None:
-        """As `Consumer.close`; also closes the Kafka consumer."""
+        """Does what `Consumer.close` does, and closes the Kafka consumer."""
         try:
             super().close()
         finally:

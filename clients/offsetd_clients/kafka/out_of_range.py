@@ -1,4 +1,4 @@
-"""Where a Kafka partition continues if Kafka does not have the committed offset. Pure."""
+"""The rule for a partition whose committed offset Kafka does not have. No I/O."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 OutOfRangeRule: TypeAlias = Literal["earliest", "latest", "error"]
 """The rule for a position that Kafka does not have.
 
-Continue at the first offset of the partition ("earliest"), at its end ("latest"), or raise
-`PositionGone` ("error").
+The partition continues at its first offset ("earliest") or at its end ("latest"), or `PositionGone`
+is raised ("error").
 """
 
 RULES: Final = ("earliest", "latest", "error")
 
 
 class Why(StrEnum):
-    """What happened to a position."""
+    """The reason why Kafka does not have a position."""
 
     BEFORE_BEGIN = "before-begin"  # Retention deleted the messages, or an administrator did.
-    BEHIND_END = "behind-end"  # The topic was recreated, or lost its end.
+    BEHIND_END = "behind-end"  # The topic was recreated, or lost its last messages.
     TRUNCATED = "truncated"  # Kafka has another history now, as the leader epochs show.
 
 
 @attrs.frozen(kw_only=True)
 class PositionReset:
-    """A partition cannot continue at its position. `offset` None: it does not continue at all."""
+    """A partition cannot continue at its position. `offset` is None if it does not continue."""
 
     topic_partition: TopicPartition
     why: Why
@@ -51,8 +51,8 @@ class PositionReset:
 class PositionGone(LookupError):
     """Kafka does not have the next offset, and the rule is "error".
 
-    `resets` has every partition with this problem. Call `seek` for each of them and go on, or make
-    a consumer with another rule. Until then the committed offsets stay.
+    `resets` has every partition with this problem. Call `seek` for each of them and continue, or
+    make a consumer with another rule. Until then the committed offsets stay.
     """
 
     def __init__(self, resets: Sequence[PositionReset]) -> None:
@@ -61,7 +61,7 @@ class PositionGone(LookupError):
 
 
 class ConsumerMisconfigured(ValueError):
-    """A librdkafka setting that would let Kafka keep offsets, or reset them silently."""
+    """A librdkafka setting that would store offsets in Kafka, or reset them silently."""
 
 
 def reset_of(
@@ -73,7 +73,7 @@ def reset_of(
     rule: OutOfRangeRule,
     is_truncated: bool = False,
 ) -> PositionReset | None:
-    """The reset of a position. None: Kafka has the position, and it stays."""
+    """The reset of a position. None if Kafka has the position: then it stays."""
     if position < earliest:
         why = Why.BEFORE_BEGIN
     elif position > latest:
@@ -93,7 +93,7 @@ def reset_of(
 
 
 def librdkafka_config(config: Mapping[str, object], group_id: str) -> dict[str, object]:
-    """`config` for a consumer that keeps no offsets at Kafka, and reports missing positions.
+    """`config` for a consumer that stores no offsets in Kafka, and reports missing positions.
 
     Raises ConsumerMisconfigured if `config` contradicts that.
     """
@@ -107,7 +107,7 @@ def librdkafka_config(config: Mapping[str, object], group_id: str) -> dict[str, 
         raise ConsumerMisconfigured(f"group.id: the group is {group_id!r}; leave it out")
     return {
         **config,
-        # librdkafka requires one. It is never joined, and nothing is committed to it.
+        # librdkafka requires one. The consumer never joins the group, and commits nothing to it.
         "group.id": group_id,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,

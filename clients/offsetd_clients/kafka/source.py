@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster as the source of a consumer. The offsets are committed elsewhere."""
+"""Makes topics of a Kafka cluster the source of a consumer. The offsets are committed elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TopicMissing(LookupError):
 
 
 class GoesOn(Exception):
-    """The rule resets a partition: the consumer must read on at the new offset."""
+    """The rule resets a partition: the consumer must continue at the new offset."""
 
     def __init__(self, topic_partition: TopicPartition, offset: int) -> None:
         super().__init__(f"{topic_partition} goes on at {offset}")
@@ -42,11 +42,12 @@ class GoesOn(Exception):
 
 
 class KafkaSource:
-    """Reads topics through a `confluent_kafka.Consumer` of its own, for assigned partitions.
+    """Reads the assigned partitions of topics through its own `confluent_kafka.Consumer`.
 
-    `config` is librdkafka's, without settings of offsets: see `librdkafka_config`. `out_of_range`
-    is the rule for a position that Kafka does not have. A reset is logged and passed to `on_reset`.
-    Calls to Kafka raise KafkaException after `timeout_s` seconds. For one thread.
+    `config` has librdkafka's settings, without those about offsets: see `librdkafka_config`.
+    `out_of_range` is the rule for a position that Kafka does not have. A reset is logged and passed
+    to `on_reset`. Calls to Kafka raise KafkaException after `timeout_s` seconds. Only one thread
+    may use it.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class KafkaSource:
         self._counts: dict[str, int] = {}
         self._buffers: dict[TopicPartition, deque[Message]] = {}
         self._buffered_count = 0
-        # The next offset to ask for, of each partition that librdkafka fetches.
+        # The next offset to request, for each partition that librdkafka fetches.
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, tuple[int, int]] = {}
-        # The positions at which librdkafka found nothing, and which were asked for once more since.
+        # The positions that librdkafka reported as missing, and that were requested once more
+        # since.
         self._gone: dict[TopicPartition, int | None] = {}
         self._begun_anew: set[TopicPartition] = set()
         # The bounds of partitions that were just assigned, for the next call of `bounds`.
@@ -86,7 +88,7 @@ class KafkaSource:
     def partition_counts(self) -> dict[str, int]:
         """The present number of partitions of each topic. Raises TopicMissing.
 
-        While Kafka does not answer, its last answer counts.
+        While Kafka does not answer, this returns its last answer.
         """
         try:
             self._counts = {topic: self._partition_count(topic) for topic in self._topics}
@@ -97,7 +99,7 @@ class KafkaSource:
         return self._counts
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        """The first offset and the end of a partition. While it is read, the last known end."""
+        """The first offset and the end of a partition; the last known end while it is read."""
         if topic_partition in self._buffers:
             _, latest = self._consumer.get_watermark_offsets(_at(topic_partition), cached=True) or (
                 _NO_OFFSET,
@@ -111,10 +113,10 @@ class KafkaSource:
     def assign(
         self, committed: Mapping[TopicPartition, CommittedOffset | None]
     ) -> dict[TopicPartition, int]:
-        """From now on only these partitions are read.
+        """Sets the partitions that are read.
 
-        Returns the starts, by the rule, of partitions whose committed offset Kafka does not have.
-        With the rule "error" it raises PositionGone for all of them.
+        If Kafka does not have a committed offset, the rule decides the partition's start. Returns
+        these starts. With the rule "error" it raises PositionGone for all of them.
         """
         self._forget_all()
         self._consumer.unassign()
@@ -200,7 +202,7 @@ class KafkaSource:
         self._buffered_count = 0
 
     def _begin(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lets librdkafka fetch a partition from `offset` on, and drops anything else of it."""
+        """Lets librdkafka fetch a partition, starting at `offset`. Drops its old messages."""
         self._let_go(topic_partition)
         committed, leader_epoch = self._epochs.get(topic_partition, (None, -1))
         self._consumer.incremental_assign(
@@ -217,7 +219,7 @@ class KafkaSource:
             self._buffered_count -= len(buffer)
 
     def _is_older_than_committed(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether the next message is older than the one committed as preceding it.
+        """Whether the next message has a smaller leader epoch than the one committed before it.
 
         Leader epochs never fall along a log, so this would be another log. librdkafka makes this
         check with Kafka only while it does not know the partition's leader.
@@ -233,7 +235,7 @@ class KafkaSource:
         return False
 
     def _receive(self, messages_max: int) -> None:
-        """Takes all messages that have arrived, of any partition. Then raises the first failure.
+        """Takes all arrived messages of all partitions. Then raises the first failure.
 
         Everything is taken before the raise, because librdkafka delivers nothing twice.
         """
@@ -253,10 +255,10 @@ class KafkaSource:
             raise failures[0]
 
     def _noted(self, message: Message, error: KafkaError) -> Exception | None:
-        """The exception for an error of librdkafka. None: reading goes on."""
+        """The exception for an error of librdkafka. None if reading can continue."""
         match error.code():
             case KafkaError._PARTITION_EOF | KafkaError.GROUP_AUTHORIZATION_FAILED:
-                # Kafka has no such group: librdkafka only asks where its coordinator would be.
+                # The group does not exist in Kafka: librdkafka only asks for its coordinator.
                 pass
             case KafkaError._AUTO_OFFSET_RESET:
                 topic_partition = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -271,11 +273,11 @@ class KafkaSource:
         return None
 
     def _leave_or_begin_anew(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Handles librdkafka's report that Kafka does not have the next offset, or an earlier one.
+        """Handles librdkafka's report that Kafka does not have an offset.
 
         An error may arrive after its assignment has ended. If it names another offset, it may be
-        such a late one, or there is a gap. So the offset is asked for once more; the second error
-        counts.
+        such a late one, or there is a gap. So the offset is requested once more. Only a second
+        error counts.
         """
         if self._gone[topic_partition] == offset or topic_partition in self._begun_anew:
             self._leave(topic_partition, offset)
@@ -283,7 +285,7 @@ class KafkaSource:
         self._begun_anew.add(topic_partition)
 
     def _leave(self, topic_partition: TopicPartition, offset: int) -> NoReturn:
-        """Handles the loss of the next offset by the rule."""
+        """Applies the rule to a next offset that Kafka does not have."""
         reset = self._reset_of(topic_partition, offset, is_truncated=True)
         assert reset is not None, "it is gone"
         self._tell([reset])

@@ -33,7 +33,7 @@ _SERVICE_BYTES_MAX = 127  # Its length fits into one byte.
 def describe_log_request(
     topic: str, partitions: Iterable[SupportsIndex]
 ) -> admin_service_pb2.DescribeLogRequest:
-    """A DescribeLogRequest. No `partitions`: all."""
+    """A DescribeLogRequest. Without `partitions`, it asks for all."""
     with building("describe log"):
         return admin_service_pb2.DescribeLogRequest(
             topic=topic, partitions=[whole(each) for each in several("partitions", partitions)]
@@ -49,7 +49,7 @@ def compact_log_request(
     validate_only: bool,
     reason: str,
 ) -> admin_service_pb2.CompactLogRequest:
-    """A CompactLogRequest. No `partitions`: all."""
+    """A CompactLogRequest. Without `partitions`, it asks for all."""
     with building("compact log"):
         return admin_service_pb2.CompactLogRequest(
             topic=topic,
@@ -84,7 +84,7 @@ def delete_records_request(
     validate_only: bool,
     reason: str,
 ) -> admin_service_pb2.DeleteRecordsRequest:
-    """A DeleteRecordsRequest. `offset` None: up to the log's end."""
+    """A DeleteRecordsRequest. If `offset` is None, it asks for all records up to the log's end."""
     with building("delete records"):
         request = admin_service_pb2.DeleteRecordsRequest(
             topic=topic,
@@ -103,7 +103,7 @@ def delete_records_request(
 def describe_config_request(
     topic: str, names: Iterable[str]
 ) -> admin_service_pb2.DescribeConfigRequest:
-    """A DescribeConfigRequest. No `names`: all."""
+    """A DescribeConfigRequest. Without `names`, it asks for all."""
     with building("describe config"):
         return admin_service_pb2.DescribeConfigRequest(topic=topic, names=several("names", names))
 
@@ -200,7 +200,7 @@ def retried_partition(response: admin_service_pb2.RetryPartitionResponse) -> Ret
 
 
 def deleted_records(response: admin_service_pb2.DeleteRecordsResponse) -> DeletedRecords:
-    """Where the log starts now."""
+    """The new start of the log."""
     return DeletedRecords(
         log_start_offset=response.log_start_offset,
         deleted_bytes=response.deleted_bytes,
@@ -229,7 +229,7 @@ def config_settings(
 
 
 def updated_config(response: admin_service_pb2.UpdateConfigResponse) -> UpdatedConfig:
-    """The settings that the request named, as they are now."""
+    """The settings that the request named, with their present values."""
     return UpdatedConfig(
         settings=config_settings(response.settings), revision=_revision_in(response)
     )

@@ -115,7 +115,7 @@ def clone_group_request(
     validate_only: bool,
     reason: str,
 ) -> group_service_pb2.CloneGroupRequest:
-    """A CloneGroupRequest. No `topics`: all."""
+    """A CloneGroupRequest. Without `topics`, it is for all."""
     with building("clone group"):
         return group_service_pb2.CloneGroupRequest(
             source_group_id=source_group_id,
@@ -145,7 +145,7 @@ def export_offsets_request(
     group_id_prefix: str,
     topics: Iterable[str],
 ) -> admin_service_pb2.ExportOffsetsRequest:
-    """An ExportOffsetsRequest. No `group_ids`: all groups with the prefix."""
+    """An ExportOffsetsRequest. Without `group_ids`, it is for all groups with the prefix."""
     with building("export offsets"):
         return admin_service_pb2.ExportOffsetsRequest(
             format=_format(file_format),
@@ -208,7 +208,7 @@ def list_audit_events_request(
     end_time: datetime | None,
     page_size: int,
 ) -> admin_service_pb2.ListAuditEventsRequest:
-    """A ListAuditEventsRequest for the first page. No `methods`: any."""
+    """A ListAuditEventsRequest for the first page. Without `methods`, it is for any."""
     with building("list audit events"):
         return admin_service_pb2.ListAuditEventsRequest(
             page_size=page_size,

@@ -78,14 +78,14 @@ def _invalid(message: str) -> InvalidRequest:
 
 
 def text_of(name: str, value: str) -> str:
-    """Returns `value`. TypeError unless it is a str: protobuf would accept bytes too."""
+    """Returns `value`. Raises TypeError unless it is a str: protobuf would also accept bytes."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: {value!r} is not a string")
     return value
 
 
 def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
-    """Returns `values` as a tuple. TypeError for one value: a str would be split into letters."""
+    """Returns `values` as a tuple. Raises TypeError for one value: a str would be split up."""
     if isinstance(values, str | bytes | TopicPartition):
         raise TypeError(f"{name}: one {type(values).__name__} where a list of them is expected")
     return tuple(values)
@@ -94,7 +94,7 @@ def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
 def delete_group_request(
     group_id: str, *, request_id: str, validate_only: bool, reason: str
 ) -> group_service_pb2.DeleteGroupRequest:
-    """A DeleteGroupRequest: a group with its offsets."""
+    """A DeleteGroupRequest for a group with its offsets."""
     with building("delete group"):
         return group_service_pb2.DeleteGroupRequest(
             group_id=text_of("group_id", group_id),
@@ -112,7 +112,7 @@ def list_groups_request(
     page_size: int,
     page_token: str,
 ) -> group_service_pb2.ListGroupsRequest:
-    """A ListGroupsRequest for one page. No `states`, no `types`: any."""
+    """A ListGroupsRequest for one page. Without `states` or `types`, it is for any."""
     with building("list groups"):
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
@@ -170,7 +170,7 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
 
 
 def group_of(message: group_service_pb2.Group) -> Group:
-    """A group in full."""
+    """A group with all details."""
     return Group(
         group_id=message.group_id,
         type=_group_type(message.type),
@@ -282,7 +282,7 @@ def call_failure(error: Any) -> Failure:
 
 
 def _of_handshakes(message: str) -> str:
-    """gRPC's message. For a TLS handshake with a port that has no TLS: a plain explanation."""
+    """gRPC's message, or a plain explanation if a TLS handshake met a port without TLS."""
     if _NOT_TLS not in message:
         return message
     peer = _PEER_ADDRESS.search(message)

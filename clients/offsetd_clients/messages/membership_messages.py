@@ -49,7 +49,7 @@ def join_request(
 def sync_request(
     membership: Membership, assignments: Mapping[str, bytes]
 ) -> group_service_pb2.SyncGroupRequest:
-    """A SyncGroupRequest. The leader's has the assignments, by member id."""
+    """A SyncGroupRequest. The leader's request has the assignments by member id."""
     with building("sync"):
         return group_service_pb2.SyncGroupRequest(
             group_id=membership.group_id,
@@ -98,7 +98,7 @@ def remove_members_request(
     validate_only: bool,
     reason: str,
 ) -> group_service_pb2.RemoveMembersRequest:
-    """A RemoveMembersRequest for members that an operator removes; None: all of them."""
+    """A RemoveMembersRequest for members that an operator removes; for all if it is None."""
     named = () if members is None else several("members", members)
     with building("remove members"):
         return group_service_pb2.RemoveMembersRequest(

@@ -70,7 +70,8 @@ def _conditional(topic_partition: TopicPartition, to_commit: OffsetToCommit) -> 
         "metadata": to_commit.metadata,
         "expected_offset": to_commit.expected_offset,
         "expected_revision": to_commit.expected_revision,
-        "must_not_exist": to_commit.must_not_exist or None,  # A False would be sent too.
+        # The encoding would contain a False, but not a None.
+        "must_not_exist": to_commit.must_not_exist or None,
         "monotonic": to_commit.monotonic,
         "end_offset": to_commit.end_offset,
     }
@@ -87,7 +88,7 @@ def sequenced_commit(sequence: int, commit: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """A number from 0 up as protobuf's varint: seven bits a byte, the lowest first."""
+    """A number, at least 0, as protobuf's varint: seven bits a byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -99,7 +100,7 @@ def _varint(number: int) -> bytes:
 def fetch_request(
     selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
 ) -> offset_service_pb2.FetchOffsetsRequest:
-    """A FetchOffsetsRequest for groups and their partitions. No partitions: all of the group."""
+    """A FetchOffsetsRequest for groups and their partitions; without partitions, for all."""
     with building("fetch"):
         return offset_service_pb2.FetchOffsetsRequest(
             groups=[
@@ -153,8 +154,8 @@ def stored_offsets(
     }
 
 
-# The same partitions are fetched again and again; a lookup takes a quarter of the time of
-# constructing one.
+# The same partitions are fetched many times. A lookup takes a quarter of the time of a
+# construction.
 _topic_partition = functools.lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -181,7 +182,7 @@ def _time(seconds: int, nanos: int) -> datetime:
 
 
 def deleted_offsets(response: offset_service_pb2.DeleteOffsetsResponse) -> DeletedOffsets:
-    """What was deleted."""
+    """The deleted offsets."""
     return DeletedOffsets(
         partitions=partitions_of(response.deleted),
         revision=revision_of(response.revision) if response.HasField("revision") else None,

@@ -8,7 +8,7 @@ MESSAGE_BYTES_DEFAULT: Final = 1_048_588
 """The largest batch of a server whose `max.message.bytes` is not set."""
 
 _HEADER_BYTES: Final = 61
-# All parts of an offset's record except its texts: lengths and versions at their largest.
+# The bytes of an offset's record without its texts, with the largest lengths and versions.
 _RECORD_BYTES: Final = 66
 
 

@@ -1,4 +1,4 @@
-"""The differences between a plan, or a source as it is now, and the stored offsets."""
+"""Compares a plan, or the present state of a source, with the stored offsets."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ Stored = Mapping[TopicPartition, CommittedOffset]
 
 
 GONE = Bounds(0, -1)
-"""The bounds of a partition that does not exist: it has no offset at all."""
+"""The bounds of a partition that does not exist: no offset is in range."""
 
 
 class State(StrEnum):
@@ -97,8 +97,8 @@ def _state(found: FoundOffset, stored: CommittedOffset | None, bounds: Bounds | 
 def is_within(offset: int, bounds: Bounds) -> bool:
     """Whether an offset is in range.
 
-    One that is not is reported, and never moved to the nearest end: that would skip records, or
-    read some again.
+    An offset that is not in range is reported, and never moved to the nearest end: that would skip
+    records, or read some again.
     """
     return (bounds.earliest is None or bounds.earliest <= offset) and (
         bounds.latest is None or offset <= bounds.latest

@@ -13,11 +13,9 @@ Result = TypeVar("Result")
 
 
 def write_whole(path: Path, write: Callable[[Callable[[bytes], object]], Result]) -> Result:
-    """Passes `write` a function that takes the file's content.
+    """Writes a file durably as a whole, or not at all.
 
-    Writes all of it durably, or nothing.
-
-    Returns the result of `write`.
+    Calls `write` with a function that takes the file's content. Returns the result of `write`.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -67,7 +65,7 @@ class LockedFile:
             except BaseException:
                 self.close()
                 raise
-            self.close()  # The previous holder replaced the file meanwhile.
+            self.close()  # The previous holder has replaced the file.
 
     def close(self) -> None:
         """Releases the file for others."""
@@ -97,7 +95,7 @@ class LockedFile:
     def replaced(self, lines: Iterable[bytes]) -> "LockedFile":
         """Durably replaces the file by one with other lines, and returns it.
 
-        It stays held throughout.
+        The lock is held all the time.
         """
         part = LockedFile(self.path.with_name(f"{self.path.name}.part"))
         try:
@@ -117,7 +115,7 @@ class LockedFile:
     def append(self, line: bytes, *, is_durable: bool = True) -> int:
         """Appends a line; returns its position.
 
-        Not durable: a power cut may lose or tear the line.
+        If it is not durable, a power failure may lose or tear the line.
         """
         position = self.size
         written = 0

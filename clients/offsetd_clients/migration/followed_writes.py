@@ -1,7 +1,7 @@
-"""The writes of mirrors and cutovers, as the lines of a journal record them.
+"""The writes of mirrors and cutovers, in the lines of a journal.
 
-A group that is followed is written again and again. To keep the journal small, all those lines of a
-group can be merged into one.
+A followed group is written many times. To keep the journal small, all those lines of a group can be
+merged into one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ STEP = "mirror"
 class OwnWrite:
     """An offset that the migration has stored, with its revision in offsetd.
 
-    `order` is the place of the source's write among all its writes. None: not known.
+    `order` is the place of the source's write among all its writes. It is None if it is not known.
     """
 
     revision: int
@@ -32,7 +32,7 @@ OwnWrites = dict[TopicPartition, OwnWrite]
 
 @attrs.define
 class _Group:
-    """`begun` has puts whose outcome was not recorded; `cut_off` has those before them."""
+    """`begun` has puts whose outcome was not recorded; `cut_off` has earlier such puts."""
 
     attempt: int = 0
     own: OwnWrites = attrs.field(factory=dict)
@@ -90,7 +90,7 @@ class FollowedWrites:
             _finish(group, document["result"]["revision"])
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Lines with the same content as all lines read."""
+        """Yields lines with the same content as all lines that were read."""
         for group_id, group in self._groups.items():
             named = {"step": STEP, "group": group_id, "attempt": group.attempt}
             own = [

@@ -1,7 +1,8 @@
-"""The journal of a plan: a file beside it, so that a killed step goes on where it was.
+"""The journal of a plan: a file next to it, so that a killed step can be continued.
 
 Each line has a CRC-32, and is fsynced before its step is reported. A torn last line was never
-reported: readers skip it, and the next writer cuts it off. One process at a time has the journal.
+reported: readers skip it, and the next writer cuts it off. Only one process at a time can open the
+journal.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from offsetd_clients.migration.followed_writes import FollowedWrites
 from offsetd_clients.migration.values import FoundOffset, MigrationError
 
 _SHORTENED_BYTES_MIN = 16 * 1024 * 1024
-"""A journal is shortened only above this size, and once it is twice its last shortened size."""
+"""A journal is shortened if it is above this size, and twice as large as after the last time."""
 
 
 class Step(StrEnum):
@@ -35,7 +36,7 @@ class Step(StrEnum):
 
 
 NOT_MARKED = {"marked": False}
-"""The result of a cutover that was taken back: the group still lives at its source."""
+"""The result of a cutover that was undone: the group still lives at its source."""
 
 
 class JournalBusy(MigrationError):
@@ -54,7 +55,7 @@ class BadJournal(MigrationError):
 class Entry:
     """The latest state of a group's step: begun, or done.
 
-    `details` has its input (the images before), and `result` its outcome.
+    `details` has its input (the offsets before the step), and `result` its outcome.
     """
 
     step: Step
@@ -72,7 +73,7 @@ class Journal:
     """
 
     def __init__(self, file: LockedFile) -> None:
-        """For `open`."""
+        """Use `open`."""
         self.path = file.path
         self._file = file
         self._begun: dict[str, dict[Step, int]] = {}
@@ -106,7 +107,7 @@ class Journal:
         self._file.close()
 
     def latest(self, step: Step, group_id: str) -> Entry | None:
-        """The newest attempt of a step. None: it was never begun."""
+        """The newest attempt of a step. None if it was never begun."""
         begun_at = self._begun.get(group_id, {}).get(step)
         if begun_at is None:
             return None
@@ -157,7 +158,7 @@ class Journal:
         self._note({"step": entry.step, "group": entry.group_id, "result": result}, at)
 
     def begin_following(self, group_id: str, offsets: Sequence[FoundOffset]) -> str:
-        """Durably notes the offsets that a mirror or a cutover stores next.
+        """Durably notes the offsets that a mirror or a cutover will store next.
 
         They are in order of topic and partition.
 
@@ -171,7 +172,7 @@ class Journal:
         return _request_id(self._plan_id, FOLLOWING, group_id, document["attempt"])
 
     def finish_following(self, group_id: str, revision: int | None) -> None:
-        """Notes that they are stored, the last one at this revision. None: none is stored.
+        """Notes that these offsets are stored, the last one at `revision` (None if none is stored).
 
         This is not durable: if the line is lost, `FollowedWrites` recognises the offsets in the
         store.

@@ -15,7 +15,7 @@ class Outcome(StrEnum):
     """The outcome of a step for one group."""
 
     MIGRATED = "migrated"
-    WOULD_MIGRATE = "would-migrate"  # In a dry run.
+    WOULD_MIGRATE = "would-migrate"  # The outcome in a dry run.
     ALREADY = "already"  # There was nothing left to do.
     CUT_OVER = "cut-over"
     WOULD_CUT_OVER = "would-cut-over"
@@ -51,12 +51,12 @@ def outcome_of(
 
 
 def counted(things: Sized, name: str) -> str:
-    """A count for people: `1 owner`, `2 owners`."""
+    """A count as text for users: `1 owner`, `2 owners`."""
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """The first few texts, for people."""
+    """The first few texts, as text for users."""
     more = len(texts) - _LISTED_MAX
     return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 

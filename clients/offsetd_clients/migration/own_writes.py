@@ -17,8 +17,7 @@ def own_writes(journal: Journal, group_id: str, stored: Stored) -> OwnWrites:
     """The migration's newest write of each offset of a group.
 
     An offset that already had the planned value counts as a write of the migration. So does an
-    offset that a
-    rollback has written back to the source.
+    offset that a rollback has written back to the source.
     """
     own: OwnWrites = {}
     ran = journal.latest(Step.RUN, group_id)
@@ -42,9 +41,9 @@ def put_followed(
 ) -> None:
     """Stores offsets, in order of topic and partition, and notes them as the migration's own.
 
-    `is_first`: the group has no offsets in offsetd. If someone deleted the group, its retention was
-    deleted too, so the retention that the run has set is set again. Raises what `Target.put`
-    raises.
+    `is_first`: whether the group has no offsets in offsetd. If someone deleted the group, its
+    retention was deleted too, so the retention that the run has set is set again. Raises the errors
+    of `Target.put`.
     """
     request_id = journal.begin_following(group_id, [each.found for each in puts])
     if is_first:

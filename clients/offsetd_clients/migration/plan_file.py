@@ -1,4 +1,4 @@
-"""The plan: a file that says, group by group, what is to be moved.
+"""The plan: a file that lists, group by group, the offsets to move.
 
 It has lines of JSON: a header, one line for each group or problem, a summary, and at the end the
 SHA-256 of all lines before. It is written as a whole or not at all, and read group by group.
@@ -33,12 +33,12 @@ FORMAT = "offsetd-migration-plan"
 VERSION = 1
 _OFFSET_FIELDS = tuple(field.name for field in attrs.fields(FoundOffset))
 
-# Called with the number of groups done, and the name of the last one.
+# A function that is called with the number of groups done, and the name of the last one.
 PlanReport = Callable[[int, str], None]
 
 
 class BadPlan(MigrationError):
-    """The file is not a whole plan of a known version. The text says where."""
+    """The file is not a whole plan of a known version. The text says in which place."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +52,7 @@ class PlanSummary:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A plan with a valid checksum. Its groups are read from the file when they are asked for."""
+    """A plan with a valid checksum. Its groups are read from the file on demand."""
 
     path: Path
     plan_id: str
@@ -140,7 +140,7 @@ def _planned(
     offsets, doubles = without_doubles(chosen, found.group_id)
     problems = (*found.problems, *doubles)
     if not offsets and not problems and found.offsets:
-        return  # All its offsets are of other topics.
+        return  # All offsets of the group belong to other topics.
     targets[group_id] = found.group_id
     yield PlannedGroup(
         source_group_id=found.group_id,

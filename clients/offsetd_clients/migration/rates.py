@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class RateLimit:
-    """`rate` is in offsets a second. None: no limit. Unused capacity is not saved up."""
+    """`rate` is in offsets a second; None means no limit. Unused capacity is not saved."""
 
     def __init__(
         self,

@@ -47,10 +47,10 @@ class RunOptions:
     """The options of a run.
 
     `overwrite`: the states in which stored offsets are replaced.
-    `allow_partial`: groups with problems are moved as far as they were found. `retention` is set
-    for each group that has none of its own, if `sets_retention`.
-    `objection`: called for each group before it is moved; returns why it must not be (empty: it
-    may).
+    `allow_partial`: of groups with problems, the offsets that were found are moved. If
+    `sets_retention`, `retention` is set for each group that has no retention of its own.
+    `objection`: called for each group before it is moved; returns why it must not be moved, or an
+    empty string.
     `now_ms`: the time since 1970, in milliseconds.
     """
 
@@ -67,7 +67,10 @@ class RunOptions:
 def run(
     plan: Plan, journal: Journal, target: Target, options: RunOptions, limit: RateLimit
 ) -> Iterator[GroupOutcome]:
-    """Yields the outcome of each group. Raises MigrationStopped for problems not of one group."""
+    """Yields the outcome of each group.
+
+    Raises MigrationStopped for problems that do not concern one group only.
+    """
     for chunk in in_chunks(plan.groups()):
         try:
             stored = target.stored(group.group_id for group in chunk)
@@ -133,7 +136,7 @@ class _Runner:
         if not self.options.execute:
             return self._looked_at(group, puts)
         if not puts and _is_cut_short(entry, newest) and entry.details["puts"]:
-            # The offsets were stored, but the run was killed before it noted that.
+            # The offsets were stored, but the run was killed before it noted this.
             self._finish(entry, stored)
             return outcome_of(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
@@ -178,9 +181,10 @@ class _Runner:
         stored: Stored,
         here: Group | None,
     ) -> Entry:
-        """Returns the attempt that a kill cut off, if it had the same work; or a new attempt.
+        """Returns the attempt that was killed, if it had the same work; else a new attempt.
 
-        A new attempt carries what earlier ones have stored, so that all of it can be undone.
+        A new attempt carries the offsets that earlier ones stored, so that all of them can be
+        undone.
         """
         chosen = [each for each in found if each.state is not State.EQUAL]
         puts = [[*_identity(each.found), image_of(each.stored)] for each in chosen]
@@ -235,7 +239,7 @@ def _is_cut_short(entry: Entry | None, newest: Step | None) -> TypeGuard[Entry]:
 
 
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
-    """Why a group is not moved, for people; empty: it is moved."""
+    """The reason why a group is not moved, as text for users; empty if it is moved."""
     if group.problems and not options.allow_partial:
         return f"{counted(group.problems, 'problem')}: {listed([*map(str, group.problems)])}"
     against = [
@@ -250,7 +254,7 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
 
 
 def objection_by_plan(planned: PlannedGroup) -> str:
-    """Why a group must not be moved: it had live members when it was planned. Else empty."""
+    """The reason not to move a group: it had live members when it was planned. Else empty."""
     if planned.owners is None:
         return "whether it has members could not be read"
     return f"it had {listed(planned.owners)}" if planned.owners else ""
@@ -272,7 +276,7 @@ def expiring_text(found: Sequence[FoundOffset], retention: Retention, *, now_ms:
 
 
 def difference_text(difference: Difference) -> str:
-    """A difference for people: `orders:0 is ahead here: 50, not 42`."""
+    """A difference as text for users: `orders:0 is ahead here: 50, not 42`."""
     found, stored = difference.found, difference.stored
     if difference.bounds == GONE:
         return f"{found.topic_partition} is not there"

@@ -1,4 +1,4 @@
-"""What a run notes of a group in the journal: enough to undo it."""
+"""The notes of a run about a group in the journal: they are enough to undo it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,9 +16,9 @@ Image = list[Any]
 
 @attrs.frozen
 class Written:
-    """An offset that a run stored: its revision, and what was stored before.
+    """An offset that a run stored: its revision, and the offset that was stored before.
 
-    Without a revision: the run was killed, and the offset that is stored is not the run's.
+    The revision is None if the run was killed, and the stored offset is not the run's.
     """
 
     partition: TopicPartition
@@ -43,7 +43,7 @@ def written_by(entry: Entry, stored: Stored) -> list[Written]:
 
 
 def carried_of(written: list[Written], puts: list[list[Any]]) -> list[list[Any]]:
-    """What the next attempt notes of earlier ones: the offsets that it does not store itself."""
+    """The offsets of earlier attempts that the next attempt notes, but does not store itself."""
     own = {TopicPartition(topic, partition) for topic, partition, *_ in puts}
     return [
         [each.partition.topic, each.partition.partition, each.revision, each.before]
@@ -63,10 +63,10 @@ def others_of(stored: Stored, puts: list[list[Any]]) -> list[list[Any]]:
 
 
 def changed_others(entry: Entry, written: list[Written], stored: Stored) -> list[TopicPartition]:
-    """Offsets of a group, other than the runs' own, that someone wrote since the first run."""
+    """Offsets of a group, other than the runs' own, that were written since the first run."""
     own = {each.partition: each.revision for each in written}
     others = entry.details.get("others")
-    if others is None:  # The journal was written before runs noted them.
+    if others is None:  # An older version wrote the journal, without these notes.
         last = max((each for each in own.values() if each is not None), default=None)
         return [
             where
@@ -82,7 +82,7 @@ def changed_others(entry: Entry, written: list[Written], stored: Stored) -> list
 
 
 def image_of(stored: CommittedOffset | None) -> Image | None:
-    """A stored offset as a journal keeps it; None: none is stored."""
+    """A stored offset in the journal's form; None if none is stored."""
     if stored is None:
         return None
     return [
@@ -95,7 +95,7 @@ def image_of(stored: CommittedOffset | None) -> Image | None:
 
 
 def retention_text(retention: Retention) -> int | str | None:
-    """A retention as a journal keeps it: milliseconds, "never", or None."""
+    """A retention in the journal's form: milliseconds, "never", or None."""
     if isinstance(retention, timedelta):
         return round(retention.total_seconds() * 1000)
     return retention
@@ -117,9 +117,9 @@ def _of_done(entry: Entry) -> Iterator[Written]:
 
 
 def _of_killed(entry: Entry, stored: Stored) -> Iterator[Written]:
-    """The offsets of a killed run.
+    """Yields the offsets of a killed run.
 
-    It stored all its puts or none: equal stored offsets are its own.
+    The run stored all its puts or none: equal stored offsets are its own.
     """
     for topic, partition, offset, before in entry.details["puts"]:
         now = stored.get(TopicPartition(topic, partition))

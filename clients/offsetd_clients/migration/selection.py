@@ -1,4 +1,4 @@
-"""Which groups and topics are moved, and under which names."""
+"""Selects the groups and topics that are moved, and their new names."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 class Selection:
     """Regular expressions that must match whole names. Without patterns to include, all match.
 
-    An excluded name is never taken. `renames` has the groups that get another id.
+    An excluded name is never taken. `renames` maps the groups that get another id to their new ids.
     """
 
     include: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, Offse
 
 @attrs.frozen
 class Put:
-    """An offset to store over `expected_revision`. None: only if none is stored."""
+    """An offset to store in place of `expected_revision`. None means only if none is stored."""
 
     found: FoundOffset
     expected_revision: int | None
@@ -76,7 +76,7 @@ class Target:
             return None
 
     def default_retention(self) -> Retention:
-        """The server's retention for groups without their own. Asked once."""
+        """The server's retention for groups without their own. It is fetched once."""
         if self._default_retention is None:
             [setting] = self.client.describe_config(names=[_RETENTION_SETTING])
             minutes = int(setting.value)
@@ -104,7 +104,7 @@ class Target:
     ) -> Revision | None:
         """Stores all offsets in one batch, with their commit times, or none.
 
-        Returns the position of the last one, in the order of topic and partition; None with
+        Returns the position of the last one, in the order of topic and partition; returns None with
         `validate_only`. Raises one of `GROUPS_OWN`, or another OffsetdError.
         """
         [imported] = self._import(
@@ -135,8 +135,8 @@ class Target:
                 puts, request_id=request_id, validate_only=validate_only, is_audited=is_audited
             )
         except InvalidRequest as error:
-            # One bad line refuses the whole call, before anything is stored. So send each group by
-            # itself.
+            # One bad line makes the server refuse the whole call, before it stores anything. So
+            # send each group by itself.
             if len(puts) == 1:
                 return dict.fromkeys(puts, error)
             found: dict[str, OffsetdError | None] = {}
@@ -186,7 +186,7 @@ class Target:
 
 
 def alive_here(target: Target, group_id: str) -> str:
-    """Names its members, or its lease's holder, who may be writing to the group; or nobody.
+    """Names a group's members, or the holder of its lease: they may be writing to it. Else empty.
 
     Raises OffsetdError.
     """

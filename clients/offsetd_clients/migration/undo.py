@@ -1,4 +1,4 @@
-"""The undo of a run in offsetd: it restores what was stored before."""
+"""The undo of a run in offsetd: it restores the offsets that were stored before."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def undo(
 ) -> Iterator[GroupOutcome]:
     """Undoes the groups that the run has stored, unless others wrote to them since.
 
-    Raises MigrationStopped for problems not of one group.
+    Raises MigrationStopped for problems that do not concern one group only.
     """
     for chunk in in_chunks(plan.groups()):
         try:
@@ -78,7 +78,7 @@ def _undone(
 
 
 def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
-    """What is left to undo, and why it must not be undone: others have written since."""
+    """Returns the offsets left to undo, and the reason not to undo them: others wrote since."""
     left: list[Written] = []
     changed: list[TopicPartition] = []
     written = written_by(entry, stored)
@@ -96,7 +96,7 @@ def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
 
 
 def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
-    """Returns how many offsets were undone, and why not if none was.
+    """Undoes a group. Returns the number of undone offsets, and the reason if it refuses.
 
     A deletion has no precondition. So the group is read again just before; a commit between these
     two calls is lost. The undo can be repeated: the next attempt completes one that was killed.

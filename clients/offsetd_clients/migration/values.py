@@ -1,4 +1,4 @@
-"""What a source has: plain values, one group at a time."""
+"""The content of a source, as plain values, one group at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -13,7 +13,7 @@ PARTITION_MAX = (1 << 31) - 1
 
 
 class MigrationError(Exception):
-    """A step cannot go on. The text says what is wrong, and where."""
+    """A step cannot continue. The text names the problem and its place."""
 
 
 class SourceFailed(MigrationError):
@@ -21,10 +21,10 @@ class SourceFailed(MigrationError):
 
 
 class ProblemKind(StrEnum):
-    """Why something in a source cannot be moved."""
+    """The reason why something in a source cannot be moved."""
 
-    UNREADABLE = "unreadable"  # Its access list forbids reading.
-    VANISHED = "vanished"  # It was listed, and gone when it was read.
+    UNREADABLE = "unreadable"  # Its access control list forbids reading.
+    VANISHED = "vanished"  # It was listed, but no longer existed when it was read.
     BAD_VALUE = "bad-value"
     BAD_NAME = "bad-name"
     # Kafka 0.7: a position in bytes, which cannot be converted to a message offset.
@@ -36,7 +36,7 @@ class ProblemKind(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """One thing that cannot be moved. `group_id` None: it belongs to no group."""
+    """One thing that cannot be moved. `group_id` is None if it belongs to no group."""
 
     kind: ProblemKind
     where: str
@@ -51,9 +51,9 @@ class Problem:
 class FoundOffset:
     """An offset of a source: the next offset to consume.
 
-    `place` is where it was read (the path of a znode). `version` is what a write back must find
-    there. `order` is the place of its last change among all changes of the source (mzxid): later is
-    larger.
+    `place` is the place where it was read (the path of a znode). `version` is the version that a
+    write back must find there. `order` is the position of its last change among all changes of the
+    source (mzxid): later changes have larger numbers.
     """
 
     topic: str
@@ -73,7 +73,7 @@ class FoundOffset:
 
 @attrs.frozen(kw_only=True)
 class FoundGroup:
-    """A group of a source. `owners` are its live members; None: the source cannot tell."""
+    """A group of a source. `owners`: its live members, or None if the source does not know them."""
 
     group_id: str
     offsets: tuple[FoundOffset, ...]
@@ -103,7 +103,7 @@ class PlannedGroup:
 
 @attrs.frozen(kw_only=True)
 class SourceDescription:
-    """What a plan keeps of its source, enough to find it again. `options` is JSON."""
+    """The notes of a plan about its source, in order to open it again. `options` is JSON."""
 
     kind: str
     address: str
@@ -126,7 +126,10 @@ class Source(Protocol):
 def without_doubles(
     offsets: Sequence[FoundOffset], group_id: str
 ) -> tuple[tuple[FoundOffset, ...], tuple[Problem, ...]]:
-    """Offsets by topic and partition. A partition with several offsets gives a problem instead."""
+    """Returns the offsets by topic and partition.
+
+    A partition with several offsets gives a problem instead.
+    """
     by_partition: dict[tuple[str, int], list[FoundOffset]] = {}
     for each in offsets:
         by_partition.setdefault((each.topic, each.partition), []).append(each)

@@ -1,4 +1,4 @@
-"""The comparison of a plan, or of its source as it is now, with the stored offsets."""
+"""Compares a plan, or the present state of its source, with the stored offsets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,10 +13,10 @@ from offsetd_clients.migration.values import FoundGroup, PlannedGroup, Problem, 
 def compared(
     plan: Plan, target: Target, source: Source | None = None, *, check_bounds: bool = False
 ) -> Iterator[tuple[PlannedGroup, list[Difference], tuple[Problem, ...]]]:
-    """Yields each group of the plan with its differences; as `source` has it now, if given.
+    """Yields each group of the plan, or its present state in `source`, with its differences.
 
-    With `source`, also offsets that the source no longer has, in groups that it can read without
-    problems. Raises MigrationStopped, SourceFailed.
+    With `source`, the differences include offsets that the source no longer has, in groups that it
+    can read without problems. Raises MigrationStopped, SourceFailed.
     """
     for chunk in in_chunks(plan.groups()):
         found = _found(chunk, source)

@@ -1,7 +1,7 @@
 """Changes that administrators make: audited, made durable, and then applied.
 
 The order is: write the audit record, write the settings' records, flush both at once, apply the
-change, answer. So no setting takes effect that a crash could take back.
+change, answer. So a crash cannot revert a setting that has taken effect.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Administration:
 
     `apply` puts settings in force, and gets the doubt about them. It is called on a thread, one
     call at a time, in the order of the changes. `preview` returns what a cleaning round over a
-    partition would leave, with or without its active segment. It takes long and needs much memory,
-    so call it on a thread, one call at a time.
+    partition would leave, with or without its active segment. A preview takes long and needs much
+    memory, so call it on a thread, one call at a time.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Administration:
         preview: Callable[[TopicPartition, bool], CleanReport | None],
         doubt: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`doubt` says why the settings in force may not be those that were set, or None."""
+        """`doubt` returns the reason why settings in force may differ from those set, or None."""
         self.clock = clock
         self.preview = preview
         self._log = runtime.log
@@ -79,7 +79,7 @@ class Administration:
 
     @property
     def settings_doubt(self) -> str | None:
-        """Why the settings in force must not expire, clean or delete anything; None if they may."""
+        """The reason why the settings in force must not expire, clean or delete data, or None."""
         return self._doubt()
 
     async def applied(self) -> AppliedConfigs:
@@ -92,11 +92,11 @@ class Administration:
     async def update_config(self, request: UpdateConfig, event: AuditEvent) -> ConfigDecision:
         """Decides on a change of settings; returns once the change is durable and in force.
 
-        The change goes on even if the caller is cancelled. Raises the refusal, and as
-        `CommitLog.append_internal` does.
+        The change continues even if the caller is cancelled. Raises the refusal, and the errors of
+        `CommitLog.append_internal`.
         """
         damage = self._log.damage(CONFIG_PARTITION)
-        if damage is not None:  # Also for an update that would write nothing.
+        if damage is not None:  # An update that would write nothing is refused too.
             raise quarantined_own_log(CONFIG_PARTITION, damage)
         decision = self._shard.decide(request, self.clock.now_ms())
         if decision.batch is not None and decision.configs is not None:
@@ -114,7 +114,7 @@ class Administration:
     async def recorded(self, event: AuditEvent) -> RecordedEvent:
         """The durable record of an event: a new one, or that of an earlier try of the request.
 
-        Raises what `CommitLog.append_internal` does.
+        Raises the errors of `CommitLog.append_internal`.
         """
         known = self.find(event.method, event.request_id) or self._append_event(event)
         await self._until_durable(self._audit_ticket)
@@ -123,7 +123,7 @@ class Administration:
     def note_events(self, events: Sequence[AuditEvent]) -> None:
         """Appends events that no request caused; the caller writes their changes right after them.
 
-        Raises what `CommitLog.append_internal` does.
+        Raises the errors of `CommitLog.append_internal`.
         """
         if not events:
             return
@@ -133,7 +133,7 @@ class Administration:
         )
 
     async def audited(self) -> int:
-        """Where the audit log ends (exclusive), once all below is durable."""
+        """The end of the audit log (exclusive), once all records below it are durable."""
         end = self._audit.offset_next
         await self._until_durable(self._audit_ticket)
         return end
@@ -141,9 +141,9 @@ class Administration:
     async def change_group(
         self, request: Request, event_of: Callable[[Reply], AuditEvent], room: Room
     ) -> tuple[int, Reply | CoordinatorError]:
-        """As `LargeChanges.submit`, but first writes the audit event, if anything changes.
+        """Calls `LargeChanges.submit`, and writes the audit event first if anything changes.
 
-        Raises as `LargeChanges.submit` does. The audit event may have been written even then.
+        Raises the errors of `LargeChanges.submit`. The audit event may have been written even then.
         """
 
         def record(decision: Decision) -> None:

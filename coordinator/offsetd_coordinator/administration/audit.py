@@ -1,7 +1,7 @@
 """The audit log: one JSON record in the topic `__offsetd_audit` for each administrative change.
 
-A record is durable before its change is made, and holds the whole request. A retry with the same
-request id can therefore do the same again and give the same answer.
+A record is durable before its change is made, and holds the whole request. So a retry with the same
+request id can do the same again and return the same answer.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ AUDIT_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class AuditEvent:
-    """One change: `method` is its name in the contract, `what` the request as JSON values."""
+    """One change. `method` is its name in the contract; `what` is the request as JSON values."""
 
     time_ms: int
     method: str
-    topic: str | None  # None: the server.
+    topic: str | None  # None for the server.
     what: Mapping[str, Any]
     reason: str = ""
     request_id: str = ""
@@ -55,7 +55,7 @@ class AuditEvent:
     def decode(cls, value: bytes, *, time_ms: int) -> AuditEvent:
         """An event from a record's value and timestamp.
 
-        Raises UndecodableRecord, also for records of newer versions.
+        Raises UndecodableRecord, for a record of a newer version too.
         """
         try:
             document = json.loads(value)
@@ -84,7 +84,7 @@ class RecordedEvent(NamedTuple):
 
 
 class AuditLog(InternalTopicState):
-    """The end of the audit log, and its recent events, by which retries are recognised."""
+    """The end of the audit log, and its recent events, which identify retries."""
 
     def __init__(self, *, request_id_window_ms: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class AuditLog(InternalTopicState):
         return encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
 
     def pass_over(self, batch: bytes) -> None:
-        """Replays a batch of events without a request id: they are not kept for retries."""
+        """Replays a batch of events without a request id. They are not kept for retries."""
         self._note_end(batch_header(batch))
 
     def _replay_batch(self, batch: RecordBatch) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from offsetd_storage.log.readable_log import ReadableLog
 
 RECORDS_MAX: Final = 5000
-"""The most records that are read for one page. Reading them takes a fraction of a second."""
-_STRETCH: Final = 500  # Offsets.
+"""The most records that are read for one page. This takes a fraction of a second."""
+_STRETCH: Final = 500  # A number of offsets.
 _CHUNK_BYTES: Final = 1 << 16
 
 
@@ -39,7 +39,7 @@ class AuditFilter(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """Events, the newest first, and the offset where the next page ends (exclusive), or None."""
+    """Events, the newest first, and the end of the next page (an exclusive offset), or None."""
 
     events: list[RecordedEvent]
     offset_limit: int | None
@@ -50,8 +50,8 @@ def read_page(
 ) -> AuditPage:
     """The newest events below `offset_limit`, at most `events_max`; blocks. For any thread.
 
-    A page may have fewer, as the number of records read is bounded. Undecodable records are passed
-    over. Raises CorruptBatch.
+    A page may have fewer, because the number of read records is bounded. Undecodable records are
+    skipped. Raises CorruptBatch.
     """
     events: list[RecordedEvent] = []
     end, read = offset_limit, 0

@@ -52,7 +52,7 @@ def internal_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
             topic=topic,
             partitions=1,
             log=configs.log_config(topic),
-            # Without the settings, offsets would expire that the operator wanted to keep.
+            # Without the settings, offsets that the operator wanted to keep would expire.
             is_removable=topic != CONFIG_TOPIC,
         )
         for topic in (AUDIT_TOPIC, CONFIG_TOPIC)
@@ -80,9 +80,9 @@ class InternalTopics:
     ) -> Self:
         """Replays the settings and applies them to the store's logs, then replays the audit log.
 
-        A damaged log counts as empty, and changes are refused. Then `doubt` keeps the background
-        tasks from relying on the defaults, unless the operator `accepts_defaults`. Raises
-        CorruptBatch or OSError if files have changed since recovery.
+        A damaged log counts as empty, and changes are refused. Then `doubt` prevents background
+        tasks from using the defaults, unless the operator `accepts_defaults`. Raises CorruptBatch
+        or OSError if files have changed since recovery.
         """
         shard = ConfigState(started_with, request_id_window_ms=request_id_window_ms)
         audit = AuditLog(request_id_window_ms=request_id_window_ms)
@@ -112,14 +112,14 @@ class InternalTopics:
 
     @property
     def doubt(self) -> str | None:
-        """Why the settings in force may not be those that were set, so nothing may rely on them."""
+        """The reason why the settings in force may differ from those that were set, or None."""
         return None if self.accepts_defaults else self._what_is_lost()
 
     def _what_is_lost(self) -> str | None:
         return self.shard.doubt if self.damage is None else f"their log is damaged: {self.damage}"
 
     def log_doubt(self) -> None:
-        """Logs at a start why expiry, cleaning and retention are held back."""
+        """Logs at a start the reason why expiry, cleaning and retention are suspended."""
         lost = self._what_is_lost()
         if lost is None:
             return
@@ -141,9 +141,9 @@ class InternalTopics:
         clock: Clock,
         is_draining: Callable[[], bool],
     ) -> Administration:
-        """The administration of an open store and of the tasks that run beside it.
+        """The administration of an open store and its background tasks.
 
-        A preview of a cleaning stops once `is_draining` says that the server stops.
+        A preview of a cleaning stops once `is_draining` returns True.
         """
         store = runtime.local_store()
 
@@ -156,7 +156,7 @@ class InternalTopics:
 
         def apply(configs: TopicConfigs, doubt: str | None) -> None:
             for topic_partition in apply_log_configs(store, configs):
-                # Cleaning by the old settings ends first, so that none follows the answer.
+                # Cleaning by the old settings ends first, so that none runs after the answer.
                 upkeep.cleaner.abort(topic_partition)
             upkeep.configure(upkeep_config(configs, doubt))
             configure_runtime(configs, doubt)

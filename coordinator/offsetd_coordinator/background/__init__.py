@@ -1,1 +1,1 @@
-"""Tasks of the event loop that run beside the calls."""
+"""Background tasks of the event loop."""

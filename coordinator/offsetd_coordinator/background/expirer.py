@@ -1,8 +1,8 @@
 """The background task that expires offsets and groups without holding up the event loop.
 
-A check goes through the shards one by one, a slice at a time. Finding a slice, recording it in the
-audit log and writing it happen without interruption. The next slice follows once this one is
-durable and the task has paused, so that calls go on.
+A check reads the shards one by one, a slice at a time. It finds a slice, records it in the audit
+log and writes it without interruption. The next slice follows once this one is durable and the task
+has paused, so that calls get their turn.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _LOOK_MS_MAX: Final = 10_000
 """The longest time until a jump of the wall clock is noticed."""
 _LAST_UP_INTERVAL_MS: Final = 60_000
 _REST_SHARE: Final = 6.0
-"""The rest after each slice, as a multiple of the time that the slice and its flush took.
+"""The pause after each slice, as a multiple of the time that the slice and its flush took.
 
 Commits wait while a slice and its flush are running."""
 _WARNED_MAX: Final = 65_536
 """The number of warned groups that are remembered. Above it, warnings may be repeated."""
 _WARNING_LINES_MAX: Final = 20
-"""Warnings that one check logs; further ones are only counted."""
+"""The number of warnings that one check logs; further ones are only counted."""
 
 
 def grace_of_folder_ms(
@@ -77,7 +77,7 @@ def grace_of_folder_ms(
 
 
 def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: Path) -> None:
-    """If the clock is behind the time of the folder's last server, time continues from there.
+    """If the clock is earlier than the time of the folder's last server, continues that time.
 
     Blocks. Raises OSError.
     """
@@ -107,8 +107,8 @@ class Expirer:
         self._folder = folder
         self.clock = clock
         started_ms = clock.monotonic_ms()
-        # The guard starts with the server's time. If the wall clock is behind it, somebody set the
-        # wall clock, and the first look reports it.
+        # The guard starts with the server's time. If the wall clock is earlier, somebody set the
+        # wall clock, and the first check reports it.
         self._guard = ExpiryGuard(
             now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
         )
@@ -141,7 +141,7 @@ class Expirer:
             await asyncio.sleep(look_ms / 1000)
 
     async def look(self) -> int:
-        """Looks at the clocks, and checks all groups if it is time. Returns ms to the next look."""
+        """Checks the clocks, and all groups if it is time. Returns the ms until the next call."""
         self._observe()
         self._note_held(self.held())
         now_ms = self.clock.monotonic_ms()
@@ -157,7 +157,7 @@ class Expirer:
     def _config(self) -> ExpiryConfig:
         return self._runtime.expiry_config  # In force now: it may change between two uses.
 
-    # What suspends expiry --------------------------------------------------------------------
+    # Reasons that suspend expiry -------------------------------------------------------------
 
     def held(self) -> Held | None:
         """The reason that holds expiry back now, if there is one."""
@@ -182,7 +182,7 @@ class Expirer:
         return None if upkeep is None else upkeep.disk.status.low_since_ms
 
     def clock_offset_ms(self) -> int:
-        """How far the wall clock is ahead of the server's time now."""
+        """The milliseconds by which the wall clock is ahead of the server's time now."""
         return self.clock.wall_ms() - self.clock.now_ms()
 
     def _note_held(self, held: Held | None) -> None:
@@ -196,7 +196,7 @@ class Expirer:
         figures.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
 
     def _observe(self) -> bool:
-        """Checks the clocks, and acts on a jump of the wall clock; False if it jumped."""
+        """Checks the clocks, and handles a jump of the wall clock. Returns False if it jumped."""
         period_ms = self._config.check_interval_ms
         monotonic_ms = self.clock.monotonic_ms()
         if self._low_since_ms is not None:
@@ -233,7 +233,7 @@ class Expirer:
         upkeep.retention.hold_age(max(held.remaining_ms or 0, check_ms))
 
     async def _note_up(self) -> None:
-        """Notes durably that the server is up: the next start then knows how long the stop was."""
+        """Notes durably that the server is up, so the next start knows how long it was stopped."""
         now_ms = self.clock.now_ms()
         self._noted_up_ms = self.clock.monotonic_ms()
         left_ms = self._guard.grace_left_ms(
@@ -275,7 +275,7 @@ class Expirer:
         self._figures.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
 
     async def _sweep(self, partition: int, shard: Shard, warnings: _Warnings) -> bool:
-        """Sweeps one shard; False if expiry is held back by now, or a setting changed.
+        """Sweeps one shard. Returns False if expiry was suspended or a setting changed.
 
         Raises CoordinatorError.
         """
@@ -286,7 +286,7 @@ class Expirer:
             if not self._observe() or self.held() is not None or self._config != config:
                 return False
             if not self._serves(partition, shard):
-                return True  # The other partitions go on.
+                return True  # The other partitions continue.
             begun_seconds = time.perf_counter()
             try:
                 ticket = self._take_slice(partition, sweep, warnings)
@@ -307,8 +307,8 @@ class Expirer:
     def _take_slice(self, partition: int, sweep: ShardSweep, warnings: _Warnings) -> int | None:
         """Finds, records and writes a slice. Returns the ticket if there was anything to write.
 
-        Nothing may run in between: these offsets are expired as of now. While commits are refused
-        because the disk is low, only offsets that had expired before that are taken.
+        Nothing may run between these steps: the offsets are expired as of now. While commits are
+        refused because the disk is low, only offsets that had expired before that are taken.
         """
         now_ms = self.clock.age_now_ms()
         low_since_ms = self._low_since_ms

@@ -20,9 +20,9 @@ NAME_UNITS_MAX: Final = 1024
 
 
 def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
-    """The event with a group's expired offsets and the rule that they expired by.
+    """The event for a group's expired offsets, with the rule by which they expired.
 
-    If they have many topics, the event names those with the most offsets.
+    If they have many topics, the event names the topics with the most offsets.
     """
     topics = sorted(expired.topics, key=lambda each: (-each[1], each[0]))
     rule = expired.rule
@@ -50,7 +50,7 @@ def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
 
 
 def suspended_event(jump_ms: int, held: Held | None, now_ms: int) -> AuditEvent:
-    """The event that the wall clock jumped, so that nothing expires for a while."""
+    """The event for a jump of the wall clock, after which nothing expires for some time."""
     what: dict[str, Any] = {"clock_jump_ms": jump_ms}
     if held is not None and held.remaining_ms is not None:
         what["suspended_ms"] = held.remaining_ms

@@ -11,9 +11,9 @@ from offsetd_coordinator.errors import TooManyBytesInFlight
 
 
 class Admission:
-    """A bound, in bytes, on the requests of all connections that are not answered yet.
+    """A bound, in bytes, on the unanswered requests of all connections.
 
-    Answers count as well, and take at most half of the bound.
+    Answers count too, and take at most half of the bound.
 
     If nothing else is in flight, a request of any size is taken: another limit bounds the size of
     one request. For the event loop's thread.
@@ -30,7 +30,7 @@ class Admission:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> None:
-        """Counts a request in. Raises TooManyBytesInFlight if it exceeds the bound."""
+        """Counts a request. Raises TooManyBytesInFlight if it exceeds the bound."""
         if not self._has_room(size):
             raise TooManyBytesInFlight(
                 "{bytes_taken} bytes of requests wait for an answer, and {size_bytes} more would "
@@ -42,7 +42,7 @@ class Admission:
         self._count_in(size)
 
     async def take_in_turn(self, size: int) -> None:
-        """Waits until the request fits the bound, behind earlier waiters, and counts it in."""
+        """Waits until the request fits the bound, after earlier waiters, and counts it."""
         if not self._waiting and self._has_room(size):
             self._count_in(size)
             return
@@ -59,7 +59,7 @@ class Admission:
             raise
 
     def give_back(self, size: int) -> None:
-        """Counts a request out, once it is answered or abandoned."""
+        """Removes a request from the count, once it is answered or abandoned."""
         self.bytes_taken -= size
         self.requests -= 1
         assert self.bytes_taken >= 0 <= self.requests, "more is given back than was taken"
@@ -81,7 +81,7 @@ class Admission:
         while self._waiting and self._has_room(self._waiting[0][0]):
             size, turn = self._waiting[0]
             if turn.cancelled():
-                return  # It runs, and wakes the next waiter, in its own turn.
+                return  # Its own task runs next, and wakes the next waiter.
             self._waiting.popleft()
             self._count_in(size)
             turn.set_result(None)

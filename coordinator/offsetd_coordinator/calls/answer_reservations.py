@@ -1,8 +1,8 @@
 """Room for the answer of the current call, in the memory budget that all answers share.
 
 A call that reads much reserves room before it reads. Without room it waits; the call whose
-connection holds least goes first. So a client that reads its answers does not wait long for one
-that does not. `connection_guard` closes the connections that hold most.
+connection holds the fewest bytes is next. So a client that reads its answers does not wait long for
+a client that does not. `connection_guard` closes the connections that hold most.
 
 For the event loop's thread.
 """
@@ -30,7 +30,7 @@ _CURRENT: Final[ContextVar[Answer | None]] = ContextVar("answer", default=None)
 
 
 async def reserve(size: int) -> None:
-    """Reserves room for what the current call is about to build.
+    """Reserves room for the answer that the current call will build.
 
     Raises TooManyBytesInFlight.
     """
@@ -45,7 +45,7 @@ async def reserve(size: int) -> None:
 
 
 async def reserve_for_change(offsets: int) -> None:
-    """Reserves room for the offsets that a large change is about to read.
+    """Reserves room for the offsets that a large change will read.
 
     It reserves at most half of the bound of all answers, so that other calls are still answered.
     Raises TooManyBytesInFlight.
@@ -57,7 +57,7 @@ async def reserve_for_change(offsets: int) -> None:
 
 @contextlib.asynccontextmanager
 async def room_for_change(offsets: int) -> AsyncIterator[None]:
-    """A context that reserves as `reserve_for_change` does, for a change that may outlive its call.
+    """A context with room for a change that may outlive its call: see `reserve_for_change`.
 
     It reserves nothing if the call has a reservation already.
     """
@@ -74,7 +74,7 @@ async def room_for_change(offsets: int) -> AsyncIterator[None]:
 
 
 def let_go() -> None:
-    """Gives back what this call has reserved."""
+    """Releases the reservation of this call."""
     answer = _CURRENT.get()
     if answer is not None:
         answer.end()
@@ -83,7 +83,7 @@ def let_go() -> None:
 def sent(connection: Connection, size: int) -> Answer | None:
     """Counts the built answer of this call; the caller ends the count with `end`.
 
-    Returns None for an answer that is smaller than the cost of its call: it is not counted. Raises
+    Returns None for a small answer of a call without a reservation: it is not counted. Raises
     TooManyBytesInFlight.
     """
     answer = _CURRENT.get()
@@ -96,7 +96,7 @@ def sent(connection: Connection, size: int) -> Answer | None:
 
 
 def hold_small(connection: Connection, size: int) -> Callable[[], None]:
-    """As `hold`, for messages that are mostly small: a small one counts as unread, with no bytes.
+    """Counts a stream's message; a small one counts as an unread answer without bytes.
 
     A stream has one such message at a time. Returns a callback that ends the count.
     """
@@ -107,7 +107,7 @@ def hold_small(connection: Connection, size: int) -> Callable[[], None]:
 
 
 def hold(connection: Connection, size: int) -> Answer:
-    """Counts a stream's message until `end`, whether there is room or not."""
+    """Counts a stream's message until `end`, even without room."""
     answer = Answer(connection.answers, connection)
     answer.count(COPIES * size)
     answer.send(size)

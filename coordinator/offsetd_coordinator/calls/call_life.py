@@ -54,7 +54,7 @@ class CallLife:
         self._taken_bytes = size
 
     def close(self, figures: MethodFigures, code: int) -> None:
-        """The call has ended with `code`. Gives back all that it has counted."""
+        """Ends the call with `code`. Removes its bytes from all counts."""
         if code != StatusCode.OK:
             answer_reservations.let_go()
         if self._taken_bytes >= 0:
@@ -71,7 +71,7 @@ def check_deadline(context: Context) -> None:
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """Raises RequestTooLarge for a message that the transport accepts and the limit does not."""
+    """Raises RequestTooLarge for a message that exceeds the limit, but not the transport's."""
     if size > bytes_max:
         raise RequestTooLarge(
             "the message has {size_bytes} bytes, more than {bytes_max}",
@@ -81,7 +81,7 @@ def check_size(size: int, bytes_max: int) -> None:
 
 
 def refusal_of(error: Exception, call: str) -> CoordinatorError:
-    """The refusal for what a call raised. A defect is logged; its caller learns no more of it."""
+    """The refusal for an error of a call. A defect is logged; the caller gets no details."""
     if isinstance(error, CoordinatorError):
         return error
     _log.error("a call failed for a defect", call=call, exc_info=error)
@@ -89,5 +89,5 @@ def refusal_of(error: Exception, call: str) -> CoordinatorError:
 
 
 def code_of(refusal: CoordinatorError | None) -> StatusCode:
-    """The code of a call that ended with this refusal; None: it was answered."""
+    """The code of a call that ended with this refusal, or with an answer (None)."""
     return StatusCode.OK if refusal is None else CODE_BY_REASON[refusal.reason]

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 class Caller(NamedTuple):
-    """On whose behalf a call is made."""
+    """The party that made a call."""
 
     principal: str = ""
-    """The authenticated name; empty: anonymous."""
+    """The authenticated name; empty for an anonymous caller."""
     address: str = ""
-    """As the transport names the peer, like `ipv4:127.0.0.1:50522`."""
+    """The peer's name in the transport, like `ipv4:127.0.0.1:50522`."""
     client_id: str = ""
-    """What the client calls itself; empty: it has not said."""
+    """The name that the client gives itself; empty without one."""
 
 
 SERVER: Final = Caller()
-"""Calls that the server itself makes."""
+"""The caller of calls that the server itself makes."""
 
 _CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
 
@@ -32,7 +32,7 @@ def note_connection(connection: Connection) -> None:
 
 
 def connection() -> Connection | None:
-    """The connection of the current call; None where the server itself makes the call."""
+    """The connection of the current call; None if the server itself makes the call."""
     return _CONNECTION.get()
 
 

@@ -1,7 +1,7 @@
-"""What each connection holds of the server's memory, and the budget that all answers share.
+"""The memory that each connection holds, and the budget that all answers share.
 
 Calls count what their connection holds, on the event loop's thread; the connection guard's thread
-reads the counts. Answers are counted from when they are built until clients have read them.
+reads the counts. An answer is counted from the moment it is built until the client has read it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Context(Protocol):
-    """What a transport knows of one call."""
+    """The transport's view of one call."""
 
     def peer(self) -> str:
         """The other end of its connection, like `ipv4:127.0.0.1:50522`."""
 
     def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """What came with the call, beside its messages."""
+        """The metadata of the call."""
 
     def time_remaining(self) -> float | None:
-        """Until its deadline, in seconds; None: it has none."""
+        """The seconds until its deadline; None without a deadline."""
 
 
 UNREAD: Final = "unread"
@@ -39,12 +39,12 @@ REASONS: Final = {
     SILENT: "others came, and it never made a call",
     IDLE: "others came, and it has no call",
 }
-"""Why connections are closed, by the metric's label."""
+"""The reasons why connections are closed, by the metric's label."""
 
 WAIT_SECONDS_MAX: Final = 30.0
 """A call that has waited this long for room is refused."""
 COPIES: Final = 2
-"""How many copies of an answer are in memory: our bytes, and gRPC's copy."""
+"""The number of copies of an answer in memory: our bytes, and gRPC's copy."""
 
 # Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
@@ -63,7 +63,7 @@ class AnswerBudget:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for room."""
+        """The number of calls that wait for room."""
         return len(self._waiting)
 
     def has_room(self, size: int, own: int = 0) -> bool:
@@ -71,7 +71,7 @@ class AnswerBudget:
         return self.bytes_held <= own or self.bytes_held + size <= self.bytes_max
 
     async def room(self, answer: Answer, size: int) -> None:
-        """Waits until this many bytes are counted in. Raises TooManyBytesInFlight."""
+        """Waits until this many bytes fit, and counts them. Raises TooManyBytesInFlight."""
         if self.has_room(size) and not self._waiting:
             answer.count(size)
             return
@@ -91,7 +91,7 @@ class AnswerBudget:
             raise
 
     def give_back(self, size: int) -> None:
-        """Counts bytes out, so that waiting calls may have them."""
+        """Removes bytes from the count, so that waiting calls may have them."""
         self.bytes_held -= size
         assert self.bytes_held >= 0, "more is given back than was held"
         while self._waiting:
@@ -128,7 +128,7 @@ class Answer:
         self._is_sent = False
 
     def count(self, size: int) -> None:
-        """Counts this many bytes more, or fewer, whether there is room or not."""
+        """Adds this many bytes to the count, even without room. A negative size subtracts."""
         self.bytes_held += size
         self.connection.answer_bytes += size
         if size < 0:
@@ -139,7 +139,8 @@ class Answer:
     async def reserve(self, size: int) -> None:
         """Reserves room for an answer to be built. Raises TooManyBytesInFlight.
 
-        Only a call that holds nothing waits: one that holds some would keep it from others.
+        Only a call that holds no bytes waits: a waiting call that holds some would keep them from
+        others.
         """
         if not self.bytes_held:
             await self._budget.room(self, size)
@@ -166,7 +167,7 @@ class Answer:
             self.count(-self.bytes_held)
 
     def note_done(self, _: object) -> None:
-        """As `end`, as a callback for gRPC."""
+        """Calls `end`: a callback for gRPC."""
         self.end()
 
 
@@ -196,7 +197,7 @@ class Connection:
         self.begun_calls = 0
         """Open calls that wait for their message."""
         self.idle_seconds = 0.0
-        """When the last call ended (monotonic)."""
+        """The time at which the last call ended (monotonic)."""
         self.taken_bytes = 0
         """Received bytes that belong to calls; an upper bound."""
         self.messages = 0
@@ -207,10 +208,10 @@ class Connection:
         self.unread_answers = 0
         """Answers that the client's window has not taken yet."""
         self.unread_seconds = 0.0
-        """Since when there are unread answers and the window has taken none (monotonic)."""
+        """The time since which answers are unread and the window took none (monotonic)."""
 
     def note_message(self, context: Context, size: int) -> None:
-        """A call's message has arrived whole."""
+        """Notes that a call's message has arrived completely."""
         # Calls of one connection have much the same metadata. Checking each costs too much.
         if not self.messages % _METADATA_SAMPLE:
             metadata = context.invocation_metadata() or ()
@@ -219,15 +220,15 @@ class Connection:
         self.taken_bytes += size + self.metadata_bytes + _FRAMES_BYTES
 
     def note_stream(self, context: Context) -> None:
-        """A stream has begun: its metadata have arrived; its messages bring no more metadata."""
+        """Notes that a stream has begun, with its metadata. Its messages bring no more metadata."""
         self.note_message(context, 0)
 
     def note_streamed(self, size: int) -> None:
-        """A stream's message has arrived whole."""
+        """Notes that a stream's message has arrived completely."""
         self.taken_bytes += size + _FRAMES_BYTES
 
     def end_call(self) -> None:
-        """One of its calls has ended."""
+        """Notes that one of its calls has ended."""
         self.calls -= 1
         if not self.calls:
             self.idle_seconds = time.monotonic()
@@ -241,7 +242,7 @@ class Connection:
         self.taken_bytes += size // _ANSWER_BYTES_PER_WINDOW_BYTE
 
     def let_go_answer(self) -> None:
-        """The client's window has taken an answer, or its call has ended."""
+        """Notes that the client's window has taken an answer, or its call has ended."""
         self.unread_answers -= 1
         self.unread_seconds = time.monotonic()
 

@@ -1,8 +1,8 @@
-"""Calls whose message has not arrived yet: they are counted, and ended when it is late.
+"""Calls whose message has not arrived yet. They are counted, and ended if the message is late.
 
-Unary methods are registered as if their requests were streamed, and read their message here.
-With gRPC's own unary methods a handler runs only once the message is there, so the server would
-not know of the calls before.
+Unary methods are registered as if their requests were streamed, and read their message here. gRPC
+calls the handler of a unary method only after the message has arrived, so the server would not know
+of the calls before that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Connection
 
 RECEIVE_MS_MAX_DEFAULT: Final = 60_000
-_LOOKS: Final = 4  # Checks in the time that a message may take.
+_LOOKS: Final = 4  # The number of checks in the time that a message may take.
 
 
 class IncompleteCalls:
@@ -32,7 +32,7 @@ class IncompleteCalls:
         self._is_looking = False
 
     async def message(self, read: Callable[[], Awaitable[Any]], connection: Connection) -> Any:
-        """Returns what `read` does: the call's whole message, or the transport's mark of its end.
+        """Returns the result of `read`: the call's message, or the mark of the stream's end.
 
         Raises DeadlineSpent if the message does not arrive in time.
         """

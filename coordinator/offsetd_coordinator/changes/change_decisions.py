@@ -49,8 +49,8 @@ def decide_offsets_change(
     """The batch to write and the answer.
 
     Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, OffsetConflict,
-    InvalidCommitSize, InvalidRetention, RecordUndecodable, and as
-    `offset_changes.reset_offsets` does.
+    InvalidCommitSize, InvalidRetention, RecordUndecodable, and the errors of
+    `offset_changes.reset_offsets`.
     """
     group_id, request_id = request.group_id, _request_id(request)
     answered = check_change(request, encoder, writers, now)
@@ -99,7 +99,7 @@ def decide_restoration(
 ) -> Decision:
     """The batches to write for a restore, and the answer.
 
-    Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and as `restoration.restored` does.
+    Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and the errors of `restoration.restored`.
     """
     answered = check_change(request, encoder, writers, now)
     if answered is not None:

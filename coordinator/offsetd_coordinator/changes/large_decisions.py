@@ -1,7 +1,8 @@
 """Decisions on changes of large groups, made on rows and on a thread.
 
-Pure: the group's offsets go in; slices to be written, or an error, come out. The rules are those of
-`change_decisions` and `offset_deletion`, which decide on small groups at once.
+The functions are pure: they take the group's offsets, and return the slices to write, or raise an
+error. The rules are those of `change_decisions` and `offset_deletion`, which decide on small groups
+at once.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class LargeChange(Protocol):
         """The number of slices."""
 
     def batches(self, place: int, encoder: Encoder) -> Batches:
-        """The batches of a slice, from the encoder's base offset on, each with its last offset.
+        """The batches of a slice, starting at the encoder's base offset, each with its last offset.
 
         Raises InvalidCommitSize if a record is too large for any batch.
         """
@@ -83,7 +84,7 @@ class LargeChange(Protocol):
 
 
 def check_size(count: int, group_id: bytes, bytes_max: int) -> None:
-    """Raises InvalidCommitSize if a batch of that size cannot have so many offsets."""
+    """Raises InvalidCommitSize if a batch of at most `bytes_max` cannot have this many offsets."""
     if count * (_RECORD_BYTES_MIN + len(group_id)) > bytes_max:
         raise InvalidCommitSize(
             "partitions",
@@ -243,7 +244,7 @@ def restoration(
 def reset(request: ResetOffsets, stored: OffsetRows, encoder: Encoder, request_id: bytes) -> Puts:
     """Decides on a reset, which is one batch.
 
-    Raises as `offset_changes.reset_offsets` does, and InvalidCommitSize, InvalidRetention.
+    Raises InvalidCommitSize, InvalidRetention, and the errors of `offset_changes.reset_offsets`.
     """
     group_id, bytes_max = request.group_id, encoder.bytes_max
     chosen = {*request.partitions, *request.explicit}
@@ -296,7 +297,7 @@ def row_keys(rows: OffsetRows, group_id: bytes) -> tuple[Bytes, Int64s]:
 
 
 def rows_to_put(rows: OffsetRows, group_id: bytes, request_id: bytes) -> PutRows:
-    """The rows, to be written as they are."""
+    """The rows in the form in which they are written."""
     names = np.concatenate((np.frombuffer(group_id + request_id, np.uint8), rows.texts))
     put = np.ascontiguousarray(rows.rows[:, : columns.PUT_COLUMNS])
     moved = len(group_id) + len(request_id)

@@ -1,6 +1,6 @@
 """Restores of a group's offsets to an earlier state: changed offsets are written, new ones deleted.
 
-Pure: the stored offsets and the earlier ones go in, batches come out.
+The functions are pure: they take the stored offsets and the earlier ones, and return batches.
 """
 
 from __future__ import annotations

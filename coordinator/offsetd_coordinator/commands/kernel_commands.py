@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
 
-# A start does not wait for these. The cleaner's first round loads its kernels, in its thread.
+# A start does not wait for these kernels. The cleaner's first round loads them, in its thread.
 CLEANER_KERNELS: Final = frozenset(
     f"offsetd_storage.kernels.{name}"
     for name in ("bitmap", "key_offsets", "producers", "record_retention", "segment_rewrite")
 )
-# These are loaded as soon as the server serves. A commit, a fetch and a start usually need none of
-# them. Code that needs one earlier loads it then.
+# These kernels are loaded as soon as the server serves. A commit, a fetch and a start usually do
+# not need them. Code that needs one earlier loads it then.
 LATER_KERNELS: Final = frozenset(
     {
         "offsetd_storage.kernels.decode",
@@ -77,7 +77,7 @@ def link_kernels() -> None:
 
 
 def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
-    """Make every kernel that is not linked ready to run. Tells the user if it has to compile.
+    """Makes every kernel that is not linked ready to run. Prints a note if it must compile.
 
     Kernels of the modules `later` are loaded only if they have to be compiled. Returns the number
     of compiled kernels. The next process can link them.
@@ -92,7 +92,7 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     else:
         total = len(registry.registered_kernels())
         terminal.note(f"compiling {total} kernels for this machine, once: a minute or two")
-        gc.enable()  # Otherwise the server would keep all garbage of the compiler.
+        gc.enable()  # Otherwise the server would keep the compiler's garbage.
         with terminal.progress("kernels") as report:
             compiled = registry.warm(_by_short_name(report))
     registry.keep_linked(*KERNEL_PACKAGES)
@@ -100,7 +100,7 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
 
 
 async def load_later_kernels(serving: asyncio.Event) -> None:
-    """Load all kernels but the cleaner's once `serving` is set, on a thread and with pauses.
+    """Loads all kernels but the cleaner's once `serving` is set, on a thread and with pauses.
 
     Loading a kernel holds the interpreter for some milliseconds, and calls may wait for that.
     """

@@ -1,4 +1,4 @@
-"""`offsetd log clean`: compacts the logs of a folder that no server has open, or previews that."""
+"""`offsetd log clean`: compacts the logs of a folder that no server has open, or previews it."""
 
 import random
 from collections.abc import Mapping, Sequence

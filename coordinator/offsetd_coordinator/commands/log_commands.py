@@ -1,8 +1,9 @@
 """`offsetd log`: the subcommands and their options. Each imports its implementation when called.
 
-`describe`, `dump` and `verify` read a data folder without a server and change nothing. Beside a
-running server they read only below the recovery points. `clean`, `retain`, `repair` and `recreate`
-change a folder that no server has open. All accept a Kafka broker's folder as well as offsetd's.
+`describe`, `dump` and `verify` read a data folder without a server and change nothing. While a
+server has the folder open, they read only below the recovery points. `clean`, `retain`, `repair`
+and `recreate` change a folder that no server has open. All accept a Kafka broker's folder as well
+as offsetd's.
 """
 
 from pathlib import Path

@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 
 @contextmanager
 def failures_told(terminal: Terminal) -> Iterator[None]:
-    """A context that turns errors of an unreadable folder into one line for the user."""
+    """A context that converts errors of an unreadable folder to one line for the user."""
     try:
         yield
     except StorageError as error:
@@ -48,7 +48,7 @@ def selected(
 def looked_at(
     terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
-    """The selected logs, for a command that takes no lock. Tells the user if a part is not read.
+    """The selected logs, for a command that takes no lock. Prints a note if a part is not read.
 
     Without a topic and partitions, these are all logs that a server would open.
     """

@@ -1,4 +1,4 @@
-"""`offsetd log describe|dump|verify`: the read-only commands and what they print."""
+"""`offsetd log describe|dump|verify`: the read-only commands and their output."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -184,7 +184,7 @@ def _configs(
 ) -> TopicConfigs:
     """Default settings, changed by the dynamic settings in the folder.
 
-    If these cannot be read, `tell` is called to say that defaults apply.
+    If these cannot be read, `tell` gets a message that defaults apply.
     """
     configs = Settings().configs
     try:
@@ -232,7 +232,7 @@ def _findings(
     verifiers: dict[TopicPartition, LogVerifier],
     report: ProgressReport,
 ) -> Iterator[Finding]:
-    """All findings; adds the verifiers it makes to `verifiers`."""
+    """All findings. Adds the verifier of each log to `verifiers`."""
     files = OsFiles()
     future_of = _future_of(files, view)
     for done, log in enumerate(logs):
@@ -263,7 +263,7 @@ def _verified(
     """The verifier of a log and its findings.
 
     If a server may be running, the list of findings is complete, so that the caller can verify the
-    log again if the server has changed it meanwhile.
+    log again if the server has changed it during the check.
     """
     verifier = LogVerifier(files, log, partitions=partitions, future=future)
     return verifier, list(verifier.findings()) if is_live else verifier.findings()

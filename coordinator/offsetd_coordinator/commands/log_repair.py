@@ -1,4 +1,4 @@
-"""`offsetd log repair`: keeps all valid batches of damaged partitions, so that they serve again."""
+"""`offsetd log repair`: keeps all valid batches of damaged partitions, to serve them again."""
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -107,7 +107,7 @@ def _rows(found: Repair) -> Iterator[dict[str, object]]:
 
 
 def _groups(bad: BadBytes) -> list[str]:
-    """The groups whose records can be read in these bytes; damage may have changed a name."""
+    """The groups whose records can be read in these bytes. Damage may have changed a name."""
     return sorted(set(_named(_batches(bad.content))))
 
 

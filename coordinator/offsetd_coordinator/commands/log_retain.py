@@ -102,7 +102,7 @@ def _row(retained: Retained) -> Mapping[str, object] | None:
         "bytes_before": retained.size_bytes,
         "bytes_after": retained.size_bytes - plan.freed_bytes,
         "segments_before": retained.segments,
-        # If all segments go, a new one is created.
+        # If all segments are deleted, a new one is created.
         "segments_after": max(1, retained.segments - len(plan.deletions)),
         "start_before": retained.start_offset,
         "start_after": plan.log_start_offset,

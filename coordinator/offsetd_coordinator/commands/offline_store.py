@@ -46,7 +46,7 @@ def offline_settings(
 def configs_looked_at(
     terminal: Terminal, view: FolderView, settings: CleaningSettings
 ) -> TopicConfigs:
-    """The settings with those stored in the folder. The folder is not changed."""
+    """The settings, changed by those stored in the folder. The folder is not changed."""
     try:
         return settings.with_changes(configs_of_folder(OsFiles(), view, settings.configs))
     except DamageFound as found:
@@ -65,8 +65,8 @@ def configured_logs(
 ) -> "Iterator[OpenLogs]":
     """Opens the logs of `partitions`, with the settings that a server would use.
 
-    Logs of a broker's folder, and of topics that are not the server's, are opened in place:
-    no file of offsetd is left beside them.
+    Logs of a broker's folder, and of topics that are not the server's, are opened in place: no file
+    of offsetd is left in their folder.
     """
     is_ours = read_properties(OsFiles(), view.folder) is not None
     if not is_ours or settings.topic not in settings.topics_of_store:
@@ -120,7 +120,7 @@ def opened_store(
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
 ) -> Iterator[LogStore]:
-    """Locks and recovers the folder, and closes it. After a failure it is left as after a crash."""
+    """Locks and recovers the folder, and closes it. After an error, the next start recovers it."""
     try:
         raise_descriptor_limit(view.offsets_partitions, 0)
     except StartFailed as error:

@@ -39,7 +39,7 @@ def printed(
     pending = rows()
     droppable = [column for column in columns if column.startswith("segments_")]
     terminal.rows(columns, pending, droppable=droppable)
-    for _ in pending:  # If the reader of stdout has gone, the work is still completed.
+    for _ in pending:  # If the reader of stdout has ended, the work is still completed.
         pass
     return all_of_them
 
@@ -53,5 +53,5 @@ def fail_for_problems(terminal: Terminal, outcomes: Sequence[_Outcome[_DoneT]], 
 
 
 def counted(partitions: int) -> str:
-    """`1 partition`, `2 partitions`."""
+    """A count as text: `1 partition`, `2 partitions`."""
     return f"{partitions} {'partition' if partitions == 1 else 'partitions'}"

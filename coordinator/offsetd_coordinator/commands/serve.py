@@ -1,4 +1,4 @@
-"""`offsetd serve`: runs the server until it is told to stop."""
+"""`offsetd serve`: runs the server until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -38,10 +38,11 @@ _WITH_VALUE: Final = (_CONFIG, _SET, _DATA_DIR, _LISTEN)
 # Options for one setting each; they override the setting.
 _SETTINGS: Final = {_DATA_DIR: "data.dir", _LISTEN: "listen.address"}
 # gRPC reads its sockets in threads of its own, which pass the bytes to the thread that waits for
-# calls. Without them that thread reads itself, and a call takes a third fewer thread switches.
+# calls. Without these threads, that thread reads the sockets itself, and a call takes a third fewer
+# thread switches.
 GRPC_READS_ITSELF: Final = ("GRPC_EXPERIMENTS", "-event_engine_listener")
-# NumPy's linear algebra, unused here, has a thread for each core. These spin while the server
-# starts: a tenth of the start's processor time.
+# NumPy's linear algebra is not used here, but has a thread for each core. These threads spin while
+# the server starts, for a tenth of the start's processor time.
 ALGEBRA_IS_ALONE: Final = ("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -102,8 +103,8 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
 def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
     """A function that runs the server, if `arguments` only set settings; else None.
 
-    Only options with their full names and a value are read here, as in nearly every start. With
-    None, typer has to parse the arguments.
+    This reads only options with their full names and a value, which nearly every start uses. If it
+    returns None, typer has to parse the arguments.
     """
     config: Path | None = None
     assignments: list[str] = []
@@ -161,14 +162,14 @@ def _check_ports(settings: Settings, terminal: Terminal) -> None:
 
 
 def _called_as(words: Sequence[str]) -> str:
-    """What to type to serve with the option `words`; the whole command if make called this one."""
+    """The text to type for the option `words`; the whole command if make started this process."""
     if "MAKELEVEL" not in os.environ:
         return f"add {shlex.join(words)}"
     return f"make serve ARGS={shlex.quote(shlex.join(with_option(sys.argv[2:], words)))}"
 
 
 def with_option(given: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The arguments `given` to `serve`, with a setting by `words` in place of an earlier one."""
+    """The arguments `given` to `serve`, with the setting of `words` instead of an earlier one."""
     setting = _setting_of(*words)
     kept: list[str] = []
     left = iter(given)
@@ -181,7 +182,7 @@ def with_option(given: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def _setting_of(option: str, value: str) -> str | None:
-    """The setting that an option is for; None: it is for none."""
+    """The setting of an option, or None."""
     return value.partition("=")[0] if option == _SET else _SETTINGS.get(option)
 
 
@@ -229,7 +230,7 @@ def _read_settings(
 
 def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = False) -> None:
     with _nothing_collected():
-        # Imported only here: other uses of this command do not need it.
+        # Imported only here, because other uses of this command do not need these modules.
         import uvloop  # noqa: PLC0415
         from offsetd_storage.clock import SystemClock  # noqa: PLC0415
         from offsetd_storage.disk.files import OsFiles  # noqa: PLC0415
@@ -306,7 +307,7 @@ def _stop_on_signals(server: "Server") -> None:
 
 
 def _exit_now(code: int) -> NoReturn:
-    """Ends the process without waiting for threads, as one of them may hang in disk access."""
+    """Ends the process without waiting for threads, because one may hang in disk access."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The output interface that commands print with. The command line passes its implementation in."""
+"""The output interface of commands. The command line passes its implementation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,7 +8,7 @@ from typing import Final, NoReturn, Protocol
 WRONG_USE: Final = 2
 PARTLY_DONE: Final = 3
 
-# Arguments: the amount done, the total (0: not known), and a description of the work.
+# Arguments: the amount done, the total (0 if unknown), and a description of the work.
 ProgressReport = Callable[[int, int, str], None]
 
 
@@ -32,10 +32,10 @@ class Terminal(Protocol):
         """
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Prints each line to stdout as it is."""
+        """Prints each line to stdout, unchanged."""
 
     def note(self, text: str) -> None:
-        """Prints text that is not a result to stderr."""
+        """Prints text to stderr that is not a result."""
 
     def fail(self, text: str, code: int = 1) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with `code`."""

@@ -1,4 +1,4 @@
-"""Records of `__offsetd_config`: one dynamic setting each. The layout is offsetd's, not Kafka's.
+"""Records of `__offsetd_config`: each has one dynamic setting. The layout is offsetd's own.
 
 A key is an int16 version, an int8 scope, the topic (empty for the server) and the setting's name.
 A value is an int16 version and the text that an operator wrote. A tombstone removes the setting.
@@ -30,7 +30,7 @@ class UnknownConfigVersion(UndecodableRecord):
 
 
 def encode_config_key(key: ConfigKey) -> bytes:
-    """The key's bytes. Neither text is longer than 32,767 bytes."""
+    """The key's bytes. Each text has at most 32,767 bytes."""
     writer = Writer()
     writer.int16(VERSION)
     writer.int8(_SERVER if key.topic is None else _TOPIC)
@@ -40,7 +40,7 @@ def encode_config_key(key: ConfigKey) -> bytes:
 
 
 def decode_config_key(encoded: bytes) -> ConfigKey:
-    """Raises UnknownConfigVersion, also for another scope, and UndecodableRecord."""
+    """The key. Raises UnknownConfigVersion for another version or scope, UndecodableRecord."""
     reader = Reader(encoded)
     version = reader.int16()
     if version != VERSION:
@@ -53,7 +53,7 @@ def decode_config_key(encoded: bytes) -> ConfigKey:
 
 
 def encode_config_value(text: str) -> bytes:
-    """The value's bytes. The text is no longer than 32,767 bytes."""
+    """The value's bytes. The text has at most 32,767 bytes."""
     writer = Writer()
     writer.int16(VERSION)
     writer.string(text)
@@ -61,7 +61,7 @@ def encode_config_value(text: str) -> bytes:
 
 
 def decode_config_value(encoded: bytes) -> str:
-    """Raises UnknownConfigVersion and UndecodableRecord."""
+    """The text of a value. Raises UnknownConfigVersion, UndecodableRecord."""
     reader = Reader(encoded)
     version = reader.int16()
     if version != VERSION:

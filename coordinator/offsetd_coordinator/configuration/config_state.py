@@ -1,4 +1,4 @@
-"""The dynamic settings as a pure state that decides and replays, as `shard` does for offsets.
+"""The dynamic settings: a pure state that decides and replays, like `shard` for offsets.
 
 It holds the values that operators wrote; `TopicConfigs` interprets them. A setting that is unknown,
 or does not fit the settings the server was started with, is kept and reported with the reason.
@@ -39,7 +39,7 @@ REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
 
 @attrs.frozen(kw_only=True)
 class UpdateConfig:
-    """Sets and unsets settings of a topic, or (None) of the server: all of them or none."""
+    """Sets and unsets settings of a topic, or of the server (None): all of them or none."""
 
     topic: str | None
     changes: Mapping[str, str] = attrs.field(factory=dict)
@@ -49,7 +49,7 @@ class UpdateConfig:
 
 
 class ConfigReply(NamedTuple):
-    """The log offset of the change's last record; None if nothing was to be written."""
+    """The log offset of the change's last record; None if nothing was written."""
 
     last_offset: int | None
 
@@ -57,8 +57,8 @@ class ConfigReply(NamedTuple):
 class ConfigDecision(NamedTuple):
     """The decision on an update; nothing changes until `replay`.
 
-    Exactly one of `reply` and `refusal` is set. `batch` has to be appended, and replayed, before
-    the reply may leave; None if nothing is to be written. `configs` are the settings after that.
+    Exactly one of `reply` and `refusal` is set. `batch` must be appended and replayed before the
+    reply may leave; None if there is nothing to write. `configs` are the settings after that.
     """
 
     reply: ConfigReply | None
@@ -69,7 +69,7 @@ class ConfigDecision(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class AppliedConfigs:
-    """The settings that the texts give; `problems` names the unused texts and the reasons."""
+    """The settings that result from the texts; `problems` has the unused texts and the reasons."""
 
     texts: Mapping[ConfigKey, str]
     configs: TopicConfigs
@@ -79,7 +79,7 @@ class AppliedConfigs:
 class ConfigState(InternalTopicState):
     """The settings of `__offsetd_config`.
 
-    `started_with` are the settings that apply where no dynamic setting replaces them.
+    `started_with` are the settings that apply if no dynamic setting replaces them.
     """
 
     def __init__(self, started_with: TopicConfigs, *, request_id_window_ms: int) -> None:
@@ -106,12 +106,12 @@ class ConfigState(InternalTopicState):
 
     @property
     def doubt(self) -> str | None:
-        """Why the settings in force may not be those that were set, so nothing may rely on them."""
+        """The reason why the settings in force may differ from those that were set, or None."""
         unreadable = self.unknown_records + self.undecodable_records
         if unreadable:
             return f"{unreadable} of the settings' records cannot be read"
         problems = self.applied.problems
-        if not problems:  # Cached, because each fetch asks.
+        if not problems:  # Cached, because each fetch reads this.
             return None
         for key, problem in sorted(problems.items(), key=str):
             if key.name not in SETTINGS_THAT_KEEP_RECORDS:
@@ -174,7 +174,7 @@ class ConfigState(InternalTopicState):
         ]
 
     def replay(self, batches: bytes) -> None:
-        """As `InternalTopicState.replay`. `applied` computes the settings in force later."""
+        """Replays batches. `applied` computes the settings in force later."""
         super().replay(batches)
         self._applied = None
 

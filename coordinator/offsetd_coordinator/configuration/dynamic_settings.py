@@ -24,7 +24,7 @@ _MINUTE_MS: Final = 60_000
 
 @attrs.frozen(kw_only=True)
 class ExpiryConfig:
-    """Settings of expiry: when unused offsets expire, and what suspends that."""
+    """Settings of expiry: when unused offsets expire, and what suspends expiry."""
 
     retention_minutes: int = whole(
         10_080,
@@ -112,9 +112,10 @@ class ExpiryConfig:
         return plain_rule(self.terms)
 
     def hold(self, is_from_elsewhere: bool) -> Hold | None:
-        """The reason why nothing expires until a setting is changed; None if there is none.
+        """The reason why nothing expires until a setting is changed, or None.
 
-        `is_from_elsewhere`: the folder had logs of another server when offsetd took it over.
+        `is_from_elsewhere` means that the folder had logs of another server when offsetd took it
+        over.
         """
         if self.enable == "false":
             return Hold.DISABLED
@@ -163,7 +164,7 @@ DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
     CommitGuardConfig,
     WatchConfig,
 )
-# The values of these never cause a record to be deleted.
+# These settings never cause a record to be deleted.
 SETTINGS_THAT_KEEP_RECORDS: Final[frozenset[str]] = frozenset(
     setting.name
     for each in (CommitGuardConfig, WatchConfig, BackgroundConfig)

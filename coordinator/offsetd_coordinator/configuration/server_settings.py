@@ -1,8 +1,8 @@
 """All server settings except the storage's, each declared once.
 
-Kafka's name is used wherever Kafka has one. The storage declares its own: those of the server
-(`log.retention.hours`, `log.cleaner.threads`) and those of a topic (`segment.ms`). In a file, the
-environment and `--set`, a topic's setting means `__consumer_offsets`.
+A setting that Kafka has too has Kafka's name. The storage declares its own settings: those of the
+server (`log.retention.hours`, `log.cleaner.threads`) and those of a topic (`segment.ms`). In a
+file, the environment and `--set`, a topic's setting means `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The values that the server runs with. Raises InvalidSetting if some do not fit together."""
+    """The server's values. Raises InvalidSetting if some do not fit each other."""
 
-    # Where it lives.
+    # The folder and the addresses.
     data_dir: str = text(
         "./offsetd-data",
         "data.dir",
@@ -370,7 +370,7 @@ class Settings:
         reason="Kafka's report of each round of cleaning; a relative name is in the data folder."
         " Empty: none.",
     )
-    # A Kafka cluster whose data the offsets are of.
+    # The Kafka cluster to which the offsets belong.
     kafka_bootstrap_servers: str = text(
         "",
         "kafka.bootstrap.servers",
@@ -394,7 +394,7 @@ class Settings:
         " does not work.",
     )
 
-    # All settings as given, the storage's too, by canonical name.
+    # The text of each given setting, the storage's too, by canonical name.
     said: Mapping[str, str] = attrs.field(factory=dict)
     # The settings of each topic and the server until they are changed at run time.
     configs: TopicConfigs = attrs.field(init=False)
@@ -409,7 +409,7 @@ class Settings:
 
     @property
     def address_told(self) -> str:
-        """The HOST:PORT that clients have to use."""
+        """The HOST:PORT that clients must use."""
         return self.advertised_address or self.listen_address
 
     @property
@@ -439,7 +439,7 @@ class Settings:
 
     @property
     def disk(self) -> server_config.DiskConfig:
-        """Settings of disk space to be kept free."""
+        """Settings of the disk space that is kept free."""
         return self.configs.disk
 
 
@@ -480,12 +480,12 @@ def _restart_entries(settings: Settings) -> Iterator[SettingEntry]:
 
 _OWN: Final = settings_of(Settings)
 OWN_FIELDS: Final = {setting.name: field for field, setting in _OWN.items()}
-# The least and the most of something, in milliseconds.
+# Pairs of a least and a most value, in milliseconds.
 _BOUNDS: Final = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     ("lease.min.ttl.ms", "lease.max.ttl.ms"),
 )
-# By name: the server's, and a topic's.
+# The server's settings and a topic's, by name.
 ALL_SETTINGS: Final[dict[str, Setting]] = (
     {setting.name: setting for setting in _OWN.values()}
     | SERVER_SETTINGS

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CONFIG_TOPIC: Final = "__offsetd_config"
 AUDIT_TOPIC: Final = "__offsetd_audit"
-# Each has this one partition.
+# Each topic has one partition.
 CONFIG_PARTITION: Final = TopicPartition(CONFIG_TOPIC, 0)
 AUDIT_PARTITION: Final = TopicPartition(AUDIT_TOPIC, 0)
 
@@ -35,7 +35,8 @@ def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Flo
     window = Floor(
         topic=CONFIG_TOPIC,
         name="min.compaction.lag.ms",
-        # A record as old as the window is still in it; a record as old as the lag is cleaned.
+        # A record as old as the window is still in the window; a record as old as the lag is
+        # cleaned.
         least=request_id_window_ms + 1,
         setting="request.id.window.ms",
         reason="More than request.id.window.ms: the records hold the request ids.",

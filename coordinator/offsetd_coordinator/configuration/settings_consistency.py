@@ -1,4 +1,4 @@
-"""Checks between settings: values that are valid one by one but do not fit together."""
+"""Checks of settings against each other: values may be valid, but not fit each other."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _STORE_DEFAULTS: Final = LogStoreConfig()
-# Bounds of max.message.bytes. Less would refuse plain commits; more fits in no journal frame.
+# Bounds of max.message.bytes. Less would refuse plain commits; more does not fit a journal frame.
 _MESSAGE_BYTES_LEAST: Final = 1024
 _MESSAGE_BYTES_MOST: Final = FRAME_BYTES_MAX - 4096
 
 
 def misfit(settings: Settings) -> str | None:
-    """One line about settings that do not fit together; None if all do.
+    """One line about settings that do not fit each other; None if all do.
 
     The number of partitions is known only once the folder is open. If no setting gives it, the
-    journal is checked for one partition, and the store refuses one that is too small for all.
+    journal is checked for one partition. Later the store refuses a journal that is too small for
+    all.
     """
     message_bytes_max = settings.log.message_bytes_max
     if not _MESSAGE_BYTES_LEAST <= message_bytes_max <= _MESSAGE_BYTES_MOST:
@@ -64,7 +65,7 @@ def journal_bytes_needed(settings: Settings) -> int:
 
 
 def frame_bytes_max(settings: Settings) -> int:
-    """The limit of the journal's frames: the default, or what the largest batch needs if more."""
+    """The limit of the journal's frames: the default, or more if the largest batch needs it."""
     largest = _frame_bytes_of(settings.log.message_bytes_max)
     return min(max(_STORE_DEFAULTS.frame_bytes_max, largest), FRAME_BYTES_MAX)
 

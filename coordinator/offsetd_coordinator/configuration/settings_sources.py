@@ -1,7 +1,7 @@
-"""The sources of the server's settings, the one with the highest priority first.
+"""The sources of the server's settings, in order of priority.
 
-`--set NAME=VALUE`, the environment (`OFFSETD_SEGMENT_MS` for `segment.ms`), the TOML file, the
-default. An unknown name is an error.
+They are `--set NAME=VALUE`, the environment (`OFFSETD_SEGMENT_MS` for `segment.ms`), the TOML file,
+the default. An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _ENVIRONMENT_PREFIX: Final = "OFFSETD_"
-# Names with offsetd's prefix that are not settings: those that clients and test runs read, and
-# those that Kubernetes sets in every pod if a service is called `offsetd`.
+# Names with offsetd's prefix that are not settings. Clients and test runs read some; Kubernetes
+# sets the others in every pod if a service is called `offsetd`.
 _ENVIRONMENT_NOT_OURS: Final = re.compile(
     r"ADDRESS|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 
 
 class SettingsError(ValueError):
-    """An unknown setting or a value that is not allowed; the message says which and why."""
+    """An unknown setting or a value that is not allowed; the message names it and the reason."""
 
 
 class _Said(NamedTuple):
-    """A setting as it was written, and its source."""
+    """A setting in its written form, and its source."""
 
     name: str
     value: str
@@ -49,9 +49,9 @@ def load_settings(
 ) -> Settings:
     """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
 
-    `options` override all: the option as the user writes it, the setting's name, and its value.
-    Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
-    each other, or text that is not TOML.
+    `options` override all. They have the option that the user wrote, the setting's name, and its
+    value. Raises SettingsError for an unknown name, a value that is not allowed, values that do not
+    fit each other, or text that is not TOML.
     """
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
@@ -68,7 +68,7 @@ def load_settings(
         settings = Settings(**values, said=said)
     except InvalidSetting as error:
         raise SettingsError(str(error)) from error
-    # Imported here, as it imports the store, which listing the settings does not need.
+    # Imported here because it imports the store. A list of the settings does not need the store.
     from offsetd_coordinator.configuration.settings_consistency import misfit  # noqa: PLC0415
 
     if (why := misfit(settings)) is not None:
@@ -77,7 +77,7 @@ def load_settings(
 
 
 def _read(said: _Said) -> tuple[str, object, str]:
-    """Canonical name, value, and the value as text."""
+    """The canonical name, the value, and the value as text."""
     if not said.name:
         raise SettingsError(f"{said.source}: a setting has a name: NAME=VALUE")
     setting = ALL_SETTINGS.get(canonical_name(said.name))
@@ -100,7 +100,7 @@ def _from_toml(document: str, file_name: str) -> Iterator[_Said]:
 
 
 def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """TOML reads a dotted name as nested tables; this joins the names again."""
+    """Joins names again: TOML reads a dotted name as nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")
@@ -138,7 +138,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Said]:
 
 
 def environment_name(name: str) -> str:
-    """The environment variable that sets it."""
+    """The environment variable of a setting."""
     return _ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
 
 

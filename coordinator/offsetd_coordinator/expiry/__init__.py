@@ -1,1 +1,1 @@
-"""When offsets and groups expire: the rules, and what holds expiry back."""
+"""Expiry of offsets and groups: its rules, and the reasons that suspend it."""

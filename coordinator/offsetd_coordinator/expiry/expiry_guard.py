@@ -1,7 +1,6 @@
 """Reasons that suspend expiry: a long stop, a clock that jumped, a full disk.
 
-Pure: the caller passes the time in. Expired offsets cannot be recovered, so in doubt nothing
-expires.
+Pure: the caller passes the time. Expired offsets cannot be recovered, so nothing expires in doubt.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ CLOCK_JUMP_MS: Final = 60_000
 
 
 class Hold(enum.Enum):
-    """A reason for which nothing expires."""
+    """A reason that suspends expiry."""
 
-    SETTINGS_UNREADABLE = "settings_unreadable"  # So it is not known which offsets should stay.
-    AUDIT_DAMAGED = "audit_damaged"  # Expiry has to be recorded.
+    SETTINGS_UNREADABLE = "settings_unreadable"  # It is not known which offsets should stay.
+    AUDIT_DAMAGED = "audit_damaged"  # Each expiry must be recorded.
     DISABLED = "disabled"  # offsets.expiry.enable
     FOREIGN_FOLDER = "foreign_folder"  # Another server's folder; expiry is not allowed yet.
     LONG_STOP = "long_stop"
@@ -36,23 +35,23 @@ TIME_IN_DOUBT: Final = frozenset({Hold.LONG_STOP, Hold.CLOCK_JUMP})
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """A reason, and for how long it holds. None means until a setting is changed."""
+    """A reason, and the time it still holds. None means until a setting is changed."""
 
     hold: Hold
     remaining_ms: int | None = None
 
     def end_ms(self, now_ms: int) -> int | None:
-        """When it ends by the wall clock, if it ends by itself."""
+        """The end by the wall clock, if it ends by itself; else None."""
         return None if self.remaining_ms is None else now_ms + self.remaining_ms
 
 
 def grace_at_start_ms(
     *, now_ms: int, newest_record_ms: int | None, last_up: LastUp | None, grace_ms: int
 ) -> int:
-    """For how long nothing expires after a start at this time.
+    """The time in milliseconds during which nothing expires after a start at this time.
 
     The server was last up at its last note or record. If there is neither (`None`, `None`), there
-    is nothing that could expire. A stop that seems to end before it began has an unknown length.
+    is nothing that could expire. If a stop seems to end before it began, its length is unknown.
     """
     seen_ms = newest_record_ms if last_up is None else max(last_up.up_ms, newest_record_ms or 0)
     if seen_ms is None:
@@ -85,7 +84,7 @@ class ExpiryGuard:
         self._low_disk_until_ms = monotonic_ms + period_ms
 
     def observe(self, *, now_ms: int, monotonic_ms: int, period_ms: int) -> int | None:
-        """Compares the clocks. Returns the wall clock's jump since the last look in ms, or None.
+        """Compares the clocks. Returns the wall clock's jump since the last call in ms, or None.
 
         A jump holds expiry for one check period.
         """
@@ -97,7 +96,7 @@ class ExpiryGuard:
         return jump_ms
 
     def grace_left_ms(self, *, monotonic_ms: int, grace_ms: int) -> int:
-        """The rest of the start's grace period; a shorter `expiry.grace.ms` ends it sooner."""
+        """The remaining grace period of the start; a shorter `expiry.grace.ms` ends it sooner."""
         until_ms = self._started_ms + min(self._grace_left_ms, grace_ms)
         return max(until_ms - monotonic_ms, 0)
 

@@ -1,8 +1,8 @@
-"""The rules of expiry for offsets and groups, pure. Kafka's rules are those of KIP-211, as coded.
+"""The rules of expiry for offsets and groups, pure. Kafka's rules are those of KIP-211's code.
 
 An offset expires once it has not been committed for its retention and, if its group has a protocol,
-the group has been empty for that long. Kafka 4.1.1 counts only from when such a group became
-empty, so that an offset committed a second ago can expire; that is `ExpiryBase.KAFKA`.
+the group has been empty for that long. Kafka 4.1.1 counts only from the time at which such a group
+became empty, so an offset committed a second ago can expire. That is `ExpiryBase.KAFKA`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 class ExpiryBase(enum.Enum):
     """The time from which retention counts, in an empty group that has a protocol."""
 
-    LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
+    LATEST = "latest"  # The later of the commit and the time when the group became empty.
     KAFKA = "kafka"  # The time when the group became empty, even for later commits.
 
 
 @attrs.frozen(kw_only=True)
 class ExpiryTerms:
-    """The terms from the server's settings. `retention_ms` None: offsets never expire."""
+    """The terms from the server's settings. If `retention_ms` is None, offsets never expire."""
 
     retention_ms: int | None
     base: ExpiryBase = ExpiryBase.LATEST
@@ -54,16 +54,16 @@ class ExpiringGroup:
     state: GroupState = GroupState.EMPTY
     became_empty_ms: int | None = None
     is_subscribed: Callable[[str], bool] | None = None
-    retention_ms: int | None = None  # The group's own; None: the server's.
+    retention_ms: int | None = None  # The group's own; None for the server's.
     never_expires: bool = False  # Set for the group.
     has_lease: bool = False  # A writer holds a lease now.
 
 
 class GroupRule(NamedTuple):
-    """How the offsets of one group expire, in the numbers that kernels take.
+    """The rule for the offsets of one group, as numbers for the kernels.
 
     `retention_ms` may be `NEVER`: an offset's own expire timestamp still counts, unless
-    `holds_all`. `empty_ms` is `NO_TIME` where no such time counts; `base` is one of `BASE_…`.
+    `holds_all`. `empty_ms` is `NO_TIME` if the rule does not use it; `base` is one of `BASE_…`.
     """
 
     holds_all: bool
@@ -72,7 +72,7 @@ class GroupRule(NamedTuple):
     base: int
     is_subscribed: Callable[[str], bool] | None
     may_go: bool
-    """Whether the group itself expires once it has no offsets left."""
+    """Whether the group itself expires after its last offset."""
 
 
 NO_RULE: Final = GroupRule(
@@ -126,9 +126,10 @@ _PLAIN: Final = ExpiringGroup()
 def expires_at_ms(
     rule: GroupRule, *, commit_timestamp_ms: int, expire_timestamp_ms: int
 ) -> int | None:
-    """The time at which an offset expires if nothing changes; None: never.
+    """The time at which an offset expires if nothing changes; None for never.
 
-    It is expired at exactly this millisecond: Kafka's `>=`. Subscriptions are not checked here.
+    The offset is expired at exactly this millisecond, because Kafka compares with `>=`.
+    Subscriptions are not checked here.
     """
     if rule.holds_all:
         return None

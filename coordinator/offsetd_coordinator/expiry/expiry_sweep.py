@@ -1,7 +1,7 @@
 """A sweep: one search of all groups of a shard for expired offsets, in slices. Changes nothing.
 
-A slice names the keys that get tombstones: expired offsets, then the records of groups that have
-nothing left. The caller writes and replays a slice before it asks for the next one, or drops it.
+A slice lists the keys that get tombstones: expired offsets, then the records of groups that have no
+offsets left. The caller writes and replays a slice before it asks for the next one, or drops it.
 Between slices the shard may change.
 """
 
@@ -43,14 +43,14 @@ _NO_COMMIT: Final = -(1 << 62)
 
 @attrs.frozen(kw_only=True)
 class SliceLimits:
-    """Limits of one slice, so that a commit waits for it no longer than for the disk."""
+    """Limits of one slice. A commit does not wait longer for a slice than for the disk."""
 
     rows: int = 8192
-    """Rows of the table that are walked."""
+    """Rows of the table that are read."""
     groups: int = 16
     """Groups that are checked."""
     records: int = 64
-    """Groups with records whose own retention is read at once. They count as `groups` / 4."""
+    """Groups whose own retention is read from their records at once. They count as `groups` / 4."""
     expired_groups: int = 8
     offsets: int = 128
     """Offsets that get tombstones."""
@@ -90,7 +90,7 @@ def rule_of_records(
     live_state: GroupState | None,
     has_lease: bool,
 ) -> GroupRule:
-    """The rule for a group with records. A group with members lives in memory, too."""
+    """The rule for a group with records. If it has members, `live_state` is its state in memory."""
     settings = records.settings
     return rule_of(
         ExpiringGroup(
@@ -108,7 +108,7 @@ def rule_of_records(
 
 
 class ShardRules:
-    """The rules for the groups of a shard, as of the moment when they are asked for."""
+    """The rules for the groups of a shard, at the moment of each call."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ShardRules:
 
 
 class ShardSweep:
-    """One sweep over a shard: `next_slice` until `is_done`."""
+    """One sweep over a shard. Call `next_slice` until `is_done`."""
 
     def __init__(self, rules: ShardRules, limits: SliceLimits) -> None:
         self.is_done = False
@@ -154,15 +154,15 @@ class ShardSweep:
         self._cursor = np.zeros(1, np.int64)
         self._is_seen = np.zeros(0, np.uint8)
         self._found = np.empty(limits.groups, np.int64)
-        self._entries = np.empty(limits.rows // 4, np.int64)  # For groups that are not large.
-        self._waiting: list[bytes] = []  # Groups that were found and not checked yet.
+        self._entries = np.empty(limits.rows // 4, np.int64)  # Used for groups that are not large.
+        self._waiting: list[bytes] = []  # Groups that were found, but not checked yet.
         self._large: _LargeGroup | None = None
-        self._recorded = state.recorded_group_ids()  # For groups without any offset.
+        self._recorded = state.recorded_group_ids()  # They may have no offsets.
         # Once all retentions are known, the kernel skips offsets younger than the shortest of them.
         self._retention_least_ms = terms.retention_ms
         self._retentions_left = len(self._recorded)
         if terms.base is ExpiryBase.KAFKA and self._recorded:
-            self._retention_least_ms = 0  # In an empty group, the age of a commit does not decide.
+            self._retention_least_ms = 0  # The age of a commit does not decide in an empty group.
             self._retentions_left = 0
 
     def next_slice(self, now_ms: int) -> Slice:
@@ -191,7 +191,7 @@ class ShardSweep:
         return slice_.made()
 
     def _note_retentions(self) -> None:
-        """Checks some of the groups with records for a retention of their own."""
+        """Reads the own retention of some of the groups with records."""
         stop = max(self._retentions_left - self._limits.records, 0)
         for group_id in self._recorded[stop : self._retentions_left]:
             records = self._state.known_group_records(group_id)
@@ -231,7 +231,7 @@ class ShardSweep:
         arrays = self._state.offsets.arrays
         count = list_entries(arrays, padded_copy(group_id), len(group_id), entries)
         if count == 0:
-            return  # The group existed when it was found.
+            return  # Its offsets were deleted after it was found.
         rule = self._rules.rule(group_id)
         if rule.holds_all:
             return
@@ -273,7 +273,7 @@ class ShardSweep:
         records = state.known_group_records(group_id)
         if records is None or state.offsets.count(group_id):
             return
-        # A group's own settings stay; so do left-over records, which are not a group.
+        # A group's own settings stay. Left-over records, which are not a group, stay too.
         if records.group_type is None or records.settings is not None:
             return
         rule = self._rules.rule(group_id)
@@ -282,7 +282,7 @@ class ShardSweep:
 
 
 class _LargeGroup(NamedTuple):
-    """A group so large that the sweep walks all blocks of the table for it."""
+    """A large group. The sweep reads all blocks of the table for it."""
 
     group_id: bytes
     block_next: int = 0
@@ -290,7 +290,7 @@ class _LargeGroup(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """The result for some offsets of a group; `has_more`: some are left for another slice."""
+    """The result for some offsets of a group. `has_more` means that some expired ones are left."""
 
     has_more: bool
     warned: WarnedGroup | None
@@ -305,7 +305,7 @@ class _SliceMaking:
         self._entries: list[Int64s] = []
         self._other_keys: list[bytes] = []
         self._offset_count = 0
-        self._expired: list[ExpiredGroup] = []  # Without their topics.
+        self._expired: list[ExpiredGroup] = []  # Their topics are added later.
         self.warned: list[WarnedGroup] = []
         self._judged = np.zeros(JUDGED_COLUMNS, np.int64)
 
@@ -317,7 +317,7 @@ class _SliceMaking:
         )
 
     def made(self) -> Slice:
-        """The gathered slice; the table must not have changed since. Keys of offsets come first."""
+        """The collected slice, offsets' keys first. The table must not change before this call."""
         arrays = self._state.offsets.arrays
         entries = np.concatenate(self._entries) if self._entries else np.empty(0, np.int64)
         topics, ends = np.empty_like(entries), np.empty_like(entries)
@@ -330,7 +330,7 @@ class _SliceMaking:
         )
 
     def _with_topics(self, topics: list[int]) -> Iterator[ExpiredGroup]:
-        """The groups; `topics` has the row of each offset's topic's name."""
+        """The expired groups with their topics. `topics` has each offset's topic, by name row."""
         start = 0
         for each in self._expired:
             end = start + each.offset_count
@@ -382,7 +382,7 @@ class _SliceMaking:
         return due[~np.array(stays, np.bool_)]
 
     def add(self, group_id: bytes, entries: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
-        """Adds tombstones for these entries, and for the group's records if that empties it."""
+        """Adds tombstones for these entries, and for the group's records if `is_gone`."""
         self._entries.append(entries)
         self._other_keys += self._keys_beside(group_id, entries, is_gone=is_gone)
         self._offset_count += entries.size

@@ -1,7 +1,8 @@
-"""`offsetd.last-up`: when the server last ran, which tells a long stop from a short one.
+"""The file `offsetd.last-up` has the time at which the server last ran.
 
-File times cannot say this, because copying a folder renews them. Records cannot either if nobody
-commits. The file has lines `name=value`; the last one is a checksum of those before it.
+It shows how long a stop was. File times do not, because copying a folder renews them. Records do
+not if nobody commits. The file has lines `name=value`; the last one is a checksum of those before
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _UNNOTED_MS_MAX: Final = 86_400_000
 
 @attrs.frozen(kw_only=True)
 class LastUp:
-    """When the server was last up, and when its grace period ends, both by the server's time."""
+    """The last time the server was up, and the end of its grace period, by the server's time."""
 
     up_ms: int
     grace_until_ms: int
@@ -42,8 +43,8 @@ UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
 def read_last_up(files: Files, folder: Path) -> LastUp | None:
     """The file's contents, or None if there is no file. Raises OSError.
 
-    Without the file, the newest record says when the server was last up. If the contents are
-    invalid, the result gives the longest possible grace period.
+    Without the file, the newest record has the last time at which the server was up. If the
+    contents are invalid, the result gives the longest possible grace period.
     """
     path = folder / LAST_UP_NAME
     if not files.exists(path):
@@ -83,7 +84,7 @@ def recorded_ms(newest_record_ms: int | None, last_up: LastUp | None) -> int | N
 
 
 def newest_record_ms(store: LogStore) -> int | None:
-    """The largest timestamp of any record in the folder's logs; None if there is none."""
+    """The largest timestamp of any record in the folder's logs; None if they have no records."""
     times = (
         segment.largest_timestamp_ms for log in store.logs.values() for segment in log.segments
     )

@@ -1,9 +1,9 @@
 """StreamCommits, the fast way to commit: commits that arrive together are answered together.
 
-The results of one flush leave in one message. One task reads and submits; the call's own coroutine
-writes. Unanswered work is bounded in bytes over all calls and in commits within one call. Beyond
-that the stream is not read, and HTTP/2's flow control holds the client back. Such commits are not
-refused, because sending them again later would change their order.
+The results of one flush are sent in one message. One task reads and submits; the call's own
+coroutine writes. Unanswered work is bounded in bytes over all calls and in commits within one call.
+Above these bounds the stream is not read, and HTTP/2's flow control stops the client. Such commits
+are not refused, because a retry would change their order.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _END_OF_STREAM: object = grpc.aio.EOF
 # results, of about 4 KiB each if they are refusals. gRPC's clients accept 4 MiB by default.
 _RESULTS_PER_MESSAGE_MAX = 1024
 _RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
-# The cost of commits in units of `Turns`: for each of several together, and for one alone.
+# The cost of a commit in items of `Turns`: among several commits, and alone.
 _ITEMS_PER_COMMIT = 2
 _ITEMS_ALONE = 16
 
 
 class _Taken:
-    """A message that counts towards admission until it is read and all its results are sent."""
+    """A message that admission counts until it is read and all its results are sent."""
 
     def __init__(
         self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
@@ -79,7 +79,7 @@ class _Taken:
 
 
 class _Unanswered(NamedTuple):
-    """Commits whose results may not leave yet, and their message."""
+    """Commits whose results are not sent yet, and their message."""
 
     ticket: int
     tickets: Sequence[int]
@@ -136,7 +136,7 @@ class CommitStream:
         unanswered_max: int,
         request_bytes_max: int,
     ) -> None:
-        # The code with which the call ended; set when `run` returns.
+        # The code of the call's end, after `run` has returned.
         self.code = StatusCode.CANCELLED
         self._connection = connection
         connection.note_stream(context)
@@ -172,7 +172,8 @@ class CommitStream:
         except CoordinatorError as error:
             self._refusal = error
         finally:
-            # Even if the call was abandoned, appended commits stay; nothing of the call is kept.
+            # Appended commits stay even if the call was abandoned. Nothing else of the call is
+            # kept.
             forget()
             reader.cancel()
             _let_go(self._unanswered)
@@ -223,7 +224,7 @@ class CommitStream:
             taken.let_go()
 
     def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
-        """Decides on commits; returns how many. Refusals are results; failures end the call."""
+        """Submits commits; returns their number. Refusals are results; failures end the call."""
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
             submitted = self._node.commit_runs.submit(read)
@@ -254,7 +255,7 @@ class CommitStream:
             if waiting is not None:
                 await waiting
             lost = runtime.log.lost(unanswered[0].tickets)
-            if lost is not None:  # The client cannot know of each commit, so it asks again.
+            if lost is not None:  # The client cannot learn each outcome, so it retries.
                 raise lost
             answered = self._pop_durable(runtime)
             response = b"".join([each.results.response for each in answered])

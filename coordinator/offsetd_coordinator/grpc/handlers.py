@@ -47,7 +47,7 @@ SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE)
 def generic_handlers(
     node: Node, admission: Admission, settings: Settings, figures: CallFigures
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Every method of every service, counted in `figures`."""
+    """The handlers of every method of every service; `figures` counts their calls."""
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
         message_bytes_max=settings.log.message_bytes_max,
@@ -183,22 +183,22 @@ def _admin_methods(
 
 
 def method_name(function_name: str) -> str:
-    """The contract's name for what a function answers: `CommitOffsets` for `commit_offsets`."""
+    """The contract's name of the method of a function: `CommitOffsets` for `commit_offsets`."""
     return "".join(word.capitalize() for word in function_name.split("_"))
 
 
 class GenericOnly:
     """A stand-in server for generated services that registers only their generic handlers.
 
-    For each registered method, grpc.aio waits with a future of its own, and re-arms all of them
-    whenever a call arrives.
+    For each registered method, grpc.aio waits with a future of its own, and renews all of them when
+    a call arrives.
     """
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
 
     def add_generic_rpc_handlers(self, generic_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Registers handlers that are asked for each call's method by name."""
+        """Registers handlers that find each call's method by name."""
         self._server.add_generic_rpc_handlers(tuple(generic_handlers))
 
     def add_registered_method_handlers(self, service: str, methods: Any) -> None:
@@ -206,8 +206,8 @@ class GenericOnly:
 
 
 def add_reflection(server: grpc.aio.Server) -> None:
-    """Lets clients such as grpcurl ask what the services look like."""
-    # It loads half of all modules, so import it only where reflection is on.
+    """Lets clients such as grpcurl read the definitions of the services."""
+    # Reflection loads half of all modules, so import it only if reflection is on.
     from grpc_health.v1 import health_pb2  # noqa: PLC0415
     from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
 

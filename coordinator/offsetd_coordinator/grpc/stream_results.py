@@ -25,7 +25,7 @@ _UINT64_MASK: Final = (1 << 64) - 1
 
 
 class StreamResults(NamedTuple):
-    """Results of some commits; `refusal_codes` are the gRPC codes of those that were refused."""
+    """Results of some commits. `refusal_codes` has the gRPC codes of the refused ones."""
 
     response: bytes
     commits: int

@@ -1,4 +1,4 @@
-"""Calls over gRPC that stream requests or answers; for single messages see `unary_calls`."""
+"""Calls over gRPC that stream requests or answers. `unary_calls` has the others."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def asking(
     load_ended: LoadEnded,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A handler that passes arriving messages to `answer`, and sends what it returns.
+    """A handler that passes arriving messages to `answer`, and sends its result.
 
-    A message counts as in flight until the next one is requested. `answer` has to bound what it
-    keeps of the messages.
+    A message counts as in flight until the next one is requested. `answer` must limit how much of
+    the messages it keeps.
     """
 
     async def call(_: object, context: Context) -> bytes:
@@ -110,7 +110,7 @@ async def run_call(
     *,
     load_ended: LoadEnded,
 ) -> None:
-    """Runs a call to its end after `Node.load_ended`, gives it its status, and closes its life."""
+    """Runs a call after `Node.load_ended`, sets its status, and closes its life."""
     code = StatusCode.CANCELLED  # The code if the call is cancelled.
     try:
         life.begin(context)

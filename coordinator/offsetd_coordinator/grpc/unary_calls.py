@@ -1,7 +1,7 @@
-"""Unary calls over gRPC: their message is read, their answer sent, and a refusal rendered.
+"""Unary calls over gRPC: reading the message, and sending the answer or the refusal.
 
-Methods are registered as generic handlers on raw bytes. grpc's registered methods would be matched
-a little faster, but each adds a waiter that has to be re-armed for every call that arrives.
+Methods are registered as generic handlers on raw bytes. grpc would match registered methods a
+little faster, but each adds a waiter that is renewed for every call that arrives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def unary(
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that calls `answer` with the request's bytes and sends what it returns.
 
-    Calls it again after `Node.load_ended`, if the server was loading.
+    If the server is loading, it calls `answer` again after `Node.load_ended`.
     """
 
     async def call(_: object, context: Context) -> bytes:
@@ -80,9 +80,9 @@ def unary(
 
 
 class _AsyncHandler:
-    """A handler that gRPC quickly recognises as async. It checks twice for each call.
+    """A handler that gRPC quickly recognises as async. gRPC checks that twice for each call.
 
-    Its first check is whether the handler is awaitable. This one says so, but nobody awaits it.
+    The first check is whether the handler is awaitable. This one is, but it is never awaited.
     """
 
     def __init__(self, call: Callable[[Any, Context], Awaitable[bytes]]) -> None:
@@ -96,7 +96,7 @@ class _AsyncHandler:
 
 
 def refuse(context: Context, status: Status) -> None:
-    """Ends the call with `status`, whatever its handler returns."""
+    """Ends the call with `status`. Then gRPC ignores the answer of its handler."""
     context.set_code(_GRPC_CODES[status.code])
     context.set_details(status.message)
     context.set_trailing_metadata(((STATUS_KEY, status.SerializeToString()),))

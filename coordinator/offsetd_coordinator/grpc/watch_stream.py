@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
 _INTERVAL_MS_MIN: Final = 100
-# With a longer interval, a quiet watcher's token could fall behind the cleaned part of the log.
+# With a longer interval, the log after a quiet watcher's token could be cleaned.
 _INTERVAL_MS_MAX: Final = 86_400_000
 
 
@@ -134,7 +134,7 @@ class _Call:
         self._interval_seconds = interval_seconds
 
     async def run(self) -> None:
-        """Sends changes until the requested end. Ends with an error, or when the client is gone."""
+        """Sends changes until the requested end, an error, or the client's end."""
         response = history_pb2.WatchOffsetsResponse(
             unreachable_log_partitions=self._watcher.unreachable
         )
@@ -182,13 +182,13 @@ class _Call:
     async def _send(self, response: history_pb2.WatchOffsetsResponse) -> None:
         """Sends a message; returns once it fits in the client's flow-control window.
 
-        Raises WatcherTooSlow if that takes too long. If the client reads on later, it still gets
+        Raises WatcherTooSlow if that takes too long. If the client reads again later, it still gets
         this message and then the status. So the status has the token of this message.
         """
         token = response.token = self._watcher.token
         message = response.SerializeToString()
         writing = asyncio.ensure_future(self._context.write(message))
-        writing.add_done_callback(_retrieved)  # Needed if the call is cancelled meanwhile.
+        writing.add_done_callback(_retrieved)  # Needed if the call is cancelled during the write.
         held = answer_reservations.hold(self._connection, len(message))
         try:
             await asyncio.wait(

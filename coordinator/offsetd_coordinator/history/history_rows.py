@@ -1,4 +1,4 @@
-"""The rows of a group as of an earlier log offset. For a thread beside the event loop.
+"""The rows of a group as of an earlier log offset. Not for the event loop's thread.
 
 Everything is read in slices: no kernel call and no Python list grows with the group.
 """
@@ -54,7 +54,7 @@ def rows_before(log: PartitionReader, limit: int, end: int, group_id: bytes) -> 
             offsets = part.rows[:, columns.ROW_REVISION]
             before.take(part.take(np.flatnonzero(offsets < limit)))
             later = part.take(np.flatnonzero(offsets >= limit))
-            # The first batch after the limit counts.
+            # Negated, so that the first batch after the limit counts as the newest.
             later.rows[:, columns.ROW_REVISION] *= -1
             after.take(later)
         # A read while the cleaner swaps segments may mix old and new segments.
@@ -102,12 +102,12 @@ class _Newest:
             self._count = self._kept = len(self._parts[0])
 
     def rows(self) -> OffsetRows:
-        """Sorted."""
+        """The newest rows, sorted."""
         return OffsetRows.joined(self._parts).sorted() if self._parts else OffsetRows.of(())
 
 
 def _changes(log: PartitionReader, end: int, group_id: bytes) -> Iterator[OffsetRows]:
-    """Yields a group's changes up to `end`, the end of a batch, in order, some at a time."""
+    """Yields a group's changes up to `end` in order, a slice at a time. `end` is a batch's end."""
     found = np.empty((SLICE_ROWS, CHANGE_COLUMNS), np.int64)
     group = padded_copy(group_id)
     for buffer, size in log.read_chunks(_CHUNK_BYTES, offset=0, offset_limit=end):

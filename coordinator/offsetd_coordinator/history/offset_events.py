@@ -1,8 +1,8 @@
-"""Changes of offsets, read from a log partition's files. For a thread beside the event loop.
+"""Changes of offsets, read from a log partition's files. Not for the event loop's thread.
 
 Cleaning removes records while they are read. So every reader checks afterwards whether it saw all
-records (`PartitionReader.gapless_from`), and reports where it did not. Callers pass the log's
-durable end, so that only durable records are read.
+records (`PartitionReader.gapless_from`), and reports it if not. Callers pass the log's durable end,
+so that only durable records are read.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 256
-# Pause after this many rows, for half of a turn's pause: a thread in Python code seldom releases
-# the interpreter's lock.
+# After each `_ROWS` rows, reads pause for half of a turn's pause: a thread in Python code rarely
+# releases the interpreter's lock.
 _REST_SECONDS: Final = REST_SECONDS / 2
 TRIES_MAX: Final = 8
 
@@ -103,7 +103,7 @@ class Stretch(NamedTuple):
 def next_stretch(
     log: PartitionReader, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
 ) -> Stretch:
-    """The changes in about `chunk_bytes` of the log, from `start` on.
+    """The changes in about `chunk_bytes` of the log, starting at `start`.
 
     Raises HistoryCompacted if one may be missing, CorruptBatch, OSError.
     """
@@ -111,7 +111,7 @@ def next_stretch(
     group = padded_copy(group_id or b"")
     group_size = -1 if group_id is None else len(group_id)
     found: list[Change] = []
-    offset_next = end  # If nothing is left to read.
+    offset_next = end  # The result if there is nothing to read.
     for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
         cursor = np.zeros(CURSOR_SLOTS, np.int64)
         found += _of_batches(buffer, size, group, group_size, cursor, rows)
@@ -200,7 +200,7 @@ def _change(buffer: Bytes, row: list[int]) -> Change:
 
 
 def _of_other_key(buffer: Bytes, row: list[int]) -> Iterator[Change]:
-    """The change of a key in the form of brokers before Kafka 0.9; nothing for other keys."""
+    """Yields the change of a key in the form of brokers before Kafka 0.9; none for other keys."""
     key_at, key_size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
     value_at, value_size = row[columns.TOPIC_START], row[columns.TOPIC_SIZE]
     yield from _of_record(
@@ -262,8 +262,8 @@ def whole_changes(
 ) -> tuple[int, list[Change]]:
     """The offset from which the history is complete, and the group's changes that `take` selects.
 
-    `take` gets an iterator over the changes from `start` to `end`, in order. With a `start` of None
-    it begins at the oldest offset from which the history is complete.
+    `take` gets an iterator over the changes from `start` to `end`, in order. If `start` is None, it
+    begins at the oldest offset from which the history is complete.
 
     Raises HistoryCompacted, CorruptBatch, OSError.
     """
@@ -306,7 +306,7 @@ def end_of_batch(log: PartitionReader, offset: int, end: int) -> int:
 
 
 def time_at(log: PartitionReader, offset: int, end: int) -> int | None:
-    """The time of the first batch from `offset` on; None if there is none.
+    """The time of the first batch that ends at or after `offset`; None if there is none.
 
     Raises CorruptBatch, OSError.
     """

@@ -1,4 +1,4 @@
-"""A group's offsets at an earlier time, as far as the log still has them; for the event loop.
+"""A group's offsets at an earlier time, if the log still has them; for the event loop.
 
 A few threads read the log's files, up to the durable end.
 """
@@ -68,7 +68,7 @@ async def state_at(
 
 
 def with_time(error: HistoryCompacted, log: PartitionReader, end: int) -> HistoryCompacted:
-    """The same error, with the oldest time that can be reached.
+    """Adds to the error the oldest time that can be reached.
 
     Raises CorruptBatch, OSError.
     """
@@ -91,7 +91,7 @@ def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionReader, int]
 async def reading(
     read: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
 ) -> Answer:
-    """Calls `read` on a thread, once one is free. Raises what `read` does, except disk errors.
+    """Calls `read` on a thread, once one is free. Raises its errors, except disk errors.
 
     Disk errors become CoordinatorNotAvailable and RecordUndecodable.
     """

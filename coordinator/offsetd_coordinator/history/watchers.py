@@ -1,8 +1,8 @@
-"""Watchers: the changes of log partitions from a position on, as they become durable.
+"""Watchers: they receive the changes of log partitions after a position, once durable.
 
-A watcher reads the log by positions of its own, up to the durable end. So it misses nothing, gets
-nothing twice, and holds at most one stretch of the log however slow it is. Watchers at the same
-place share one read. Commits never wait for watchers.
+A watcher reads the log by positions of its own, up to the durable end. So it gets each change
+exactly once, and even a slow one holds at most one stretch of the log. Watchers at the same
+position share one read. Commits never wait for watchers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Filter:
 
 
 def encode_token(positions: Mapping[int, int], digest: bytes) -> str:
-    """A token: the log offset to go on from, by log partition."""
+    """A token: for each log partition, the log offset at which to continue."""
     encoded = bytearray([_TOKEN_VERSION]) + digest
     for partition, position in sorted(positions.items()):
         encoded += encode_varint(partition) + encode_varint(position)
@@ -114,7 +114,7 @@ class Watchers:
         return len(self._watchers)
 
     def add(self, watcher: Watcher, watchers_max: int) -> None:
-        """Registers a watcher, to be woken from now on. Raises TooManyWatchers."""
+        """Registers a watcher, and wakes it when more is durable. Raises TooManyWatchers."""
         if len(self._watchers) >= watchers_max:
             raise TooManyWatchers(
                 "there are {watchers_max} watchers already", watchers_max=watchers_max
@@ -142,7 +142,7 @@ class Watchers:
     async def stretch(
         self, partition: int, position: int, end: int, group_id: bytes | None
     ) -> Stretch:
-        """The stretch after a position. Raises HistoryCompacted, and what `durable_log` does."""
+        """The stretch after a position. Raises HistoryCompacted and the errors of `durable_log`."""
         log, _ = durable_log(self.runtime, partition)
         key = (partition, position, end, group_id)
         task = self._stretches.get(key)
@@ -158,7 +158,7 @@ class Watchers:
         except Exception:
             self._stretches.pop(key, None)
             raise
-        # The cached stretch does not change, but cleaning may have removed its records since.
+        # The cached stretch does not change, but cleaning may have removed its records since then.
         oldest = log.gapless_from
         if position < oldest:
             raise HistoryCompacted("the log has been cleaned", oldest_revision=oldest)
@@ -167,7 +167,7 @@ class Watchers:
 
 @attrs.define(eq=False)
 class Watcher:
-    """One call: its filter, its positions, and its end (`until`), if it has one."""
+    """One call: its filter, its positions, and its end (`until`), or None."""
 
     watchers: Watchers
     filter: Filter
@@ -183,7 +183,7 @@ class Watcher:
     def begin(self, token: str, *, from_oldest: bool, until_token: str = "") -> None:
         """Sets the start positions: those of a token, or the oldest ones, or the logs' ends.
 
-        With `until_token` the reading ends there. Raises InvalidRequest, HistoryCompacted,
+        With `until_token`, the watcher ends there. Raises InvalidRequest, HistoryCompacted,
         OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
         """
         runtime = self.watchers.runtime
@@ -201,7 +201,7 @@ class Watcher:
             try:
                 log, end = durable_log(runtime, partition)
             except LogPartitionQuarantined:
-                # A call with an end has to send everything up to it.
+                # A call with an end must send all changes up to its end.
                 if len(partitions) == 1 or until.get(partition, 0) > known.get(partition, 0):
                     raise
                 self.unreachable.append(partition)
@@ -234,7 +234,7 @@ class Watcher:
         self._woken.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Waits to be woken for at most this time; whether it was woken."""
+        """Waits for `wake` for at most this time. Returns whether it was called."""
         try:
             await asyncio.wait_for(self._woken.wait(), seconds)
         except TimeoutError:
@@ -287,7 +287,7 @@ class Watcher:
 
 
 def _retrieved(task: asyncio.Task[Stretch]) -> None:
-    """Retrieves a failure that nobody waits for, so that it is not logged as a defect."""
+    """Retrieves a failure that no call waits for, so that it is not logged as a defect."""
     if not task.cancelled():
         task.exception()
 

@@ -1,7 +1,8 @@
 """The columns of every array that the kernels work on, and the arrays of the offset table.
 
-Plain numbers, so that kernels can take them for constants. A row of a two-dimensional array is one
-thing, a column one of its fields; an array of one dimension, such as a cursor, is a single row.
+They are plain numbers, so that kernels can use them as constants. A row of a two-dimensional array
+is one item, and a column is one of its fields. A one-dimensional array, such as a cursor, is a
+single row.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 class Table(NamedTuple):
     """The offsets of one shard, packed into arrays.
 
-    `slots` finds the `blocks`, of up to 64 stored offsets each, whose rows of `entries` lie next to
-    each other; `extras` are what few of them have. So do `name_slots` find the `names` of groups
-    and topics, whose bytes are in `name_bytes`, and `request_slots` the remembered `requests`. A
-    kernel takes a plain tuple of them, which Numba unpacks faster, and gives it names again.
+    `slots` is the hash index of the `blocks`. A block has up to 64 stored offsets, whose rows of
+    `entries` are adjacent; `extras` has the fields that only few offsets have. `name_slots` is the
+    index of the `names` of groups and topics, whose bytes are in `name_bytes`, and `request_slots`
+    of the remembered `requests`. A kernel takes the arrays as a plain tuple, which Numba unpacks
+    faster, and makes a `Table` of it.
     """
 
     counters: Int64s
@@ -53,14 +55,14 @@ TableArrays: TypeAlias = (
 GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
 MASK: Final = 1  # a bit for each partition that has an offset, by its low six bits
 PLACE: Final = 2  # the partitions' upper bits; the number of rows kept; the first row
-LINKS: Final = 3  # in its group's list: the next block in the high half, the one before in the low
+LINKS: Final = 3  # the next block of the group in the high half, the previous one in the low
 BLOCK_COLUMNS: Final = 4
 
 BLOCK_PARTITION_BITS: Final = 6
 BLOCK_PARTITIONS: Final = 1 << BLOCK_PARTITION_BITS
 PLACE_START_BITS: Final = 31
 PLACE_ROWS_BITS: Final = 7
-FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free, LINKS or ENTRY_LIST the next one
+FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free; LINKS or ENTRY_LIST has the next
 
 # One stored offset, a row of `entries`.
 OFFSET: Final = 0
@@ -90,8 +92,8 @@ UNDECODABLE: Final = -1  # as METADATA_SPAN: there is a record, but its value ca
 
 # One name, of a group, a topic or both: a row of `names`.
 NAME_SPAN: Final = 0  # start << NAME_SIZE_BITS | size
-ENTRY_LIST: Final = 1  # as a group: its first block in the high half, how many entries in the low
-TOPIC_ENTRIES: Final = 2  # as a topic: how many entries
+ENTRY_LIST: Final = 1  # for a group: its first block in the high half, its entry count in the low
+TOPIC_ENTRIES: Final = 2  # for a topic: its entry count
 NAME_COLUMNS: Final = 3
 
 NAME_SIZE_BITS: Final = 16
@@ -106,9 +108,9 @@ REQUEST_COLUMNS: Final = 4
 
 # The counters of a table.
 ENTRY_COUNT: Final = 0
-ENTRY_END: Final = 1  # rows from here on were never used
+ENTRY_END: Final = 1  # this row and all later ones were never used
 ENTRY_UNUSED: Final = 2  # rows below ENTRY_END that no block uses
-BLOCK_COUNT: Final = 3  # `free_rows` needs these three, and those of extras and names
+BLOCK_COUNT: Final = 3  # `free_rows` needs these three in a row; so for extras and names
 BLOCK_END: Final = 4
 BLOCK_FREE: Final = 5  # the first free row below, + 1
 EXTRA_COUNT: Final = 6
@@ -122,21 +124,22 @@ NAME_BYTES_UNUSED: Final = 13  # bytes below the end that no name uses
 METADATA_END: Final = 14
 METADATA_UNUSED: Final = 15
 GROUP_COUNT: Final = 16  # groups with at least one entry
-OPEN_TRANSACTIONS: Final = 17  # set by the caller: producers whose offsets wait
-OFFSET_NEXT: Final = 18  # of the log, after the last batch replayed
-LEADER_EPOCH: Final = 19  # of the last batch replayed
+OPEN_TRANSACTIONS: Final = 17  # set by the caller: the number of producers with open transactions
+OFFSET_NEXT: Final = 18  # the log offset after the last batch replayed
+LEADER_EPOCH: Final = 19  # the leader epoch of the last batch replayed
 REQUEST_FIRST: Final = 20  # the row of the oldest request id
 REQUEST_COUNT: Final = 21
 REQUEST_COUNT_MAX: Final = 22
 REQUEST_WINDOW_MS: Final = 23
-SEED: Final = 24  # four random numbers, this and the next three
+SEED: Final = 24  # four random numbers, here and in the next three counters
 COUNTERS: Final = 28
 
-# The position of a replay. RECORD_AT 0 is the start of a batch. Slots after RECORD_OFFSET are set
-# when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
-# transaction that is now committed; its offsets do not replace later offsets. So is
-# SETTLED: where the batch has the name of a group for which no transaction is open; 0 if nowhere.
-# LAST: the names of the record before, their rows and its block, as long as no name has gone.
+# The position of a replay. RECORD_AT is 0 at the start of a batch. The slots RECORD_OFFSET to
+# HEADER_COUNT are set when the kernel stops at a record. The caller sets MERGING: 1 if the batches
+# are those of a transaction that is now committed; its offsets do not replace later offsets. The
+# caller also sets SETTLED: the span of a group name in the batch for which no transaction is open,
+# or 0. The LAST slots have the names of the previous record, their rows and its block; they are
+# reset when a name may have been removed.
 BATCH_AT: Final = 0
 BATCH_END: Final = 1
 RECORD_AT: Final = 2
@@ -154,21 +157,21 @@ MERGING: Final = 13
 SETTLED_START: Final = 14
 SETTLED_END: Final = 15
 LAST_GROUP_START: Final = 16
-LAST_GROUP_SIZE: Final = 17  # -1: there is no record before
+LAST_GROUP_SIZE: Final = 17  # -1: there is no previous record
 LAST_GROUP: Final = 18
 LAST_TOPIC_START: Final = 19
 LAST_TOPIC_SIZE: Final = 20
 LAST_TOPIC: Final = 21
-LAST_BLOCK: Final = 22  # -1: not looked for
+LAST_BLOCK: Final = 22  # -1: not looked up yet
 CURSOR_COLUMNS: Final = 23
 
-# Why a replay stopped.
+# The reasons for which a replay stops.
 DONE: Final = 0
-NEEDS_ROOM: Final = 1  # make room for the record, then go on
-NOT_PLAIN_RECORD: Final = 2  # replay this record otherwise, then go on behind it
-NOT_PLAIN_BATCH: Final = 3  # the same with the whole batch
-MALFORMED_BATCH: Final = 4  # what is left of the batch does not divide into records
-BROKEN_BATCH: Final = 5  # not a whole batch: a defect of the caller, or a file changed
+NEEDS_ROOM: Final = 1  # the caller makes room for the record, then continues with it
+NOT_PLAIN_RECORD: Final = 2  # the caller replays the record itself, then continues after it
+NOT_PLAIN_BATCH: Final = 3  # the caller replays the batch itself, then continues after it
+MALFORMED_BATCH: Final = 4  # the rest of the batch does not divide into records
+BROKEN_BATCH: Final = 5  # the batch is not whole: a defect of the caller, or a file changed
 
 # One partition of a commit.
 TOPIC_START: Final = 0
@@ -184,23 +187,23 @@ MONOTONIC: Final = 9  # 0 or 1
 END_OFFSET: Final = 10  # -1: not reported
 COMMIT_COLUMNS: Final = 11
 
-# One offset that an administrator writes. What stands before is as in a commit; of a tombstone
-# the span of the topic is that of its whole key.
+# One offset that an administrator writes. The first seven columns are those of a commit. For a
+# tombstone, the span of the topic is the span of its whole key.
 PUT_EXPIRE_TIMESTAMP: Final = 7  # or NO_EXPIRY
 PUT_IS_TOMBSTONE: Final = 8  # 0 or 1
-PUT_COMMIT_TIMESTAMP: Final = 9  # -1: that of the batch
+PUT_COMMIT_TIMESTAMP: Final = 9  # -1: the timestamp of the batch
 PUT_COLUMNS: Final = 10
 
-# An offset that was read, a row of `OffsetRows`: the columns of one that is to be written, so that
-# it can be written again, and these. A METADATA_SIZE of UNDECODABLE: only key and revision are
-# known. PUT_IS_TOMBSTONE: the offset was deleted.
+# An offset that was read, a row of `OffsetRows`. It has the PUT columns, so that it can be written
+# again, and these. If METADATA_SIZE is UNDECODABLE, only key and revision are known. If
+# PUT_IS_TOMBSTONE is 1, the offset was deleted.
 ROW_REVISION: Final = 10
 ROW_END_OFFSET: Final = 11  # or -1
 ROW_COLUMNS: Final = 12
 
-# Where a walk over the blocks of a table stands.
+# The position of a walk over the blocks of a table.
 WALK_BLOCK: Final = 0  # the next block; -1: the walk is over
-WALK_COUNT: Final = 1  # how many entries were found
+WALK_COUNT: Final = 1  # the number of entries found
 WALK_COLUMNS: Final = 2
 
 NO_PRECONDITION: Final = 0
@@ -210,7 +213,7 @@ MUST_NOT_EXIST: Final = 3
 
 
 class Commit(NamedTuple):
-    """A commit as its kernels see it: spans of `names`, and a row of `columns` a partition."""
+    """A commit as kernels take it: spans of `names`, and a row of `columns` for each partition."""
 
     names: Bytes
     columns: Int64s
@@ -228,29 +231,29 @@ TOO_LARGE: Final = -1
 DUPLICATE: Final = -2
 CONFLICTING: Final = -3
 NOT_MONOTONIC: Final = -4
-UNREADABLE: Final = -5  # what is stored cannot be read, so no precondition can be judged
-UNCHANGED: Final = -6  # all of it was stored a short time ago: nothing is written
+UNREADABLE: Final = -5  # the stored offset cannot be read, so no precondition can be judged
+UNCHANGED: Final = -6  # the same was stored a short time ago: nothing is written
 
 # Details of the outcome: `verdict`.
-VERDICT_LAST_OFFSET: Final = 0  # DUPLICATE: of the first commit; UNCHANGED: the newest stored
-VERDICT_CONFLICTS: Final = 1  # how many partitions conflict; the first of them are listed
-VERDICT_ROW: Final = 2  # of the commit, for UNREADABLE
+VERDICT_LAST_OFFSET: Final = 0  # that of the first commit, or for UNCHANGED the newest revision
+VERDICT_CONFLICTS: Final = 1  # the number of partitions that conflict; the first ones are listed
+VERDICT_ROW: Final = 2  # for UNREADABLE: the row in the commit
 VERDICT_COLUMNS: Final = 3
 
 # A stored offset that a commit conflicts with; offset and revision are -1 if there is none.
-CONFLICT_ROW: Final = 0  # of the commit
+CONFLICT_ROW: Final = 0  # the row in the commit
 CONFLICT_OFFSET: Final = 1
 CONFLICT_REVISION: Final = 2
 CONFLICT_COLUMNS: Final = 3
 CONFLICTS_MAX: Final = 100
 
-# A stored offset as it is read; spans are of the table's `name_bytes` and `metadata`.
+# A stored offset as it is read; its spans are in the table's `name_bytes` and `metadata`.
 READ_TOPIC_START: Final = 0
 READ_TOPIC_END: Final = 1
 READ_PARTITION: Final = 2
 READ_OFFSET: Final = 3
 READ_LEADER_EPOCH: Final = 4
-READ_METADATA_START: Final = 5  # UNDECODABLE, as the end: only key and revision are known
+READ_METADATA_START: Final = 5  # start and end are UNDECODABLE if only key and revision are known
 READ_METADATA_END: Final = 6
 READ_COMMIT_TIMESTAMP: Final = 7
 READ_EXPIRE_TIMESTAMP: Final = 8
@@ -258,24 +261,24 @@ READ_REVISION: Final = 9
 READ_END_OFFSET: Final = 10
 READ_COLUMNS: Final = 11
 
-# How offsets expire.
+# The times of an expiry.
 NEVER: Final = (1 << 63) - 1  # a time that never comes, or a retention without end
-NO_TIME: Final = -1  # there is no such time
+NO_TIME: Final = -1  # the time is not set
 TIME_MAX: Final = 1 << 62  # later times never come; the sum of two earlier ones fits in 64 bits
 
-# What retention counts from.
-BASE_LATEST: Final = 0  # the commit, or when the group became empty, if that is later
-BASE_REPLACED: Final = 1  # when the group became empty, if that is known, else the commit
+# The time from which retention is counted.
+BASE_LATEST: Final = 0  # the commit time or the time the group became empty: the later one
+BASE_REPLACED: Final = 1  # the time the group became empty; if unknown, the commit time
 
-# How the offsets of a group expire, a single row.
+# The rule by which the offsets of a group expire, a single row.
 RULE_RETENTION: Final = 0
-RULE_EMPTY: Final = 1  # when the group became empty, or NO_TIME
+RULE_EMPTY: Final = 1  # the time the group became empty, or NO_TIME
 RULE_BASE: Final = 2
-RULE_WARNING: Final = 3  # how long before its expiry an offset counts as expiring soon
+RULE_WARNING: Final = 3  # an offset expires soon if it expires within this time
 RULE_COLUMNS: Final = 4
 
 # The result for the offsets of a group, a single row.
-JUDGED_DUE: Final = 0  # how many have expired
-JUDGED_WARNED: Final = 1  # how many will expire soon
-JUDGED_FIRST: Final = 2  # when the next of the others expires, or NEVER
+JUDGED_DUE: Final = 0  # the number of expired offsets
+JUDGED_WARNED: Final = 1  # the number of offsets that expire soon
+JUDGED_FIRST: Final = 2  # the time at which the next offset expires, or NEVER
 JUDGED_COLUMNS: Final = 3

@@ -1,9 +1,9 @@
-"""Reads of a group of any size as of one moment, while others go on working.
+"""Reads of a group of any size as of one moment, while other calls continue.
 
 A small group is read at once. A large one is read slice by slice, and may change between two
-slices. So the changes are read from the log afterwards: each has a record, and the last record of
-a partition gives its final offset. The rows read and these records together are the group as of the
-log offset at which the reading ended.
+slices. So the changes are read from the log afterwards. Each change has a record, and the last
+record of a partition gives its final offset. The rows and these records together are the group as
+of the log offset at which the reading ended.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def read_group(runtime: Runtime, group_id: bytes) -> OffsetRows:
 async def read_page(
     runtime: Runtime, group_id: bytes, after: Partition | None, size: int
 ) -> GroupPage:
-    """The first `size` offsets after a partition. Raises as `read_group` does."""
+    """The first `size` offsets after a partition. Raises the errors of `read_group`."""
     least: list[_Least] = []
 
     def source(offsets: OffsetTable) -> _Walk:
@@ -76,9 +76,9 @@ async def read_page(
 async def read_partitions(
     runtime: Runtime, group_id: bytes, names: Bytes, keys: Int64s
 ) -> OffsetRows:
-    """The offsets of these partitions, sorted; each is a topic's span in `names` and a number.
+    """The offsets of `keys`, sorted. A key is a topic's span in `names` and a partition.
 
-    Raises as `read_group` does.
+    Raises the errors of `read_group`.
     """
     # The kernels expect the group id first.
     names = np.concatenate((np.frombuffer(group_id, np.uint8), names))
@@ -116,7 +116,7 @@ def _first_where(rows: OffsetRows, holds: Callable[[Partition], bool]) -> int:
 
 
 class _Walk:
-    """A walk over all entries of a group, a slice at a time; entries are listed on demand."""
+    """A walk over all entries of a group, a slice at a time."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Walk:
 class _Least(_Walk):
     """A walk that keeps the first entries after a partition.
 
-    `before` is the last one kept if others were left out, else None.
+    `before` is the last one that was kept, if others were left out, else None.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ async def _until_durable(runtime: Runtime, ticket: int) -> None:
 async def _settled(
     runtime: Runtime, group_id: bytes, parts: list[OffsetRows], start: int, end: int
 ) -> OffsetRows:
-    """The rows as of log offset `end`: the rows read, updated by the changes from `start` on.
+    """The rows as of log offset `end`: those of `parts`, updated by the changes since `start`.
 
     Raises HistoryCompacted if the log no longer has these changes.
     """

@@ -2,10 +2,11 @@
 
 First the group is held (`group_holds`). Then it is read slice by slice, and a thread decides what
 to write (`large_decisions`). Then each slice is encoded, appended and replayed in a turn of its
-own. Meanwhile others may write to other groups. Changes run one at a time, as each takes memory.
+own. During this, calls may write to other groups. Changes run one at a time, as each takes memory.
 
-If the caller goes away, its change is dropped unless writing has begun. A change that is being
-written runs to its end, even while the server drains. Only a crash or a full disk leaves a part.
+If the caller cancels, its change is dropped unless writing has begun. A change that is being
+written is completed, even while the server drains. Only a crash or a full disk leaves part of a
+change.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _LARGE_REQUESTS: Final = (PutOffsets, ResetOffsets, RestoreOffsets, DeleteOffsets, DeleteGroup)
 _SLICES_AHEAD_MAX: Final = 8
-"""Written slices that may wait for their flush. Commits of other groups wait behind them."""
+"""Written slices that may wait for their flush. Commits of other groups wait for them too."""
 
 
 class LargeChanges:
@@ -55,7 +56,7 @@ class LargeChanges:
         before_write: BeforeWrite | None = None,
         room: Room = lambda _: nullcontext(),
     ) -> Outcome:
-        """As `Runtime.submit`; a small change runs at once. Raises what `room` does."""
+        """Submits a request, in turns if large. Raises the errors of `Runtime.submit`, `room`."""
         if not isinstance(request, _LARGE_REQUESTS) or not self._is_large(request):
             return self._runtime.submit(request, before_write=before_write)
         change = _Change(self._runtime, request, before_write)
@@ -98,7 +99,7 @@ class LargeChanges:
 
 
 class _Change:
-    """One change. `is_writing`: part of it is written."""
+    """One change. `is_writing` means that part of it may be written."""
 
     def __init__(
         self, runtime: Runtime, request: LargeRequest, before_write: BeforeWrite | None
@@ -159,7 +160,7 @@ class _Change:
         return await asyncio.to_thread(decide, stored)
 
     async def _make_room(self, shard: Shard) -> None:
-        """Makes room in the table for the offsets that come, so that no slice has to grow it."""
+        """Makes room in the table for the new offsets, so that no slice has to grow it."""
         more = self._written_count - shard.offsets.count(self._request.group_id)
         larger = shard.offsets.larger_entries(more) if more > 0 else None
         if larger is not None:
@@ -168,9 +169,9 @@ class _Change:
             await next_turn()
 
     async def _write(self, partition: int, shard: Shard, change: LargeChange) -> Outcome:
-        """Writes all slices, each in its own turn. Raises as `Runtime.submit` does.
+        """Writes all slices, each in its own turn. Raises the errors of `Runtime.submit`.
 
-        If the disk gets full, the slices written so far stay: the outcome says so.
+        If the disk gets full, the slices written before stay, and the outcome reports that.
         """
         runtime, now_ms = self._runtime, self._runtime.moment().wall_ms
         if runtime.disk.is_low:
@@ -195,7 +196,7 @@ class _Change:
         return tickets[-1], change.reply(last_offset)
 
     async def _rest(self, tickets: list[int]) -> None:
-        """Lets other tasks run, and the flushes catch up."""
+        """Lets other tasks run, and waits for flushes if too many slices are not durable."""
         await next_turn()
         if len(tickets) > _SLICES_AHEAD_MAX:
             waiting = self._runtime.durable(tickets[-_SLICES_AHEAD_MAX])

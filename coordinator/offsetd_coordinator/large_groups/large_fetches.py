@@ -19,7 +19,7 @@ async def add_large(
 ) -> None:
     """Adds the requested offsets of a large group, once they are durable.
 
-    Raises as `Shard.fetch_into` and `group_reading.read_group` do.
+    Raises the errors of `Shard.fetch_into` and of `group_reading.read_group`.
     """
     group_id = selection.group_id
     log_partition, shard = runtime.shard_of(group_id)

@@ -1,6 +1,6 @@
 """One classic group: its members, generation, protocol and state.
 
-Rules: Kafka's ClassicGroup. The transitions between states are in `rebalance`.
+Rules: those of Kafka's ClassicGroup. The transitions between states are in `rebalance`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LEGAL_BEFORE: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 @attrs.define(kw_only=True, eq=False)
 class Member:
-    """A member. The tokens identify its waiting calls; None: no such call."""
+    """A member. The tokens identify its waiting calls; None without such a call."""
 
     member_id: str
     instance_id: str | None
@@ -86,7 +86,7 @@ class Member:
 
     @classmethod
     def of_record(cls, record: MemberRecord, protocol: str) -> Member:
-        """A member as recorded: with its metadata under the chosen protocol."""
+        """A member of a group's record, with its metadata under the chosen protocol."""
         rebalance_timeout_ms = record.rebalance_timeout_ms
         return cls(
             member_id=record.member_id,
@@ -102,7 +102,7 @@ class Member:
         )
 
     def subscription(self, protocol: str) -> bytes:
-        """Its metadata under a protocol; empty if it does not support that."""
+        """Its metadata under a protocol; empty if it does not support the protocol."""
         return next((said for name, said in self.protocols if name == protocol), b"")
 
     def record(self, protocol: str, assignment: bytes) -> MemberRecord:
@@ -143,18 +143,18 @@ class ClassicGroup:
         self.unsynced_ids: set[str] = set()
         # Whether a member joined since the initial delay began or was extended.
         self.has_newcomers = False
-        # How far the initial delay may still be extended; None: there is no delay.
+        # The time by which the initial delay may still be extended; None without a delay.
         self.initial_left_ms: int | None = None
         # Whether the log has everything that a restart needs.
         self.is_recorded = True
         self._instances: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()
-        self._topics_read: TopicsRead | None = None  # None: not computed since the last change.
+        self._topics_read: TopicsRead | None = None  # None if not computed since the last change.
         self._waiting_joins = 0
 
     @classmethod
     def of_record(cls, group_id: bytes, value: GroupMetadataValue) -> ClassicGroup:
-        """A group as its newest record has it: Stable, or Empty without members."""
+        """A group from its newest record: Stable, or Empty without members."""
         group = cls(group_id)
         group.state_timestamp_ms = value.current_state_timestamp_ms
         group.generation = value.generation
@@ -214,7 +214,7 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """Replaces a static member by a new one with the same instance id, also as leader.
+        """Replaces a static member by a new one with its instance id, and as leader if it leads.
 
         The new member keeps the position of the old one, because the order of members decides the
         next leader and is stored in the record.
@@ -274,7 +274,7 @@ class ClassicGroup:
         return member
 
     def find_in_generation(self, identity: MemberIdentity) -> Member:
-        """As `find`. Also raises IllegalGeneration."""
+        """Calls `find`. Raises its errors, and IllegalGeneration for another generation."""
         member = self.find(identity)
         if identity.generation != self.generation:
             raise IllegalGeneration(
@@ -303,7 +303,7 @@ class ClassicGroup:
             next(name for name, _ in member.protocols if name in spoken)
             for member in self.members.values()
         )
-        return max(votes, key=votes.__getitem__)  # On a tie, the first one that got a vote.
+        return max(votes, key=votes.__getitem__)  # A tie goes to the first one that got a vote.
 
     def begin_generation(self, wall_ms: int) -> None:
         """Begins the next generation. All of the group's members have joined."""
@@ -319,7 +319,7 @@ class ClassicGroup:
             self.enter(EMPTY, wall_ms)
 
     def elect_leader(self) -> bool:
-        """Makes a member that has joined the leader; False if there is none."""
+        """Makes a member that has joined the leader. Returns False if there is none."""
         leader = self.members.get(self.leader_id)
         if leader is not None and leader.join_token is None:
             joined = (each for each in self.members.values() if each.join_token is not None)

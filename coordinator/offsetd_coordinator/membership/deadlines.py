@@ -1,4 +1,4 @@
-"""A heap of deadlines that are moved far more often than they expire; moves reach the heap late."""
+"""A heap of deadlines that move far more often than they expire. Moves reach the heap late."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _STALE_ENTRIES_MIN = 64
 class Deadlines(Generic[Key]):
     """One deadline for each key. Moving one to a later time costs two lookups.
 
-    The heap holds a time at or before each key's deadline. When that time comes and the deadline
-    was moved, the key is put back.
+    The heap holds a time at or before each key's deadline. If the deadline was moved, the key is
+    put back at that time.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Deadlines(Generic[Key]):
         return self._due.get(key)
 
     def set(self, key: Key, due_ms: int) -> None:
-        """Gives the key a deadline, in place of the one it may have."""
+        """Gives the key a deadline, which replaces an earlier one."""
         self._due[key] = due_ms
         queued = self._queued.get(key)
         if queued is None or due_ms < queued:
@@ -48,13 +48,13 @@ class Deadlines(Generic[Key]):
 
     @property
     def next_ms(self) -> int | None:
-        """The time of the next check: at or before the nearest deadline. None: no deadlines."""
+        """The time of the next check, at or before the nearest deadline; None without deadlines."""
         return self._heap[0][0] if self._heap else None
 
     def expired(self, now_ms: int) -> Iterator[Key]:
         """The keys whose deadline has come, the earliest first; each loses its deadline.
 
-        Deadlines may be set and cancelled in between.
+        Deadlines may be set and cancelled between two keys.
         """
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
@@ -73,7 +73,7 @@ class Deadlines(Generic[Key]):
     def _push(self, key: Key, due_ms: int) -> None:
         self._pushes += 1
         self._queued[key] = due_ms
-        # The count decides ties, as keys may not be comparable.
+        # The count decides ties, because keys may not be comparable.
         heapq.heappush(self._heap, (due_ms, self._pushes, key))
 
     def _build_anew(self) -> None:

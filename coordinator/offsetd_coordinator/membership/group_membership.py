@@ -1,9 +1,9 @@
 """The groups of one shard that have members: members' requests and expired deadlines.
 
-Pure: no clock, no futures, no writing. A call or a deadline changes a group and yields a `Step`.
-A step's record has to be written and settled before the next request.
+Pure: no clock, no futures, no writing. A call or a deadline changes a group and returns a `Step`. A
+step's record must be written and settled before the next request.
 
-Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
+Rules: those of Kafka's GroupMetadataManager for classic groups.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Membership:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `expire`, by the monotonic clock; it may be somewhat early."""
+        """The time to call `expire`, by the monotonic clock; it may be somewhat early."""
         return self._rebalances.deadlines.next_ms
 
     def restore(self, groups: Iterable[GroupRecords], now: Moment) -> list[Step]:
@@ -110,7 +110,7 @@ class Membership:
         return steps
 
     def join(self, request: JoinGroup, token: Token, now: Moment) -> Step:
-        """A member joins: it is answered when the next generation begins, or refused at once."""
+        """Adds a member. The call is answered with the next generation, or refused at once."""
         step = Step(group_id=request.group_id)
         try:
             self._refuse_all()
@@ -123,7 +123,7 @@ class Membership:
         return step
 
     def sync(self, request: SyncGroup, token: Token, now: Moment) -> Step:
-        """A member asks for its assignment: answered once the leader's sync is written."""
+        """Requests a member's assignment. The call gets it once the leader's sync is written."""
         step = Step(group_id=request.group_id)
         try:
             self._sync(request, token, step, now)
@@ -144,7 +144,7 @@ class Membership:
             raise rebalances(group)
 
     def leave(self, request: LeaveGroup, token: Token, now: Moment) -> Step:
-        """Members leave, or are removed. Each has its own result."""
+        """Removes members, which leave or are removed. Each has its own result."""
         step = Step(group_id=request.group_id)
         try:
             group = self._group_or_nobody(request.group_id)
@@ -162,7 +162,7 @@ class Membership:
         return step
 
     def live(self, group_id: bytes) -> ClassicGroup | None:
-        """A group that differs from its records; None: the records say everything."""
+        """A group that differs from its records, or may soon; None if its records are complete."""
         group = self.groups.get(group_id)
         return group if group is not None and group.is_ahead_of_record else None
 
@@ -178,7 +178,7 @@ class Membership:
     def named(self, group_id: bytes, member_id: str, instance_id: str | None) -> Member:
         """The member that `LeaveGroup` names.
 
-        Raises UnknownMemberId, FencedInstanceId, and as `members` does.
+        Raises UnknownMemberId, FencedInstanceId, and the errors of `members`.
         """
         return _named(self._group_or_nobody(group_id), member_id, instance_id)
 
@@ -187,7 +187,7 @@ class Membership:
         return (group for group in self.groups.values() if group.is_ahead_of_record)
 
     def note_commit(self, group_id: bytes, identity: MemberIdentity, now: Moment) -> None:
-        """A member has committed, which restarts its session."""
+        """Restarts the session of a member that has committed."""
         group = self.groups.get(group_id)
         if group is not None and group.state in (STABLE, PREPARING):
             member = group.members.get(identity.member_id)
@@ -222,7 +222,7 @@ class Membership:
     def settle(
         self, step: Step, refusal: Callable[[], CoordinatorError] | None, now: Moment
     ) -> Step:
-        """The next step, once a step's record is written, or (with `refusal`) was refused."""
+        """Returns the next step after a step's record was written, or refused (with `refusal`)."""
         assert step.record is not None, "there was something to write"
         then = Step(group_id=step.group_id)
         group = self.groups[step.group_id]
@@ -248,18 +248,18 @@ class Membership:
         return then
 
     def retry_consumer_ends(self, group_id: bytes, now: Moment) -> None:
-        """Schedules another try to remove a KIP-848 group's members, as the record was refused."""
+        """Schedules another try to remove a KIP-848 group's members: the record was refused."""
         self._rebalances.end_consumer_sessions_in(group_id, RECORD_RETRY_MS, now)
 
     def forget(self, group_id: bytes) -> None:
-        """Forgets a deleted, empty group. Promised ids are void, and generations start again."""
+        """Forgets a deleted, empty group. Promised ids become invalid; generations start again."""
         group = self.groups.get(group_id)
         if group is not None and group.state is EMPTY:
             self._rebalances.forget(group)
             del self.groups[group_id]
 
     def close(self, refusal: Callable[[], CoordinatorError], now: Moment) -> Iterator[Step]:
-        """Refuses all calls from now on, also waiting ones. The records stay."""
+        """Refuses all waiting calls and all later calls. The records stay."""
         self._refusal_of_all = refusal
         for group_id, group in list(self.groups.items()):
             step = Step(group_id=group_id)
@@ -288,7 +288,7 @@ class Membership:
             step.answer(token, synced(group, member))
             return
         if member.sync_token is not None:
-            step.answer(member.sync_token, rebalances(group))  # Its client asks again.
+            step.answer(member.sync_token, rebalances(group))  # Its client retries.
         member.sync_token = token
         if member.member_id == group.leader_id:
             self._assignments[group.group_id] = request.assignments
@@ -324,7 +324,7 @@ class Membership:
         self._rebalances.prepare_or_complete(group, step, now)
 
     def _group_to_join(self, request: JoinGroup) -> ClassicGroup:
-        """The group, made if there is none and the member is new."""
+        """The group. It is made if there is none and the member is new."""
         group = self.groups.get(request.group_id)
         if group is not None:
             return group
@@ -336,7 +336,7 @@ class Membership:
             )
         if request.member_id:
             raise unknown_member(request.group_id, request.member_id)
-        # An empty KIP-848 group becomes a classic group with the first record that is written.
+        # An empty KIP-848 group becomes a classic group with its first classic record.
         value = None if records is None or is_consumer else records.classic
         group = (
             ClassicGroup(request.group_id)
@@ -347,7 +347,7 @@ class Membership:
         return group
 
     def _await_consumer_sessions(self, records: GroupRecords, now: Moment) -> None:
-        # Unreadable records may be those of members, whose sessions are unknown then.
+        # Unreadable records may belong to members, whose sessions are unknown then.
         if records.has_members and records.is_readable_but_for_settings:
             timeout_ms = self._rebalances.config.consumer_session_timeout_ms
             self._rebalances.end_consumer_sessions_in(records.group_id, timeout_ms, now)

@@ -1,6 +1,6 @@
 """The ways to join a group: new members, promised ids, returning members and static members.
 
-Rules: Kafka's GroupMetadataManager.
+Rules: those of Kafka's GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Joining:
     def __init__(self, rebalances: Rebalances, random_id: Callable[[], str]) -> None:
         self._rebalances = rebalances
         self._random_id = random_id
-        # Replaced static members (old, new), until the record of the replacement is settled.
+        # Replaced static members (old, new), until the replacement's record is settled.
         self._replaced: dict[bytes, tuple[Member, Member]] = {}
 
     def join(
         self, group: ClassicGroup, request: JoinGroup, token: Token, step: Step, now: Moment
     ) -> None:
-        """Adds a member, or raises the reason why not.
+        """Adds a member, or raises a refusal.
 
         Raises UnknownMemberId, FencedInstanceId, MemberIdRequired, InconsistentGroupProtocol,
         InvalidSessionTimeout, GroupMaxSizeReached.
@@ -76,7 +76,7 @@ class Joining:
         refusal: Callable[[], CoordinatorError] | None,
         now: Moment,
     ) -> None:
-        """Ends a static member's replacement: its new id was written, or the write was refused."""
+        """Ends a static member's replacement, after its new id was written or refused."""
         old, new = self._replaced.pop(group.group_id)
         token = group.take_join(new)
         if refusal is None:
@@ -102,7 +102,7 @@ class Joining:
             )
 
     def _check_size(self, group: ClassicGroup, request: JoinGroup, step: Step, now: Moment) -> None:
-        """Raises GroupMaxSizeReached. A member that had not joined yet is then removed."""
+        """Raises GroupMaxSizeReached if the group is full; removes a member that has not joined."""
         member = group.members.get(request.member_id)
         size_max = self._rebalances.config.size_max
         if group.state is PREPARING:
@@ -158,7 +158,7 @@ class Joining:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(Member.of_join(member_id, request, token))
-        # It has no id to send heartbeats with yet, so its client may be gone unnoticed.
+        # It has no id for heartbeats yet, so the end of its client may go unnoticed.
         self._rebalances.expect_within(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS, now)
         self._rebalances.prepare_or_complete(group, step, now)
 
@@ -180,7 +180,7 @@ class Joining:
             step.answer(token, group.joined(member))
             return
         earlier = group.update(member, request, token)
-        step.answer(earlier, rebalances(group))  # The client of the earlier join asks again.
+        step.answer(earlier, rebalances(group))  # The client of the earlier join retries.
         self._rebalances.prepare_or_complete(group, step, now)
 
     def _replace(
@@ -193,7 +193,7 @@ class Joining:
         step: Step,
         now: Moment,
     ) -> None:
-        """A static member comes back without its id: the old id is fenced."""
+        """Replaces a static member that joins again without its id. The old id is fenced."""
         fenced = [group.take_join(old), old.sync_token]
         old.sync_token = None
         new = attrs.evolve(

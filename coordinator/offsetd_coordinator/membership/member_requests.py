@@ -38,9 +38,9 @@ class MemberIdentity(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class JoinGroup:
-    """A member wants to be in the next generation. `member_id` is empty at first.
+    """A member joins the next generation. `member_id` is empty in its first request.
 
-    `protocols` are names with the member's metadata for each, the preferred one first.
+    `protocols` are names with the member's metadata for each, in order of preference.
     """
 
     group_id: bytes
@@ -58,7 +58,7 @@ class JoinGroup:
 class SyncGroup:
     """A member asks for its assignment; the leader sends all assignments, by member id.
 
-    Where `protocol_type` or `protocol` is given, it has to be the group's.
+    If `protocol_type` or `protocol` is given, it must be the group's.
     """
 
     group_id: bytes
@@ -87,7 +87,7 @@ class JoinedMember(NamedTuple):
 class Joined(NamedTuple):
     """The member is in a generation. `members` is empty unless it leads.
 
-    `skips_assignment`: it leads, but the assignments stand and SyncGroup will tell its own.
+    `skips_assignment` means that it leads, but the assignments stay, and SyncGroup returns its own.
     """
 
     member_id: str
@@ -100,7 +100,7 @@ class Joined(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The generation is settled, and this is the member's assignment."""
+    """The member's assignment in a stable generation."""
 
     protocol_type: str
     protocol: str
@@ -108,7 +108,7 @@ class Synced(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """A member as the LeaveGroup named it. `refusal` is None if the member has left."""
+    """A member in the form that LeaveGroup named it. `refusal` is None if the member has left."""
 
     member_id: str
     instance_id: str | None
@@ -144,6 +144,6 @@ class Step:
     """Members of a KIP-848 group to remove from its records. If there are any, `record` is None."""
 
     def answer(self, token: Token | None, outcome: Outcome) -> None:
-        """Adds the answer to a call. Does nothing if `token` is None, as then no call waits."""
+        """Adds the answer to a call. A `token` of None means that no call waits."""
         if token is not None:
             self.answers.append(Answer(token, outcome))

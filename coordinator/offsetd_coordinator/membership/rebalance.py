@@ -1,6 +1,6 @@
 """Rebalances: the phases that lead a group from one generation to the next.
 
-Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
+Rules: those of Kafka's GroupMetadataManager for classic groups.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.membership.member_requests import Moment, Step
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""The longest time that a new member may wait in its first join, whatever its session timeout."""
+"""The longest time that a new member may wait in its first join, for any session timeout."""
 RECORD_RETRY_MS: Final = 5000
 """The time after which a refused record of an empty group is tried again."""
 
@@ -67,18 +67,18 @@ class Rebalances:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
 
     def expect_sign(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """The member is alive: its session restarts."""
+        """Restarts the session of a member that is alive."""
         self.expect_within(group, member.member_id, member.session_timeout_ms, now)
 
     def expect_within(
         self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Moment
     ) -> None:
-        """The next request with this member id (perhaps a promised one) has to come in time."""
+        """Sets the deadline of the next request with this member id, perhaps a promised one."""
         key = (group.group_id, Timer.SESSION, member_id)
         self.deadlines.set(key, now.monotonic_ms + timeout_ms)
 
     def expect_no_sign(self, group: ClassicGroup, member_id: str) -> None:
-        """The member is gone: its session ends."""
+        """Ends the session of a member that has left."""
         self.deadlines.cancel((group.group_id, Timer.SESSION, member_id))
 
     def remove(self, group: ClassicGroup, member: Member, step: Step) -> None:
@@ -98,14 +98,14 @@ class Rebalances:
             )
 
     def prepare_or_complete(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """Called after a change: begins a rebalance, or completes a waiting one if possible."""
+        """Begins a rebalance, or completes a waiting one if possible. Call it after a change."""
         if group.state in (STABLE, COMPLETING, EMPTY):
             self.prepare(group, step, now)
         else:
             self.complete_if_all_joined(group, step, now)
 
     def prepare(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """All members have to join again; the first generation waits for more members."""
+        """Makes all members join again. Before the first generation, waits for more members."""
         if group.state is COMPLETING:
             self.refuse_syncs(group, step, now, lambda: rebalances(group))
         self._cancel(group, Timer.SYNC)
@@ -127,7 +127,7 @@ class Rebalances:
             self.complete_join(group, step, now)
 
     def end_join_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The time to join, or the initial delay, is over."""
+        """Handles the end of the time to join, or of the initial delay."""
         if group.state is not PREPARING:
             return
         left_ms = group.initial_left_ms
@@ -144,7 +144,8 @@ class Rebalances:
         group.initial_left_ms = None
         self._cancel(group, Timer.JOIN)
         if group.members and not group.elect_leader():
-            # Only static members, and none has joined: wait until one joins or their sessions end.
+            # All members are static, and none has joined: wait until one joins or their sessions
+            # end.
             self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
             return
         for member in list(group.members.values()):
@@ -162,13 +163,13 @@ class Rebalances:
         self._set(group, Timer.SYNC, now, group.rebalance_timeout_ms)
 
     def note_synced(self, group: ClassicGroup, member: Member) -> None:
-        """A member has asked for its assignment."""
+        """Notes that a member has asked for its assignment."""
         group.unsynced_ids.discard(member.member_id)
         if not group.unsynced_ids:
             self._cancel(group, Timer.SYNC)
 
     def end_sync_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The time to sync is over: removes members that have not synced; the others rebalance."""
+        """After the time to sync: removes members that have not synced; the others rebalance."""
         if group.state not in (COMPLETING, STABLE) or not group.unsynced_ids:
             return
         for member_id in list(group.unsynced_ids):
@@ -176,7 +177,7 @@ class Rebalances:
         self.prepare(group, step, now)
 
     def settle(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The assignments are written, so the generation is stable."""
+        """Makes the generation stable, once its assignments are written."""
         group.enter(STABLE, now.wall_ms)
         for member in group.members.values():
             if member.sync_token is not None:
@@ -192,7 +193,7 @@ class Rebalances:
         now: Moment,
         refusal: Callable[[], CoordinatorError],
     ) -> None:
-        """No member gets an assignment of this generation; each gets a refusal of its own."""
+        """Refuses all waiting syncs, and drops the assignments. Each call gets its own error."""
         for member in group.members.values():
             member.assignment = b""
             if member.sync_token is not None:
@@ -206,7 +207,7 @@ class Rebalances:
         self.deadlines.set(key, now.monotonic_ms + delay_ms)
 
     def retry_record_later(self, group: ClassicGroup, now: Moment) -> None:
-        """Schedules another try to write an empty group's record, which was refused."""
+        """Schedules another try to write an empty group's refused record."""
         self._set(group, Timer.RECORD, now, RECORD_RETRY_MS)
 
     def die(
@@ -248,5 +249,5 @@ def synced(group: ClassicGroup, member: Member) -> Synced:
 
 
 def rebalances(group: ClassicGroup) -> RebalanceInProgress:
-    """The error that tells a member to join again."""
+    """The error after which a member joins again."""
     return RebalanceInProgress("group {group!r} rebalances: join again", group=group.group_id)

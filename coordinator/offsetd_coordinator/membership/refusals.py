@@ -1,4 +1,4 @@
-"""The errors that a group answers to its members. Each is Kafka's error of the same name."""
+"""The errors that members get from a group. Each is Kafka's error of the same name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from offsetd_coordinator.errors import CoordinatorError, InvalidField, UnknownMe
 
 
 class InvalidSessionTimeout(InvalidField):
-    """A session timeout outside of what the server allows."""
+    """A session timeout outside of the server's limits."""
 
     reason = "INVALID_SESSION_TIMEOUT"
 
@@ -24,7 +24,7 @@ class InvalidInstanceId(InvalidField):
 
 
 class InvalidProtocol(InvalidField):
-    """No protocol type, no protocols, one that is named twice, or a name that is too long."""
+    """No protocol type, no protocols, a protocol named twice, or a name that is too long."""
 
     reason = "INVALID_PROTOCOL"
 
@@ -42,13 +42,13 @@ class FencedInstanceId(CoordinatorError):
 
 
 class MemberIdRequired(CoordinatorError):
-    """The member has to join again, with the id that is its variable `member_id`."""
+    """The member must join again, with the id in the variable `member_id`."""
 
     reason = "MEMBER_ID_REQUIRED"
 
 
 class InconsistentGroupProtocol(CoordinatorError):
-    """The protocol type, or all of the protocols, are none that the group could use."""
+    """The group cannot use the protocol type, or cannot use any of the protocols."""
 
     reason = "INCONSISTENT_GROUP_PROTOCOL"
 
@@ -60,7 +60,7 @@ class GroupMaxSizeReached(CoordinatorError):
 
 
 class RebalanceInProgress(CoordinatorError):
-    """The group rebalances: the member has to join again."""
+    """The group rebalances: the member must join again."""
 
     reason = "REBALANCE_IN_PROGRESS"
 
@@ -79,7 +79,7 @@ def unknown_member(group_id: bytes, member_id: str) -> UnknownMemberId:
 
 
 def commits_from_outside(group_id: bytes) -> UnknownMemberId:
-    """The error for a commit that names no member, to a group that has members."""
+    """The error for a commit that does not name a member, to a group that has members."""
     return UnknownMemberId("group {group!r} has members: only they may commit", group=group_id)
 
 

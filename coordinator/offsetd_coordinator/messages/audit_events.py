@@ -46,7 +46,7 @@ def group_event(
 
 
 def listed_changes(changes: Iterable[OffsetChange]) -> dict[str, dict[str, list[int | None]]]:
-    """The first changes by topic and partition, each as the offset before and after."""
+    """The first changes, by topic and partition: for each, the offset before and after."""
     listed: dict[str, dict[str, list[int | None]]] = {}
     for topic, partition, change in _first(changes):
         listed.setdefault(topic, {})[str(partition)] = [change.before, change.after]
@@ -68,7 +68,7 @@ def told_changes(
     reply: OffsetsChangedReply | RestoredReply,
     request_id: str,
 ) -> Collection[OffsetChange]:
-    """The changes of a reply. For a repeated request, those in the first try's audit event."""
+    """The changes of a reply; for a repeated request, those in the first try's audit event."""
     if not reply.is_repeated:
         return reply.changes
     known = administration.find(request.call, request_id)
@@ -87,7 +87,7 @@ def told_changes(
 
 
 def _recorded_changes(what: Mapping[str, Any]) -> tuple[OffsetChange, ...]:
-    """The changes that `row_views` wrote; none if the event has another form."""
+    """The changes that `listed_changes` wrote; none if the event has another form."""
     try:
         return tuple(
             OffsetChange(topic.encode(), int(partition), before, after)

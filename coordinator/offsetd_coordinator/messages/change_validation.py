@@ -23,10 +23,10 @@ _FLAGS = {
 
 
 class Reset(NamedTuple):
-    """A reset as it was requested.
+    """A requested reset.
 
     If `time_ms` is set, the targets are the offsets at that time. Then the kind is EXPLICIT, and
-    the targets are still empty.
+    `explicit` is still empty.
     """
 
     request: ResetOffsets
@@ -80,7 +80,7 @@ async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: i
 
 
 def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, bytes]:
-    """The ids of the source and the target group. Raises as `read_reset` does."""
+    """The ids of the source and the target group. Raises the errors of `read_reset`."""
     validation.check_reason(received.reason)
     source = validation.read_group_id(received.source_group_id, "source_group_id")
     if not received.target_group_id:

@@ -51,7 +51,7 @@ def log_cleaning(status: LogCleaningStatus, *, now_ms: int) -> admin_service_pb2
 def uncleanable_partition(
     failure: UncleanablePartition, *, now_ms: int
 ) -> admin_service_pb2.UncleanablePartition:
-    """Why a log could not be cleaned."""
+    """The failure to clean a log."""
     message = admin_service_pb2.UncleanablePartition(
         reason=failure.reason,
         is_damaged=failure.is_damaged,
@@ -83,7 +83,7 @@ def cleaning_round(report: CleanReport) -> admin_service_pb2.CleaningRound:
 
 
 def blocked_retention(blocked: FutureTimestamp) -> admin_service_pb2.BlockedRetention:
-    """The timestamp in the future that holds retention back, and what it holds back."""
+    """The timestamp in the future that blocks retention, and the segments that it blocks."""
     message = admin_service_pb2.BlockedRetention(
         base_offset=blocked.base_offset,
         held_segments=blocked.held_segments,

@@ -1,4 +1,4 @@
-"""Checked commits from a request's bytes: a kernel reads plain ones, protobuf all others."""
+"""Reads checked commits from a request's bytes: a kernel reads plain ones, protobuf the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     SequencedOutcome = tuple[int, CommitOffsets | InvalidField]
 
 COMMITS_PER_MESSAGE_MAX: Final = 10_000
-"""Per message of a stream. A commit can be as short as two bytes, but costs the server far more."""
+"""The limit for a stream's message. A commit may have only two bytes, but costs far more work."""
 
 
 def check_commit_count(count: int) -> None:
@@ -72,13 +72,13 @@ class CommitParser:
     def read_stream(
         self, message: bytes, names: Bytes, position: int, commits_max: int
     ) -> ReadCommits:
-        """As `CommitReader.read_stream`."""
+        """Calls `CommitReader.read_stream`."""
         return self._reader.read_stream(message, names, position, commits_max)
 
     def outcome(
         self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
     ) -> CommitOffsets | InvalidField:
-        """A commit that is not plain, read by protobuf and checked by the validation."""
+        """A commit that is not plain, parsed by protobuf and checked; or its refusal."""
         try:
             return self._check(commit)
         except InvalidField as refusal:
@@ -98,7 +98,7 @@ class CommitParser:
 
 @attrs.define
 class StreamMessage:
-    """The unread rest of a StreamCommitsRequest. Protobuf parses all of one that is not plain."""
+    """The unread rest of a StreamCommitsRequest. If it is not plain, protobuf parses all of it."""
 
     _parser: CommitParser
     _message: bytes

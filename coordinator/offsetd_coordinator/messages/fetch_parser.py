@@ -1,4 +1,4 @@
-"""Checked fetches from a request's bytes: a kernel reads plain ones, protobuf all others."""
+"""Reads checked fetches from a request's bytes: a kernel reads plain ones, protobuf the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FetchParser:
         self._reader = SelectionReader()
 
     async def parse(self, message: bytes, turns: Turns) -> list[GroupSelection]:
-        """The selections of a FetchOffsetsRequest, at most one for each group.
+        """The selections of a FetchOffsetsRequest, one for each group.
 
         Raises the Invalid… error of the first field that breaks a rule.
         """
@@ -44,7 +44,7 @@ class FetchParser:
 async def checked_selections(
     request: offset_service_pb2.FetchOffsetsRequest, turns: Turns
 ) -> list[GroupSelection]:
-    """The requested groups, read by protobuf and checked by the validation."""
+    """The selections of a request that protobuf has parsed, checked."""
     selections: dict[bytes, GroupSelection] = {}
     for index, selection in enumerate(request.groups):
         field = f"groups[{index}]"

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 NAMES_MAX: Final = 10_000
-"""Groups, topics, members, or partitions whose history is read, in one request."""
+"""Groups, topics, members, or partitions in a history request."""
 PROTOCOLS_MAX: Final = 100
 KINDS_MAX: Final = 100
-"""States, types or methods to filter by; more than exist."""
+"""States, types or methods in a filter; more than exist."""
 SETTINGS_MAX: Final = 1000
 """Settings in one request; more than exist."""
 PARTITIONS_MAX: Final = 10_000
@@ -46,7 +46,7 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
 }
 """The largest count of a repeated field, by message and field."""
 
-# For fields that do not repeat, and for fields of later versions of the contract.
+# Room for fields that do not repeat, and for fields of later versions of the contract.
 _OTHER_FIELDS_MAX: Final = 1000
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
@@ -78,9 +78,9 @@ class EncodedCounts:
 
 
 def check_encoded(message_class: type[Message], message: bytes) -> None:
-    """Raises InvalidRequest for a field that repeats too often, and Unreadable.
+    """Raises InvalidRequest if a field repeats too often, and Unreadable.
 
-    Packed numbers count as one field: `check_parsed` counts those.
+    Packed numbers count as one field here; `check_parsed` counts each.
     """
     counts_max = COUNTS_MAX.get(message_class.DESCRIPTOR.name)
     if counts_max is None:

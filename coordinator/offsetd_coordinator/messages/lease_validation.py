@@ -28,7 +28,7 @@ class TtlBounds:
 
     @property
     def ttl_ms_default(self) -> int:
-        """The ttl of a lease whose request has none."""
+        """The ttl of a lease if its request has no ttl."""
         return min(max(TTL_MS_DEFAULT, self.ttl_ms_min), self.ttl_ms_max)
 
 
@@ -56,7 +56,7 @@ def acquire_group(
 
 
 def renew_group(request: group_service_pb2.RenewGroupRequest, bounds: TtlBounds) -> RenewGroup:
-    """The checked request. Raises as `acquire_group` does."""
+    """The checked request. Raises the errors of `acquire_group`."""
     return RenewGroup(
         group_id=validation.written_group_id(request.group_id),
         epoch=validation.lease_epoch(request.epoch),
@@ -65,7 +65,7 @@ def renew_group(request: group_service_pb2.RenewGroupRequest, bounds: TtlBounds)
 
 
 def release_group(request: group_service_pb2.ReleaseGroupRequest) -> ReleaseGroup:
-    """The checked request. Raises as `acquire_group` does."""
+    """The checked request. Raises the errors of `acquire_group`."""
     return ReleaseGroup(
         group_id=validation.written_group_id(request.group_id),
         epoch=validation.lease_epoch(request.epoch),
@@ -74,7 +74,7 @@ def release_group(request: group_service_pb2.ReleaseGroupRequest) -> ReleaseGrou
 
 
 def update_group(request: group_service_pb2.UpdateGroupRequest) -> UpdateGroup:
-    """The checked request. Raises as `acquire_group` does."""
+    """The checked request. Raises the errors of `acquire_group`."""
     validation.check_reason(request.reason)
     retention_ms, never_expires = _retention(request.retention)
     return UpdateGroup(

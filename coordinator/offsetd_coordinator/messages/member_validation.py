@@ -1,7 +1,7 @@
 """Validation of members' messages: only the rules of their fields.
 
-Stored values have to fit Kafka's schemas: a text's UTF-8 form fits an int16 length. Instance ids
-also have to use Kafka's letters.
+Stored values must fit Kafka's schemas: the length of a text's UTF-8 form fits an int16. Instance
+ids may only use the letters that Kafka allows.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def join_group(request: group_service_pb2.JoinGroupRequest, client_host: str) ->
 
 
 def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
-    """The checked request. Raises as `join_group` does."""
+    """The checked request. Raises the errors of `join_group`."""
     assignments: dict[str, bytes] = {}
     for index, each in enumerate(request.assignments):
         field = f"assignments[{index}].member_id"
@@ -87,7 +87,7 @@ def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
 
 
 async def leave_group(request: group_service_pb2.LeaveGroupRequest, turns: Turns) -> LeaveGroup:
-    """The checked request, read in turns of the event loop. Raises as `join_group` does."""
+    """The checked request, read in turns of the event loop. Raises the errors of `join_group`."""
     async for member in turns.each(request.members):
         validation.check_reason(member.reason)
     return LeaveGroup(
@@ -101,7 +101,7 @@ async def members_to_remove(
 ) -> tuple[tuple[str, str | None], ...] | None:
     """The members to remove, in the form of `LeaveGroup`; None means all members.
 
-    Raises as `join_group` does.
+    Raises the errors of `join_group`.
     """
     validation.check_reason(request.reason)
     validation.read_request_id(request.request_id)
@@ -138,7 +138,7 @@ def member_identity(
 
 
 def commits_as(request: offset_service_pb2.CommitOffsetsRequest) -> MemberIdentity | None:
-    """The member that commits; None for a commit without a member. Raises as `member_identity`."""
+    """The committing member, or None. Raises InvalidMemberId, InvalidInstanceId, InvalidRequest."""
     generation = GENERATION_NONE
     if request.HasField("generation_id"):
         generation = request.generation_id

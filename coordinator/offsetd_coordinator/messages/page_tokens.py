@@ -32,7 +32,7 @@ def page_token(question: Message, position: bytes) -> str:
 
 
 def read_page_token(question: Message, token: str) -> bytes | None:
-    """The position in a token; None: the first page. Raises InvalidPageToken."""
+    """The position in a token; None for the first page. Raises InvalidPageToken."""
     if not token:
         return None
     try:

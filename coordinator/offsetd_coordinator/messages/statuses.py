@@ -1,9 +1,9 @@
-"""Conversion of errors to gRPC statuses: the only place that knows how an error looks on the wire.
+"""Conversion of errors to gRPC statuses. Only this module knows an error's form on the wire.
 
 Every status carries `google.rpc.ErrorInfo` with the public reason, the domain `offsetd` and every
-variable of its message. Where they apply it also carries `BadRequest`, `RetryInfo`,
-`QuotaFailure` and `PreconditionFailure`. A status travels in HTTP/2 trailers, and clients accept
-only 8 KiB of these: long names are cut and the last conflicts are dropped until it fits.
+variable of its message. If they apply, it also carries `BadRequest`, `RetryInfo`, `QuotaFailure`
+and `PreconditionFailure`. A status is sent in HTTP/2 trailers, and clients accept only 8 KiB of
+these. So long names are cut, and the last conflicts are dropped until it fits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "offsetd"
 STATUS_KEY: Final = "grpc-status-details-bin"
-# In base64, and beside the plain message, a status of this size stays below 8 KiB.
+# In base64, and together with the plain message, a status of this size stays below 8 KiB.
 STATUS_BYTES_MAX: Final = 4096
 _TOKEN_BYTES_MAX: Final = 2000
 _TEXT_BYTES_MAX: Final = 400  # A status repeats a text up to five times.

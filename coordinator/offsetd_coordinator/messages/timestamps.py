@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
-# 10,000 years: a protobuf Duration ends there.
+# 10,000 years: the limit of a protobuf Duration.
 _DURATION_MS_MAX: Final = 315_576_000_000_000
 _TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
 _NANOS: Final = 1_000_000_000
 
 
 def set_time(message: Timestamp, timestamp_ms: int) -> None:
-    """Sets `message`, unless the time is negative, which means that there is none.
+    """Sets `message`, unless the time is negative. A negative time means that there is no time.
 
     A time later than a Timestamp can hold becomes the last possible one. Clients of old brokers
     asked for endless retention with such times.
@@ -45,7 +45,7 @@ def read_time_ms(time: Timestamp, field: str) -> int:
 
 
 def read_past_ms(time: Timestamp, field: str) -> int:
-    """As `read_time_ms`, for a time of the log: from 1970 on."""
+    """Reads a time of the log, which is not before 1970. Raises InvalidRequest."""
     time_ms = read_time_ms(time, field)
     if time_ms < 0:
         raise InvalidRequest(field, "it is before 1970")

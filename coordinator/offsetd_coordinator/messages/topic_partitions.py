@@ -36,7 +36,7 @@ def named_topic(store: LogStore, topic: str) -> str:
 async def named_partitions(
     store: LogStore, topic: str, partitions: Sequence[int]
 ) -> list[TopicPartition]:
-    """Partitions of a topic in the order of `partitions`; all partitions if that is empty.
+    """A topic's partitions in the order of `partitions`; all partitions if `partitions` is empty.
 
     Raises InvalidPartition for a partition that does not exist or is named twice.
     """

@@ -1,7 +1,7 @@
 """Validation of requests: messages to checked values. The rules of shared fields are only here.
 
-Where Kafka counts lengths in UTF-16 units, so does this module: topics (249) and metadata. Stored
-values have to fit Kafka's schemas: a name's UTF-8 form fits an int16 length.
+Like Kafka, this module counts the lengths of topics (249) and metadata in UTF-16 units. Stored
+values must fit Kafka's schemas: the length of a name's UTF-8 form fits an int16.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class NamesPartition(Protocol):
 def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
     """Parses a message.
 
-    Raises InvalidRequest if the bytes are no such message, a text is not UTF-8, or a field repeats
-    too often.
+    Raises InvalidRequest if the bytes are not such a message, a text is not UTF-8, or a field
+    repeats too often.
     """
     try:
         if len(message) > BYTES_PARSED_AT_ONCE:
@@ -91,7 +91,7 @@ def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
 async def parse_in_turns(
     message_class: type[AnyRequest], message: bytes, turns: Turns
 ) -> AnyRequest:
-    """As `parse`, in turns of the event loop, for a message that may name very many partitions."""
+    """Calls `parse` in turns of the event loop, for messages that may name very many partitions."""
     if len(message) <= BYTES_PARSED_AT_ONCE:
         return parse(message_class, message)
     parsed, parsed_end = message_class(), 0
@@ -154,14 +154,14 @@ def commit_offsets(
 
 
 def offsets_fitting(message_bytes_max: int) -> int:
-    """An upper bound of the offsets that fit a record batch of that size."""
+    """An upper bound of the number of offsets that fit a record batch of that size."""
     return max(0, message_bytes_max - BATCH_BYTES_MIN) // RECORD_BYTES_MIN
 
 
 async def delete_offsets(
     request: offset_service_pb2.DeleteOffsetsRequest, turns: Turns
 ) -> DeleteOffsets:
-    """The checked deletion of offsets. Raises as `commit_offsets` does."""
+    """The checked deletion of offsets. Raises the errors of `commit_offsets`."""
     check_reason(request.reason)
     if not request.partitions and not request.topics:
         raise InvalidRequest("partitions", "name at least one partition or topic")
@@ -178,7 +178,7 @@ async def delete_offsets(
 
 
 def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
-    """The checked deletion of a group. Raises as `commit_offsets` does."""
+    """The checked deletion of a group. Raises the errors of `commit_offsets`."""
     check_reason(request.reason)
     return DeleteGroup(
         group_id=read_group_id(request.group_id, "group_id"),
@@ -192,7 +192,7 @@ def topic_partitions(
 ) -> Iterator[tuple[bytes, int]]:
     """Yields the named partitions one by one, each checked.
 
-    Raises InvalidTopic, and InvalidPartition also for a partition that is named twice.
+    Raises InvalidTopic and InvalidPartition. A partition that is named twice is invalid.
     """
     seen: set[tuple[bytes, int]] = set()
     for index, named in enumerate(partitions):
@@ -343,5 +343,5 @@ def lease_epoch(epoch: int) -> int:
 
 
 def utf16_units(text: str) -> int:
-    """The length of a text as Kafka counts it."""
+    """The length of a text in UTF-16 units, as Kafka counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -4,7 +4,8 @@ gRPC's core limits what one call may send and how many calls a connection has, b
 keeps unfinished messages and endless headers to itself; no call knows of them. So a thread compares
 what each socket has received with what calls have taken from it. It also knows whose answers are
 unread and which connections have no call. If the sum is too large, it closes the connections that
-hold most. If there are too many connections, it closes those without a call for longest.
+hold most. If there are too many connections, it closes those that have had no call for the longest
+time.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _TICK_SECONDS: Final = 0.025
-# A look takes a microsecond for each descriptor; looks may take this share of the time.
+# A check takes a microsecond for each descriptor, so the pause between checks grows with its time.
 _LOOK_SECONDS_MIN: Final = 0.2
 _LOOK_SECONDS_MAX: Final = 1.0
 _PAUSE_FOR_EACH_LOOK: Final = 50
-# Memory may grow by this much between two looks.
+# If memory grows by more than this, the next check runs at once.
 _GROWTH_BYTES: Final = 4 << 20
-# A connection with less is never closed for what it has begun.
+# A connection with fewer bytes is never closed for unfinished messages.
 BEGUN_BYTES_MIN: Final = 64 << 10
 # Memory of gRPC's core and of the server for a call whose message has not arrived.
 _BEGUN_CALL_BYTES: Final = 20 << 10
@@ -42,7 +43,7 @@ _BEGUN_CALL_BYTES: Final = 20 << 10
 _UNREAD_GIVES_WAY_SECONDS: Final = 1.0
 # gRPC frees the memory of a closed connection little by little.
 _GIVE_BACK_SECONDS: Final = 3.0
-# A reason is logged at most this often, as closed clients reconnect.
+# A reason is logged at most once in this time, because closed clients reconnect.
 _TELL_SECONDS: Final = 1.0
 _TOLD_PEERS: Final = 5
 _TELL_FULL_SECONDS: Final = 60.0
@@ -60,7 +61,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The result of the last look at a socket."""
+    """The result of the last check of a socket."""
 
     received_bytes: int
     taken_bytes: int
@@ -70,12 +71,12 @@ class _Known(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """The memory that it makes the server hold outside of calls."""
+        """The memory that the server holds for it outside of calls."""
         return self.begun_bytes + _BEGUN_CALL_BYTES * self.begun_calls
 
 
 class ConnectionGuard:
-    """A thread that looks at the sockets now and then, and at once when memory grows."""
+    """A thread that checks the sockets regularly, and at once when memory grows."""
 
     def __init__(self, connections: Connections, port: int, limits: ConnectionLimits) -> None:
         self._connections = connections
@@ -139,7 +140,7 @@ class ConnectionGuard:
         self._next_look_seconds = now_seconds + min(pause_seconds, _LOOK_SECONDS_MAX)
 
     def _open_sockets(self) -> dict[str, Socket]:
-        """Open sockets by peer, without those being closed: gRPC is notified of these once more."""
+        """Open sockets by peer, without those being closed: these are shut down once more."""
         sockets = {}
         closing = set()
         for each in self._sockets.look():
@@ -183,7 +184,7 @@ class ConnectionGuard:
         )
 
     def _note_begun(self, sockets: dict[str, Socket], now_seconds: float) -> None:
-        """Adds the bytes received since the last look that no call has taken."""
+        """Adds the bytes received since the last check that no call has taken."""
         begun: dict[str, _Known] = {}
         for peer, each in sockets.items():
             connection = self._connections.find(peer)
@@ -220,7 +221,7 @@ class ConnectionGuard:
 
     def _too_many(self, sockets: dict[str, Socket]) -> list[tuple[str, str]]:
         """The connections to close for newer ones: first those that never made a call, then those
-        without a call now; of each, those idle for longest.
+        without a call now; among each kind, those idle for the longest time first.
         """
         excess = len(sockets) - self._limits.connections_max
         if excess <= 0:

@@ -20,19 +20,19 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
     """The options for gRPC's core."""
     return [
         ("grpc.so_reuseport", 0),  # Otherwise a second server could listen on the port.
-        # Messages between this and the setting are refused with the contract's reason.
+        # Messages with a size between the setting and this are refused with the contract's reason.
         (
             "grpc.max_receive_message_length",
             settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
         ),
         ("grpc.max_send_message_length", -1),
-        # The soft and the hard limit are set alike: between them gRPC refuses at random.
+        # The soft and the hard limit are equal, because between them gRPC refuses at random.
         ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
         ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
         ("grpc.max_allowed_incoming_connections", _connections_accepted(settings)),
         ("grpc.max_concurrent_streams", settings.connection_calls_max),
-        # All calls that the two options above allow may arrive at once. Above its own bound of
-        # 1,000 waiting calls, gRPC answers CANCELLED, and clients do not retry that.
+        # All calls that the two options above allow may arrive at the same time. Above its own
+        # bound of 1,000 waiting calls, gRPC answers CANCELLED, and clients do not retry that.
         ("grpc.server.max_pending_requests", _calls_max(settings)),
         ("grpc.server.max_pending_requests_hard_limit", _calls_max(settings)),
         ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),

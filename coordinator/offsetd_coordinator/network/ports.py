@@ -13,7 +13,7 @@ _PORT_MAX: Final = 65_535
 
 
 def listen_error(address: str) -> OSError | None:
-    """Why the server cannot listen on HOST:PORT; None if it can, or for the path of a Unix socket.
+    """The error if the server cannot listen on HOST:PORT, else None. None for a Unix socket.
 
     gRPC reports only that listening failed.
     """

@@ -14,8 +14,8 @@ _STATM_BYTES_MAX: Final = 256
 class ResidentMemory:
     """Reads the resident memory. For one thread, many times a second.
 
-    The file stays open, and the interpreter's lock is kept: a look takes two microseconds, and to
-    let go of the lock would have the thread wait for it while the event loop is busy.
+    The file stays open, and the interpreter's lock is kept: a read takes two microseconds. If it
+    released the lock, the thread would wait for the lock while the event loop is busy.
     """
 
     def __init__(self) -> None:

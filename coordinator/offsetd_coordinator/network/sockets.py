@@ -1,7 +1,7 @@
 """The TCP connections that the process has accepted, as the operating system's kernel knows them.
 
 The system calls here keep the interpreter's lock: each takes a microsecond. If each released the
-lock, the thread would wait for it hundreds of times while the event loop is busy.
+lock, the thread would wait for the lock hundreds of times while the event loop is busy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 _libc: Final = ctypes.PyDLL(None, use_errno=True)
 _FIRST_DESCRIPTOR: Final = 3
-# A new descriptor is the lowest free one, so this many closed ones in a row lie after all others.
+# A new descriptor is the lowest free number. So the search ends after this many closed ones in a
+# row.
 _CLOSED_IN_A_ROW: Final = 256
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _SO_COOKIE: Final = 57
@@ -84,13 +85,13 @@ class AcceptedSockets:
         return found
 
     def close(self, known: Socket) -> bool:
-        """Ends a connection for both sides; gRPC sees that and lets go. False: it was gone.
+        """Ends a connection for both sides, so that gRPC closes it; False if it had ended already.
 
-        gRPC may miss it: it waits for a new event when it has read the last byte, and the event of
-        the end may have come before. So this is to be called again while the socket is there.
+        gRPC may miss the end: it waits for a new event after the last byte, and the event of the
+        end may have come before. So call this again while the socket exists.
         """
         try:
-            # A duplicate, because the original descriptor may be reused meanwhile.
+            # The original descriptor may be reused during this call, so this is a duplicate.
             duplicate = socket.socket(fileno=os.dup(known.descriptor))
         except OSError:
             return False
@@ -127,7 +128,7 @@ class _Option:
 
 
 def _peer_of(descriptor: int, port: int) -> str | None:
-    """None if it is not a connection at this port."""
+    """The peer's name; None if the descriptor is not a connection of this port."""
     try:
         looked_at = socket.socket(fileno=descriptor)
     except OSError:
@@ -143,6 +144,6 @@ def _peer_of(descriptor: int, port: int) -> str | None:
 
 
 def peer_name(host: str, port: int) -> str:
-    """As gRPC names a peer."""
+    """The name that gRPC gives a peer."""
     host = host.removeprefix(_MAPPED) if "." in host else host
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -24,11 +24,11 @@ _log = structlog.get_logger(__name__)
 def why_not_cleaning(
     status: CleanerStatus, *, monotonic_ms: int, stall_ms: int, backoff_ms: int
 ) -> str | None:
-    """Why the cleaner does not work, as text for operators; None if it works. Pure.
+    """The reason why the cleaner does not work, for operators; None if it works. Pure.
 
     A single log that cannot be cleaned is not a reason: the other logs are cleaned, and metrics
-    show it. A thread makes progress with each chunk that it reads, and each time that it looks for
-    work. An idle thread looks for work every `backoff_ms`.
+    show it. A thread makes progress with each chunk that it reads, and each time that it searches
+    for work. An idle thread searches every `backoff_ms`.
     """
     if status.held is not None:
         return status.held
@@ -79,7 +79,7 @@ class CleanerWatch:
         self._tell = tell
         self._clock = clock
         self._stall_ms = stall_ms
-        self._works: bool | None = None  # What `tell` was last called with.
+        self._works: bool | None = None  # The last argument of `tell`.
         self._replaced = 0
 
     async def run(self) -> None:
@@ -93,7 +93,7 @@ class CleanerWatch:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> str | None:
-        """Why the cleaner does not work now, or None. Logs threads that died."""
+        """The reason why the cleaner does not work now, or None. Logs threads that died."""
         status = self._cleaner.status
         if status.replaced_threads > self._replaced:
             errors = [each.run.last_error for each in status.threads if each.replaced]

@@ -1,4 +1,4 @@
-"""The log of cleaning and retention: its own file as in Kafka, and lines in the server's log."""
+"""The log of cleaning and retention: a file, as in Kafka, and lines in the server's log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CleanerLog:
     """
 
     def __init__(self, path: Path | None) -> None:
-        """The file is created with the first report. With None there is no file."""
+        """The first report creates the file. If `path` is None, there is no file."""
         self.totals = RoundTotals()
         self._file = None if path is None else _ReportFile(path)
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class CleanerLog:
     def note_blocked(
         self, topic_partition: TopicPartition, blocked: FutureTimestamp | None
     ) -> None:
-        """Logs that another timestamp blocks a log's retention, or with None that none does."""
+        """Logs that another timestamp blocks a log's retention; with None, that none does."""
         if blocked is None:
             _log.info("retention is no longer blocked", partition=str(topic_partition))
             return
@@ -108,8 +108,8 @@ class CleanerLog:
 class _ReportFile(RotatingFileHandler):
     """The standard library's rotating file, which has a bounded size.
 
-    An error is logged once, and again only after a write has succeeded. The file is not synced and
-    is not part of the store: losing it costs nothing.
+    An error is logged once, and again only after a successful write. The file is not synced and is
+    not part of the store, so its loss does no harm.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,7 +132,7 @@ class _ReportFile(RotatingFileHandler):
                 file=self.baseFilename,
                 error=str(sys.exception()),
             )
-        # The rest in its buffer would fail again, and in the end be written twice.
+        # The rest in its buffer would fail again, and would be written twice at the end.
         stream, self.stream = self.stream, None
         with contextlib.suppress(OSError):
             if stream is not None:

@@ -1,8 +1,8 @@
-"""The report of one cleaning round, in the lines that Kafka's log cleaner writes. Pure.
+"""The report of one cleaning round, in the form of Kafka's log cleaner. Pure.
 
 The lines have the layout of Kafka 4.1.1's `log-cleaner.log`, so that tools for that file can read
-these. Times are UTC. Where Kafka would print NaN or Infinity, for example for an empty log, there
-is a plain number.
+these. Times are UTC. If Kafka would print NaN or Infinity, for example for an empty log, these have
+a plain number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOGGER: Final = "offsetd.LogCleaner"
 _MIB: Final = 1024 * 1024
 _SECONDS_MIN: Final = 0.001  # The clock's step; a shorter duration counts as this, not as 0.
-_TIME_MS_MAX: Final = 253_402_300_799_999  # The year 9999's end.
+_TIME_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999.
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
@@ -39,7 +39,7 @@ def report_lines(thread: int, report: CleanReport) -> str:
 
 
 def report_fields(thread: int, report: CleanReport) -> dict[str, object]:
-    """The same figures by name, for one structured log event. Ratios are from 0 to 1."""
+    """A round's figures by name, for one structured log event. Ratios are from 0 to 1."""
     return {
         "partition": str(report.topic_partition),
         "thread": thread,
@@ -120,9 +120,9 @@ def _logged(time_ms: int, level: str, message: str) -> str:
 
 
 def _java_date(time_ms: int) -> str:
-    """A time as Java's Date prints it. A time before 1970 becomes 1970.
+    """A time in the form of Java's Date. A time before 1970 becomes 1970.
 
-    Such times arise when the retention is endless.
+    An endless retention leads to such times.
     """
     moment = datetime.fromtimestamp(min(max(time_ms, 0), _TIME_MS_MAX) // 1000, UTC)
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]

@@ -27,7 +27,8 @@ def _as_if_not_installed(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
-# structlog looks for Rich, which is not used here and costs a twentieth of a server's start.
+# structlog imports Rich if it is installed. Rich is not used here, and costs a twentieth of a
+# start.
 with _as_if_not_installed("rich"):
     import structlog
 
@@ -66,7 +67,7 @@ def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) 
 
 
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
-    """Escapes line ends and control characters, as names and texts may come from clients."""
+    """Escapes line ends and control characters, because clients may choose names and texts."""
     for name, value in event.items():
         if name != "exc_info":
             event[name] = _escaped(str(value))
@@ -82,7 +83,7 @@ def _escaped(text: str) -> str:
 
 
 def _indented_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
-    """Indents a traceback, so that none of its lines looks like a line of the log."""
+    """Indents a traceback, so that its lines cannot be mistaken for lines of the log."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     stream.writelines(f"\n    {_escaped(line)}" for line in text.getvalue().splitlines())
@@ -104,11 +105,11 @@ class _Unfailing:
 
 
 class _Forward(logging.Handler):
-    """Passes what libraries log with the standard module on to structlog."""
+    """Passes log records of the standard module, which libraries use, to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.startswith("grpc.") and "ExecuteBatchError" in record.getMessage():
-            return  # The client was gone before its answer was sent: no error.
+            return  # The client ended before its answer was sent: not an error.
         facts: dict[str, Any] = {"logger": record.name}
         if record.exc_info:
             facts["exc_info"] = record.exc_info

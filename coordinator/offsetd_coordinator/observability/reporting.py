@@ -64,7 +64,7 @@ class Visibility:
         address = self._settings.metrics_address
         if not address:
             return
-        # Imported only if metrics are served: with the HTTP server, it takes 10 ms of a start.
+        # Imported only if metrics are served: the import and the HTTP server take 10 ms of a start.
         from offsetd_coordinator.observability.metrics.collector import (  # noqa: PLC0415
             ServerCollector,
             registry_of,
@@ -117,8 +117,8 @@ class Visibility:
     def watch_clock_and_disk(self, health: health_aio.HealthServicer) -> None:
         """Starts to report the state of the clock and the disk in the health service.
 
-        The clock is healthy if the wall clock agrees with the server's time, the disk if it has
-        room for commits.
+        The clock is healthy if the wall clock agrees with the server's time. The disk is healthy if
+        it has room for commits.
         """
 
         async def look() -> None:
@@ -139,7 +139,7 @@ class Visibility:
         self._watching_clock = asyncio.get_running_loop().create_task(look())
 
     def stop_watching(self) -> None:
-        """Stops the checks, so that the coming stop of the cleaner is not reported as a failure."""
+        """Stops the checks, so that the next stop of the cleaner is not reported as a failure."""
         for watching in (self._watching, self._watching_clock, self._watching_loop):
             if watching is not None:
                 watching.cancel()
@@ -152,7 +152,7 @@ class Visibility:
         self.cleaner_log.close()
 
     def close_port(self) -> None:
-        """Closes the metrics port, for a process that goes on without this server."""
+        """Closes the metrics port, for a process that continues without this server."""
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None

@@ -1,4 +1,4 @@
-"""How much of a folder's log is clean, and what blocks cleaning, without a server."""
+"""Describes without a server how much of a folder's log is clean, and what blocks cleaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class CleaningDescription:
-    """What the cleaner and retention would do with a log.
+    """The work that the cleaner and retention would do on a log.
 
     `to_clean` is None for a log that is not compacted.
     """
@@ -30,7 +30,7 @@ class CleaningDescription:
     end_offset: int
     size_bytes: int
     last_stable_offset: int
-    delete_horizon_ms: int | None  # The earliest of all batches: from then on tombstones can go.
+    delete_horizon_ms: int | None  # The earliest; tombstones can be removed after it.
     to_clean: LogToClean | None
     due_bytes: int  # Bytes that retention would delete.
     blocked: FutureTimestamp | None

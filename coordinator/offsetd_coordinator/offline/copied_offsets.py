@@ -1,6 +1,6 @@
 """Groups and offsets in copied `__consumer_offsets` folders, as plain values, for migrations.
 
-The folders may be a broker's or offsetd's; nothing is locked or changed. Clients may not import
+The folders may be a broker's or offsetd's. Nothing is locked or changed. Clients must not import
 this package, so they find `read_groups` by the entry point `offsetd.offset_folders`.
 """
 
@@ -40,8 +40,8 @@ _CHUNK_BYTES: Final = 512 * 1024
 class FolderGroup(NamedTuple):
     """A group in the folders, with its offsets sorted by topic and partition.
 
-    `has_members` is what the group's newest record says; None if its records cannot be read.
-    `problems` say which offsets may be missing.
+    `has_members` comes from the group's newest record; None if its records cannot be read.
+    `problems` name the offsets that may be missing.
     """
 
     group_id: str
@@ -67,9 +67,9 @@ def read_groups(
     """Yields all groups that have offsets, log partition by log partition.
 
     Several folders are those of several brokers. If more than one has a log partition, the copy
-    with the highest end offset is used. `problem` is called with each thing that cannot be read
-    and is not among a group's problems, `note` with other remarks. Raises OSError, and ValueError
-    if a folder has no partition of `__consumer_offsets`.
+    with the highest end offset is used. `problem` gets each problem that is not a group's own.
+    `note` gets other remarks. Raises OSError, and ValueError if a folder has no partition of
+    `__consumer_offsets`.
     """
     files = OsFiles()
     copies = _copies(files, folders)
@@ -145,7 +145,7 @@ def _replayed(files: Files, view: LogView, config: LogConfig) -> ReplayedState:
 
 
 def _nameless(log: TopicPartition, state: ReplayedState) -> tuple[str, ...]:
-    """The problem that a log partition has unreadable records of unknown groups, if it has any."""
+    """The problem of a log partition with unreadable records of unknown groups, if it has any."""
     if not state.nameless_records:
         return ()
     return (

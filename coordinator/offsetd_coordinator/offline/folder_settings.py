@@ -25,7 +25,7 @@ class SettingsUnreadable(StorageError):
 
 
 def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
-    """`static` with the dynamic settings of an open store.
+    """`static`, changed by the dynamic settings of an open store.
 
     Raises PartitionQuarantined if the log of dynamic settings is damaged, and SettingsUnreadable.
     """
@@ -35,7 +35,7 @@ def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
 
 
 def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> TopicConfigs:
-    """`static` with the dynamic settings of a folder that is read without a lock.
+    """`static`, changed by the dynamic settings of a folder that is read without a lock.
 
     Raises DamageFound, SettingsUnreadable.
     """

@@ -11,8 +11,8 @@ from offsetd_storage.views.folder_view import LogView
 class LogDescription:
     """A log up to its first invalid batch.
 
-    `end_offset` is the offset after the last valid record, and `size_bytes` the size of the valid
-    batches. `problem` names the first bad batch; None if there is none.
+    `end_offset` is the offset after the last valid record. `size_bytes` is the size of the valid
+    batches. `problem` names the first bad batch, or is None.
     """
 
     start_offset: int

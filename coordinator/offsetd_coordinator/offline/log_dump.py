@@ -1,10 +1,10 @@
 """Dumps of a partition's log in the format of Kafka's `DumpLogSegments --deep-iteration` (4.1.1).
 
-With `decode_offsets`, keys and values are shown as `--offsets-decoder` shows them. The lines are
-Kafka's, character for character, with three exceptions. The reason why a key or value does not
-decode is in offsetd's words. Where Kafka's tool gives up with a stack trace (a record without a
-key, records that do not follow the format, bytes that are not a batch), a line says so and the dump
-goes on as far as it can. Gaps between offsets are not reported: compaction leaves them everywhere.
+With `decode_offsets`, keys and values have the form of `--offsets-decoder`. The lines are Kafka's,
+character for character, with three exceptions. The reason why a key or value cannot be decoded is
+in offsetd's words. If Kafka's tool stops with a stack trace (a record without a key, records that
+do not follow the format, bytes that are not a batch), a line reports that and the dump continues as
+far as it can. Gaps between offsets are not reported: compaction leaves them everywhere.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ _RECORD_TYPES: Final = frozenset(RecordType)
 def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iterator[str]:
     """The lines for every segment of a log, up to the end that the view allows.
 
-    If a running server swaps segments meanwhile, no batch is dumped twice.
+    If a running server swaps segments during the dump, no batch is dumped twice.
     """
     segments = SegmentWalk(files, log)
     offset_next = 0
@@ -92,7 +92,8 @@ def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iter
                 yield _batch_line(header, batch, position)
                 yield from _record_lines(batch, position, decode_offsets=decode_offsets)
                 offset_next = max(offset_next, header.last_offset + 1)
-            # If the segment was cleaned since, the recovery point is no longer a place in it.
+            # If the segment was cleaned during the dump, the recovery point is not a position in it
+            # any more.
             if valid_bytes < readable_bytes and (is_whole or not segments.is_live):
                 yield f"Found {readable_bytes - valid_bytes} invalid bytes at the end of {name}"
         finally:
@@ -150,7 +151,7 @@ def _control_text(record: Record) -> str:
 
 
 def _decoded_text(record: Record) -> str:
-    """The end of a record's line: its key and value, or why they cannot be shown."""
+    """The end of a record's line: its key and value, or the reason why they cannot be shown."""
     if record.key is None:
         return f" key: Error at offset {record.offset}, skipping. The record has no key."
     try:
@@ -216,7 +217,7 @@ def _open_consumer_blobs(message: Message) -> None:
 
 
 def _blob_json(layout: Layout, blob: bytes) -> JsonText | None:
-    """The blob as JSON; None where Kafka's tool leaves it as bytes."""
+    """The blob as JSON; None if Kafka's tool leaves it as bytes."""
     reader = Reader(blob, text=replacing_text)
     try:
         version = reader.int16()
@@ -230,7 +231,7 @@ def _blob_json(layout: Layout, blob: bytes) -> JsonText | None:
 
 
 def _sequence(base_sequence: int, delta: int) -> int:
-    """Sequence numbers start again at 0 after the largest int32."""
+    """The sequence number `delta` later. After the largest int32, numbers start again at 0."""
     if base_sequence == _NO_SEQUENCE:
         return _NO_SEQUENCE
     return (base_sequence + delta) % (_SEQUENCE_MAX + 1)

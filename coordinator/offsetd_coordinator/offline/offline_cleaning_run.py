@@ -44,13 +44,13 @@ _CLEANUP_POLICY: Final = "cleanup.policy"
 
 @attrs.frozen(kw_only=True)
 class CleaningSettings:
-    """The settings to open a folder with and to clean its logs by."""
+    """The settings for opening a folder and cleaning its logs."""
 
     store: LogStoreConfig
     cleaner: CleanerConfig
     configs: TopicConfigs
     topic: str
-    changes: Mapping[str, str]  # The topic's, from the command line; they win.
+    changes: Mapping[str, str]  # The topic's, from the command line; they override others.
 
     @property
     def topics_of_store(self) -> frozenset[str]:
@@ -60,8 +60,8 @@ class CleaningSettings:
     def with_changes(self, configs: TopicConfigs) -> TopicConfigs:
         """`configs`, the settings in the folder, with the changes for the topic.
 
-        Raises InvalidSetting if values do not fit each other or the topic, or if no setting says
-        how long the topic's records are kept.
+        Raises InvalidSetting if values do not fit each other or the topic, or if the topic has no
+        cleanup policy.
         """
         if self.topic not in configs.topics and _CLEANUP_POLICY not in self.changes:
             raise InvalidSetting(
@@ -128,7 +128,7 @@ def cleaned_partitions(
     *,
     rolls_active: bool,
 ) -> Iterator[PartitionOutcome[CleanReport]]:
-    """Cleans one log after the other. The outcome says if a log is damaged or cannot be cleaned.
+    """Cleans one log after the other. The outcome reports a log that is damaged or uncleanable.
 
     Raises StorageFull if the disk has no room to roll a segment, and StorageFailed.
     """
@@ -150,9 +150,9 @@ def previewed_partitions(
     log_starts: Mapping[TopicPartition, int],
     rolls_active: bool,
 ) -> Iterator[PartitionOutcome[CleanReport]]:
-    """What `cleaned_partitions` would do. The folder is not changed.
+    """Yields what `cleaned_partitions` would do. The folder is not changed.
 
-    If a running server swaps segments of a log meanwhile, that log is read again.
+    If a running server swaps segments of a log during the read, that log is read again.
     """
     checkpoint = CleanerCheckpoint(tools.files, view.folder)
     for log in logs:

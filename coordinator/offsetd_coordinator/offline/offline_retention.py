@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Retained:
-    """What retention deletes of a log, and what the log had before."""
+    """The segments that retention deletes from a log, and the log's size before."""
 
     plan: RetentionPlan
-    start_offset: int  # This and what follows: before the deletion.
+    start_offset: int  # This and the fields below are from before the deletion.
     segments: int
     size_bytes: int
 
@@ -63,9 +63,9 @@ def previewed_retention(
     clock: Clock,
     log_starts: Mapping[TopicPartition, int],
 ) -> Iterator[PartitionOutcome[Retained]]:
-    """What `retained_partitions` would do. The folder is not changed.
+    """Yields what `retained_partitions` would do. The folder is not changed.
 
-    If a running server swaps segments of a log meanwhile, that log is read again.
+    If a running server swaps segments of a log during the read, that log is read again.
     """
     for log in logs:
         each = log.topic_partition

@@ -18,7 +18,7 @@ _DoneT = TypeVar("_DoneT")
 
 @attrs.frozen(kw_only=True)
 class PartitionOutcome(Generic[_DoneT]):
-    """What was done to a partition, or the problem. Neither is set if there was nothing to do."""
+    """The work done on a partition, or the problem. Neither is set if there was nothing to do."""
 
     topic_partition: TopicPartition
     done: _DoneT | None = None
@@ -28,7 +28,7 @@ class PartitionOutcome(Generic[_DoneT]):
 def outcome_of(
     topic_partition: TopicPartition, do: Callable[[], _DoneT | None]
 ) -> PartitionOutcome[_DoneT]:
-    """What `do` returned, or the problem that it raised. Raises StorageFailed."""
+    """Calls `do`. Returns its result, or the problem that it raised. Raises StorageFailed."""
     try:
         return PartitionOutcome(topic_partition=topic_partition, done=do())
     except StorageFailed:

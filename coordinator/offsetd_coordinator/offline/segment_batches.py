@@ -1,4 +1,4 @@
-"""A walk over the batches of a segment file by their lengths, where speed does not matter."""
+"""A walk over the batches of a segment file by their lengths, for work that may be slow."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Errors for callers when the store takes no batch. Nothing has changed then."""
+"""Errors for callers if the store refuses a batch. Then nothing has changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError | None:
-    """The refusal for what `LogStore.append` raised; None where it is our own mistake."""
+    """The refusal for an error of `LogStore.append`; None for a mistake of our own."""
     if isinstance(error, StorageFull):
         cause = error.__cause__
         if isinstance(cause, OSError) and not is_no_room(cause):
@@ -36,8 +36,8 @@ def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError 
     if isinstance(error, RecordTooLarge):
         return InvalidCommitSize("offsets", "{cause}", cause=error)
     if isinstance(error, JournalTooSmall | InvalidTimestamp):
-        # A timestamp was this clock's a moment ago, so only a bound next to nothing, or a clock
-        # that was set, gets here.
+        # The timestamp is a moment old. So it is invalid only if the bound is tiny or the clock was
+        # set.
         return CoordinatorNotAvailable("nothing was written: {cause}", cause=error)
     if isinstance(error, PartitionQuarantined):
         return LogPartitionQuarantined(
@@ -49,7 +49,7 @@ def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError 
 
 
 def quarantined_own_log(topic_partition: TopicPartition, damage: object) -> LogPartitionQuarantined:
-    """The refusal of what needs a damaged log of the settings or of the audit."""
+    """The refusal of a call that needs the settings' log or the audit log, which is damaged."""
     return LogPartitionQuarantined(
         "the log of {topic} is damaged: {cause}; stop the server, and restore the log from a copy"
         " or recreate it: offsetd log recreate --topic {topic}",

@@ -1,4 +1,4 @@
-"""A clock that stands still while the event loop is paused, because no member can be heard then."""
+"""A clock that stops while the event loop is paused, because no heartbeat is read then."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
 PULSE_MS: Final = 500
 """The loop notes at this interval that it runs."""
 PAUSE_MS_MAX: Final = 1500
-"""A time in which the loop did not run counts as this much at most."""
+"""A time without a run of the loop counts as at most this long."""
 
 
 class AwakeClock:
-    """Another clock, whose monotonic time leaves out the pauses of an event loop.
+    """A clock over another one. Its monotonic time leaves out the pauses of an event loop.
 
-    A process is paused by SIGSTOP, by a virtual machine that is paused, or by a call that holds
-    its loop. Sessions, rebalances and leases that go by this clock end as much later. A pause is
-    noted before anything is judged by the time after it. Wall time is the other clock's.
+    A process is paused by SIGSTOP, by a virtual machine that is paused, or by a call that holds its
+    loop. Sessions, rebalances and leases that use this clock end later by the length of the pause.
+    A pause is noted before anything is decided by the time after it. Wall time is the other
+    clock's.
     """
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         """Begins the pulse; for the loop's thread."""
         self._clock = clock
-        # Commits ask for the time: each layer of clocks would cost them a call.
+        # Commits read the time: each layer of clocks would cost them a call.
         self.now_ms = clock.now_ms
         self._clock_ms = clock.monotonic_ms
         self._loop = loop
@@ -37,13 +38,13 @@ class AwakeClock:
         self._pulse()
 
     def age_now_ms(self) -> int:
-        """Now, for what is deleted because of its age: not later than any clock says."""
+        """The time for deletions by age: not later than any clock's time."""
         return self._clock.age_now_ms()
 
     def monotonic_ms(self) -> int:
-        """Milliseconds in which the loop ran, from an arbitrary start; never goes back.
+        """The milliseconds in which the loop ran, from an arbitrary start; never decreases.
 
-        To another thread the time goes on during a pause, until the loop has noted it.
+        For another thread, the time continues during a pause, until the loop has noted it.
         """
         now_ms = self._clock_ms()
         silent_ms = now_ms - self._pulse_ms

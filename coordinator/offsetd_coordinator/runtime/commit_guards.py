@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 WINDOW_MS: Final = 60_000
 """The length of the window in which commits are counted."""
-_GROUPS_LEFT_MAX: Final = 1000  # Once those that commit seldom have made way.
+_GROUPS_LEFT_MAX: Final = 1000  # After the groups that commit rarely were removed.
 _BUCKETS_MAX: Final = 65_536
 _MS_NS: Final = 1_000_000
 _GROUP_BYTES_MAX: Final = 256  # A longer group id is cut or hashed.
 
 
 class CommitGuards:
-    """The guards of one server. For the event loop's thread, except what metrics read."""
+    """The guards of one server. For the event loop's thread, except for reads by metrics."""
 
     def __init__(self) -> None:
         self.activity = GroupActivity()
         self.quota = CommitQuota()
         self.unchanged_commits = 0
-        """Commits that were answered, and not written, since they changed nothing."""
+        """Commits that were answered, but not written, because they changed nothing."""
 
     def configure(self, config: CommitGuardConfig) -> None:
-        """From now on these settings hold. For any thread."""
+        """Puts these settings in force. For any thread."""
         self.activity.top_max = config.top_groups_max
         self.quota.configure(rate=config.rate_max, burst=config.burst_max)
 
@@ -57,34 +57,34 @@ class CommitGuards:
 
 
 class GroupCommits(NamedTuple):
-    """How often a group committed."""
+    """The number of commits of a group."""
 
     group_id: bytes
-    """Cut where it is long; groups that begin alike are counted together."""
+    """A long id is cut, so groups whose ids begin alike are counted together."""
     commits: int
 
 
 class GroupActivity:
-    """The groups that commit most, of the last whole window.
+    """The groups that commit most, in the last complete window.
 
-    If groups outnumber counters, those that commit least lose theirs (Misra and Gries, and
-    many at a time, as Agarwal and others do). A group with more than a thousandth of a window's
-    commits is never missed. The number for a group is never too high, and too low by at most that
-    thousandth.
+    If there are more groups than counters, the groups that commit least lose theirs (Misra and
+    Gries; many at a time, as Agarwal and others do). A group with more than a thousandth of a
+    window's commits is never missed. A group's number is never too high; it is too low by at most
+    that thousandth.
     """
 
     def __init__(self) -> None:
         self.top_max = 0
         self._counts: Counter[bytes] = Counter()
         self._begun_ms = 0
-        self._window: tuple[int, Counter[bytes]] = (0, Counter())  # Its end, and what it counted.
+        self._window: tuple[int, Counter[bytes]] = (0, Counter())  # Its end, and its counts.
 
     def note(self, group_id: bytes, now_ms: int) -> None:
-        """A commit was asked for."""
+        """Counts a commit."""
         self.note_all((group_id,), now_ms)
 
     def note_all(self, group_ids: Iterable[bytes], now_ms: int) -> None:
-        """The same for several commits."""
+        """Counts several commits."""
         if now_ms - self._begun_ms >= WINDOW_MS:
             self._begin_window(now_ms)
         self._counts.update([group_id[:_GROUP_BYTES_MAX] for group_id in group_ids])
@@ -94,17 +94,18 @@ class GroupActivity:
     def _make_way(self) -> None:
         """Subtracts from each count so that at most 1000 counts stay above 0.
 
-        The number is subtracted from at least 1001 counts, so it is at most a
-        thousandth of the commits. At least 1000 groups came since the last call: a call is cheap.
+        The number is subtracted from at least 1001 counts, so it is at most a thousandth of the
+        commits. At least 1000 groups came since the last call, so the cost for each commit is
+        small.
         """
         counts = self._counts
         taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX]
         self._counts = Counter({each: n - taken for each, n in counts.items() if n > taken})
 
     def top(self, now_ms: int) -> list[GroupCommits]:
-        """The groups with most commits, in falling order; none without commits. For any thread."""
+        """The groups with most commits, the highest first; none without commits. For any thread."""
         counts = self._counts.copy()
-        begun_ms = self._begun_ms  # Read behind them, as it is written before.
+        begun_ms = self._begun_ms  # Read after the counts, because it is written before them.
         if now_ms - begun_ms < WINDOW_MS:
             ended_ms, counts = self._window
         else:
@@ -123,7 +124,7 @@ class GroupActivity:
 class CommitQuota:
     """A token bucket for each group. A full bucket is not kept, because it equals a new one.
 
-    Each is one number: the time at which it is full again.
+    A bucket is one number: the time at which it is full again.
     """
 
     def __init__(self) -> None:
@@ -132,7 +133,7 @@ class CommitQuota:
         self._rate = 0
         self._interval_ns = 0
         self._depth_ns = 0
-        self._full_at_ns: OrderedDict[bytes, int] = OrderedDict()  # Least lately used first.
+        self._full_at_ns: OrderedDict[bytes, int] = OrderedDict()  # The least recently used first.
 
     def configure(self, *, rate: int, burst: int) -> None:
         """Sets the commits per second (0: no limit) and the `burst` (0: as many as in a second)."""
@@ -144,7 +145,7 @@ class CommitQuota:
 
     @property
     def bucket_count(self) -> int:
-        """How many groups are remembered."""
+        """The number of groups that are remembered."""
         return len(self._full_at_ns)
 
     def take(self, group_id: bytes, now_ms: int) -> None:
@@ -169,7 +170,7 @@ class CommitQuota:
         self._forget_idle(now_ns)
 
     def _forget_idle(self, now_ns: int) -> None:
-        """Looks at two that were not used for longest: one more than is added by a commit."""
+        """Checks the two least recently used buckets, because a commit adds at most one."""
         buckets = self._full_at_ns
         for _ in range(2):
             oldest = next(iter(buckets))

@@ -1,4 +1,4 @@
-"""Submission of a stream message's commits in runs: those of one log partition at once."""
+"""Submission of a stream message's commits in runs. A run has commits of one log partition."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.wire.commit_reader import ReadCommits
 
-# Commits that were looked at for each that a run got. Beyond, the run was not worth it.
+# The most commits that may be checked for each commit that a run writes. Above it, runs cost too
+# much.
 _LOOKED_AT_MAX: Final = 32
 
 
 class SubmittedCommits(NamedTuple):
-    """What became of commits; it may be told once the ticket is durable.
+    """The outcomes of commits; they may be sent once the ticket is durable.
 
-    `tickets` has one for each log partition of the commits, `ticket` is the newest. `answers` has a
-    row each, as `kernels.records.commit_batches` lists them. What is in `refusals`, by row, was not
-    committed.
+    `tickets` has one for each log partition of the commits; `ticket` is the newest. `answers` has a
+    row for each commit, in the form of `kernels.records.commit_batches`. `refusals` has the commits
+    that were refused, by row.
     """
 
     ticket: int
@@ -60,10 +61,11 @@ class CommitRuns:
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
     def submit(self, read: ReadCommits) -> SubmittedCommits:
-        """Each commit as `Runtime.submit` would, in the order of their groups' commits.
+        """Submits each commit like `Runtime.submit`, each group's commits in order.
 
-        All that are left are looked at for runs. Where that brings few, more and more of each run
-        go alone before the next look, so that the work grows no faster than the commits.
+        Each pass checks all remaining commits for runs. If runs write only a few commits, more and
+        more of each run are submitted alone before the next pass. So the work does not grow faster
+        than the number of commits.
         """
         count = len(read.commits)
         answers = np.empty((count, ANSWER_COLUMNS), np.int64)
@@ -87,9 +89,9 @@ class CommitRuns:
         return SubmittedCommits(ticket, tickets, answers, refusals)
 
     def _submit_together(self, runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
-        """Writes the first commits of each run, as many as are simply written.
+        """Writes the first commits of each run, up to one that needs `submit`.
 
-        Their ticket, and how many they are.
+        Returns their ticket, and their number.
         """
         runtime = self._runtime
         if not runtime.takes_runs:
@@ -111,7 +113,7 @@ class CommitRuns:
         return ticket, written
 
     def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> tuple[int, int]:
-        """The ticket of what went into the log, and how many commits that is."""
+        """Appends and replays the decided commits. Returns their ticket and their number."""
         decisions, decided = self._decisions, runs[runs[:, RUN_WRITTEN] > 0]
         partitions = decided[:, RUN_LOG_PARTITION].tolist()
         spans = decided[:, RUN_BYTES_START : RUN_BYTES_END + 1].copy()
@@ -125,7 +127,7 @@ class CommitRuns:
         return max(tickets), written
 
     def _groups_written(self, runs: Int64s, read: ReadCommits, written: int) -> list[bytes]:
-        """The group of each commit that went into the log, in any order."""
+        """The group of each commit that is in the log now, in any order."""
         if written == len(read.commits):
             return read.group_ids(slice(None))
         places = [
@@ -136,7 +138,7 @@ class CommitRuns:
 
     @property
     def _decisions(self) -> BatchCommitDecider:
-        """It knows the tables of the shards, so it is made again once these are others."""
+        """The decider. It refers to the shards' tables, so a change of shards makes a new one."""
         version = self._runtime.shards_version
         if self._made is None or self._made[0] != version:
             shards = self._runtime.shards
@@ -171,7 +173,7 @@ class CommitRuns:
         answers: Int64s,
         refusals: dict[int, CoordinatorError],
     ) -> int:
-        """A commit that is not simply written; the ticket of what became of it."""
+        """Submits one commit by itself. Returns the ticket of its outcome."""
         ticket = 0
         try:
             ticket, outcome = self._runtime.submit(read.commit(place))

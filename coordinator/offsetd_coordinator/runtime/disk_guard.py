@@ -1,4 +1,4 @@
-"""Disk room as the runtime sees it: whether it may write, and what to do on a full disk."""
+"""Disk room for the runtime: whether it may write, and the reaction to a full disk."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class DiskGuard(Protocol):
-    """What the runtime asks of `offsetd_storage.disk.disk_space.DiskSpace`."""
+    """The part of `offsetd_storage.disk.disk_space.DiskSpace` that the runtime uses."""
 
     @property
     def is_low(self) -> bool:
-        """Whether what room is left is for deletions and for cleaning."""
+        """Whether the room that is left is only for deletions and cleaning."""
 
     def note_full(self, refusal: StorageFull) -> None:
-        """An append found no room."""
+        """Notes that an append found no room."""
 
 
 class UnwatchedDisk:
-    """The disk of a node that nobody looks after."""
+    """The disk of a node without upkeep."""
 
     is_low = False
 
@@ -34,7 +34,7 @@ class UnwatchedDisk:
 
 
 def refuse_unless_it_deletes(request: Request) -> None:
-    """On a low disk. Behind the decision: a duplicate and a refusal write nothing."""
+    """On a low disk, refuses a request that needs room. Duplicates and refusals write nothing."""
     if isinstance(request, WriteGroup) and not request.value.members:
         return
     if not isinstance(request, DeleteOffsets | DeleteGroup | EndConsumerMembers):

@@ -9,7 +9,7 @@ from offsetd_storage.errors import DescriptorsExhausted, FilesGone, FolderGone, 
 from offsetd_coordinator.errors import StorageUnavailable
 from offsetd_coordinator.runtime.flusher import FlushDefect
 
-# The first that fits counts: what happened, and what holds of what was acknowledged.
+# The first entry that fits is used: the cause, and the state of acknowledged changes.
 _ENDINGS: Final[tuple[tuple[type[StorageFailed], str, str], ...]] = (
     (
         FlushDefect,
@@ -36,18 +36,18 @@ _ENDINGS: Final[tuple[tuple[type[StorageFailed], str, str], ...]] = (
 
 
 def what_happened(error: StorageFailed) -> str:
-    """A few words, without those of the error itself."""
+    """A short description of the cause, without the error's own text."""
     return next(what for kind, what, _ in _ENDINGS if isinstance(error, kind))
 
 
 def unavailable(error: StorageFailed) -> StorageUnavailable:
-    """What callers get: one for each, as an exception that is shared gathers tracebacks."""
+    """The error for one caller. Each gets a new one, because a shared one collects tracebacks."""
     return StorageUnavailable(
         "{why}, the server stops: {cause}", why=what_happened(error), cause=error
     )
 
 
 def last_words(error: StorageFailed) -> str:
-    """The line that a server ends with."""
+    """The last line that a server prints."""
     what, holds = next(told for kind, *told in _ENDINGS if isinstance(error, kind))
     return f"{what}; {holds}: {error}"

@@ -1,9 +1,9 @@
 """The pace of flushes: how long a flush waits for more commits.
 
-A flush costs about a quarter of a millisecond of processor time, whatever it covers, because two
-threads take turns. So while commits keep coming, flushes keep a minimum distance. The distance is
-longer while calls or messages keep coming one by one and the event loop has no time to spare:
-callers then wait for the processor, which each flush also uses, and not for the flush.
+A flush costs about a quarter of a millisecond of processor time for any number of commits, because
+two threads take turns. So while commits keep coming, flushes keep a minimum distance. The distance
+is longer while calls or messages keep coming one by one and the event loop is busy. Then callers
+wait for the processor, which each flush also uses, and not for the flush.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# From the start of one flush to that of the next. A call with one commit costs about a third of a
-# millisecond, so the loop has work in the meantime (measured: benchmarks/commit_path).
+# The distance between the starts of two flushes. A call with one commit costs about a third of a
+# millisecond, so the loop has work in that time (measured: benchmarks/commit_path).
 _DISTANCE_SECONDS_PER_COMMIT: Final = 0.0006
 _DISTANCE_SECONDS_MAX: Final = 0.002
-# Where a message has many commits, their callers all wait for the flush, and few others come.
+# If a message has many commits, all their callers wait for the flush, and few others come.
 _DISTANCE_SECONDS_OF_MANY: Final = 0.0003
 _COMMITS_PER_ROUND_MAX: Final = 4  # Above it, messages have many commits.
 # The longest distance, while the loop is busy with calls, or with messages of few commits.
 _BUSY_DISTANCE_SECONDS_MAX: Final = 0.008
-_LOOK_SECONDS: Final = 0.002  # How often to check whether the loop is still busy.
-_BUSY_RATIO: Final = 0.6  # Of one core.
+_LOOK_SECONDS: Final = 0.002  # The interval of checks whether the loop is still busy.
+_BUSY_RATIO: Final = 0.6  # A share of one core.
 # A caller is alone while each flush covers one commit. After `_FLUSHES_ALONE` such flushes, each
 # shorter than `_SHORT_SECONDS`, the event loop flushes: a hand-over to a thread would take as long
-# as the flush. After `_FLUSHES_HERE_MAX` of them, the flush thread makes one, and its other work.
+# as the flush. After `_FLUSHES_HERE_MAX` of those, the flush thread flushes once and does its other
+# work.
 _FLUSHES_ALONE: Final = 16
 _FLUSHES_HERE_MAX: Final = 31
 _SHORT_SECONDS: Final = 0.001
@@ -38,7 +39,7 @@ _PAUSE_SECONDS_MAX: Final = 1.0
 
 
 class FlushPace:
-    """The flushing thread reports when a flush begins and ends; the event loop reports commits.
+    """Paces flushes. The flushing thread reports their start and end, the event loop the commits.
 
     Times are in seconds. A commit that arrives as a flush begins may count for it or for the next.
     """
@@ -50,7 +51,7 @@ class FlushPace:
         used: Callable[[], float] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`used` returns the CPU time that the event loop has used; None: `loop_clock` measures it.
+        """`used` returns the CPU time of the event loop. Without it, `loop_clock` measures that.
 
         `sleep` may return early.
         """
@@ -65,9 +66,9 @@ class FlushPace:
         self._flushes_alone = 0
 
     def note_round(self, commits: int) -> None:
-        """Notes a round of the event loop with appends. `commits` is the total number so far.
+        """Notes a round of the event loop with appends. `commits` is the total so far.
 
-        On its thread.
+        Call it on the event loop's thread.
         """
         if self._used is None:
             self._used = loop_clock()
@@ -89,9 +90,10 @@ class FlushPace:
 
     @property
     def has_all(self) -> bool:
-        """Whether as many commits wait as the last flush answered, plus those that came during it.
+        """Whether the number of waiting commits has reached the expected number.
 
-        Callers who wait for an answer before they commit again are all waiting then.
+        The expected commits are those of the last flush and those that came during it. Callers who
+        wait for an answer before they commit again are then all waiting.
         """
         return self._commits - self._commits_begun >= self._commits_expected
 
@@ -99,7 +101,8 @@ class FlushPace:
     def is_alone(self) -> bool:
         """Whether the thread that appends a single commit should also flush it.
 
-        Not if a flush takes long, or may take long: that thread does nothing else during the flush.
+        False if a flush takes long, or may take long: that thread does nothing else during the
+        flush.
         """
         past = self._flushes_alone - _FLUSHES_ALONE
         if past < 0 or past % (_FLUSHES_HERE_MAX + 1) == _FLUSHES_HERE_MAX:
@@ -107,7 +110,7 @@ class FlushPace:
         return self._now() - self._begun <= _PAUSE_SECONDS_MAX
 
     def note_begun(self, commits: int) -> float:
-        """Notes that a flush begins, and returns when. `commits` is the total number so far."""
+        """Notes that a flush begins, and returns the time. `commits` is the total so far."""
         rounds = self._rounds
         self._commits_covered, self._commits_begun = commits - self._commits_begun, commits
         self._rounds_covered, self._rounds_begun = rounds - self._rounds_begun, rounds
@@ -117,7 +120,7 @@ class FlushPace:
     def note_ended(self, commits: int) -> None:
         """Notes that the flush has ended. `commits` is the total number so far.
 
-        A caller who is alone never waits.
+        Without other commits, the next flush may begin at once.
         """
         covered, came = self._commits_covered, commits - self._commits_begun
         self._commits_expected = max(covered + came, self._commits_expected * 15 // 16)
@@ -134,7 +137,7 @@ class FlushPace:
             self._look(now)
 
     def _is_busy(self, now: float) -> bool:
-        """Since the last look, or the end of the flush: with commits that came one by one."""
+        """Whether the loop was busy with single commits since the last check or flush."""
         looked, used_then, rounds_then, commits_then = self._looked_at
         self._look(now)
         _, used, rounds, commits = self._looked_at
@@ -152,7 +155,7 @@ def loop_clock() -> Callable[[], float]:
     """A function that returns the CPU time of the calling thread, which is the event loop's.
 
     If the process may use only one core, it is the CPU time of all threads: gRPC's threads take
-    half of what calls need, and the loop waits for them. Otherwise other threads do not count.
+    half of a call's CPU time, and the loop waits for them. Otherwise other threads do not count.
     """
     if len(os.sched_getaffinity(0)) == 1:
         return time.process_time

@@ -1,10 +1,10 @@
 """Group commit: a thread that makes appended commits durable, with one fsync for all that wait.
 
-Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh
-append has returned. The loop's thread raises `appended`. The flusher's thread flushes while
-something is pending, and reports its progress after each flush. When the journal fills, it asks for
-the recovery points to move, so that the journal can be reused. If only one caller is waiting, the
-loop's thread flushes that commit itself where this takes no longer than the hand-over.
+Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh append
+has returned. The loop's thread raises `appended`. The flusher's thread flushes while something is
+pending, and reports its progress after each flush. When the journal fills, it requests that the
+recovery points move, so that the journal can be reused. If only one caller is waiting, the loop's
+thread flushes that commit itself if the flush takes no longer than the hand-over.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from offsetd_coordinator.runtime.wake_up import WakeUp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Beyond this, recovery points move without waiting for their time: a full journal holds up flushes.
+# Above this ratio, recovery points move before their time: a full journal delays flushes.
 _JOURNAL_USED_RATIO_MAX = 0.5
 
 
 class FlushedStore(Protocol):
-    """What the flusher needs of `offsetd_storage.log_store.LogStore`."""
+    """The part of `offsetd_storage.log_store.LogStore` that the flusher needs."""
 
     @property
     def failed(self) -> StorageFailed | None:
-        """Why nothing is durable any more, if so."""
+        """The error after which nothing becomes durable, or None."""
 
     def flush(self) -> None:
         """Returns when all that was appended before the call is durable, or raises."""
 
     def bound_unwritten(self) -> None:
-        """Writes durable batches to the segments, if many wait in memory for that. May raise."""
+        """Writes durable batches to the segments if many of them wait in memory. May raise."""
 
     @property
     def journal_used_ratio(self) -> float:
-        """How much of the journal is used, 0 to 1."""
+        """The used share of the journal, 0 to 1."""
 
 
 class Flusher:
-    """A thread around one store, from which the callbacks are called.
+    """The flush thread of one store; it calls the callbacks.
 
-    After the first failure (also one of the store outside a flush), nothing is flushed again and
-    `on_durable` is never called again.
-    `on_journal_filling` is called after each flush that leaves the journal half full, or fuller.
+    After the first failure (even one of the store outside a flush), nothing is flushed again and
+    `on_durable` is never called again. `on_journal_filling` is called after each flush that leaves
+    the journal half full, or fuller.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Flusher:
         self._on_journal_filling = on_journal_filling
         self._stopping = False
         self._has_failed = False
-        # Whether the thread waits for any kick, or for that of the last expected commit. Each kick
-        # costs the event loop a switch of threads.
+        # Whether the thread waits for any kick, or for the kick of the last expected commit. Each
+        # kick costs the event loop a thread switch.
         self._is_waiting = self._is_gathering = False
         self._pace = FlushPace(sleep=self._gather) if pace is None else pace
         self._wake_up = WakeUp()
@@ -85,9 +85,10 @@ class Flusher:
         self._thread.start()
 
     def count_append(self, commits: int = 1, *, is_beside: bool) -> int:
-        """The ticket of the commits that were just appended, for the one thread that appends.
+        """Returns the ticket of the commits that were just appended. For the appending thread.
 
-        `is_beside`: it is not a commit, and does not count as a sign that more commits will come.
+        `is_beside` means that it is not a commit, so it does not suggest that more commits will
+        come.
         """
         if is_beside:
             self._appended_beside += commits
@@ -95,9 +96,9 @@ class Flusher:
         return self.appended
 
     def kick(self) -> int | None:
-        """Reports that this round of the event loop has appended. One kick a round is enough.
+        """Reports that this round of the event loop has appended. One call a round is enough.
 
-        Returns the newest ticket if it is durable already: then it was flushed right here.
+        Returns the newest ticket if this call flushed it, else None.
         """
         self._pace.note_round(self.appended - self._appended_beside)
         if self._is_gathering and self._pace.has_all:
@@ -150,7 +151,7 @@ class Flusher:
             elif self._stopping:
                 return
             elif not self._is_waiting:
-                # From here on it is kicked. What came just before is seen now.
+                # Kicks wake it after this. The next round finds commits from just before.
                 self._is_waiting = True
             else:
                 self._wake_up.sleep()
@@ -164,12 +165,12 @@ class Flusher:
         self._is_gathering = False
 
     def _flush(self) -> int:
-        # Read before the flush: whoever got a ticket up to here appended before it began.
+        # Read before the flush: all tickets up to this one were appended before it began.
         ticket = self.appended
         begun_seconds = self._pace.note_begun(ticket - self._appended_beside)
         self._store.flush()
         if self._store.failed is not None:
-            raise self._store.failed  # Beside this flush: it is the last all the same.
+            raise self._store.failed  # It failed during this flush, so this is the last one.
         self.flush_durations.note(time.perf_counter() - begun_seconds)
         self._durable = ticket
         self._pace.note_ended(self.appended - self._appended_beside)
@@ -181,13 +182,14 @@ class Flusher:
 
 
 class FlushDefect(StorageFailed):
-    """Not the disk failed but our own code; what follows is the same. The cause is `__cause__`."""
+    """Our own code failed, not the disk; the effect is the same. The cause is `__cause__`."""
 
 
 def as_storage_failed(error: BaseException) -> StorageFailed:
-    """`error` as the one that says: nothing more becomes durable; FlushDefect if we are to blame.
+    """Converts `error` to the error that stops the log; a FlushDefect for a defect of ours.
 
-    A store that has stopped for a defect refuses with StorageFailed too: the oldest cause counts.
+    A store that has stopped because of a defect also raises StorageFailed, so the oldest cause
+    counts.
     """
     first = error
     while isinstance(first, StorageFailed) and first.__cause__ is not None:

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 Expected = TypeVar("Expected", Joined, Synced, Left)
 
 _STEPS_AT_ONCE: Final = 200
-"""So many passed deadlines are handled before other work gets its turn."""
+"""The number of passed deadlines that are handled before other work gets its turn."""
 
 
 class MemberCalls:
@@ -58,7 +58,7 @@ class MemberCalls:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for other members."""
+        """The number of calls that wait for other members."""
         return len(self._waiting)
 
     def begin(self) -> None:
@@ -67,7 +67,7 @@ class MemberCalls:
             self.begin_shard(shard)
 
     def begin_shard(self, shard: Shard) -> None:
-        """The same for the groups of one shard."""
+        """Loads the groups of one shard that have members, and starts their sessions."""
         for step in shard.restore_members(self._runtime.moment()):
             self._follow(shard.membership, step)
         self._set_timer()
@@ -78,10 +78,10 @@ class MemberCalls:
             self._follow(shard.membership, step)
 
     async def join(self, request: JoinGroup) -> Joined:
-        """Returns when the member's generation has begun. Raises the group's refusals.
+        """Waits until the member's generation has begun. Raises the group's refusals.
 
         If the call is cancelled, the member gets no answer, and stays in the group until its
-        session ends. Raises as `Runtime.submit` does.
+        session ends. Raises the errors of `Runtime.submit`.
         """
         self._runtime.shard_of(request.group_id)[1].holds.check_writer(request.group_id)
         return await self._ask(
@@ -89,13 +89,13 @@ class MemberCalls:
         )
 
     async def sync(self, request: SyncGroup) -> Synced:
-        """Returns when the generation's assignments are durable. Raises as `join` does."""
+        """Waits until the generation's assignments are durable. Raises the errors of `join`."""
         return await self._ask(
             Synced, request.group_id, lambda groups, *call: groups.sync(request, *call)
         )
 
     async def leave(self, request: LeaveGroup) -> Left:
-        """The result for each member that was asked to leave. Raises as `join` does."""
+        """The result for each member that was asked to leave. Raises the errors of `join`."""
         return await self._ask(
             Left, request.group_id, lambda groups, *call: groups.leave(request, *call)
         )
@@ -103,9 +103,9 @@ class MemberCalls:
     def heartbeat(
         self, group_id: bytes, identity: MemberIdentity
     ) -> tuple[int, CoordinatorError | None]:
-        """The ticket that the answer rests on, and the refusal if it is one.
+        """Returns the ticket that the answer rests on, and the refusal, or None.
 
-        Raises as `Runtime.submit` does.
+        Raises the errors of `Runtime.submit`.
         """
         membership = self._runtime.membership_of(group_id)
         refusal: CoordinatorError | None = None
@@ -171,7 +171,7 @@ class MemberCalls:
                 for token, outcome in step.answers:
                     assert isinstance(token, int), "tokens are made here"
                     future = self._waiting.get(token)
-                    if future is not None and not future.done():  # Else its client is gone.
+                    if future is not None and not future.done():  # If done, its client is gone.
                         future.set_result((ticket, outcome))
             if then is None:
                 return
@@ -186,7 +186,7 @@ class MemberCalls:
             _log.info("sessions of KIP-848 members ended", group=step.group_id, members=len(ids))
 
     def _write(self, request: MembersChange) -> CoordinatorError | None:
-        """Why the record was not written; nothing has changed then."""
+        """Writes a record. Returns the refusal, or None; a refusal changes nothing."""
         try:
             _, outcome = self._runtime.submit(request)
         except CoordinatorError as refusal:
@@ -194,7 +194,7 @@ class MemberCalls:
         return outcome if isinstance(outcome, CoordinatorError) else None
 
     def _set_timer(self) -> None:
-        """One timer, at the nearest deadline of all shards or before it."""
+        """Sets one timer, at the nearest deadline of all shards or earlier."""
         due = [
             due_ms
             for shard in self._runtime.shards.values()

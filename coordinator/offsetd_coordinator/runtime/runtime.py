@@ -2,7 +2,7 @@
 
 Every answer of `submit` or of a read has a ticket: the count of appends that must be durable before
 the answer may leave. A refusal or a read depends on what its shard has replayed, which may not be
-flushed yet. So it has the ticket of its shard's newest append.
+flushed yet. So its ticket is that of its shard's newest append.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# Groups whose partition is remembered: Java's hash takes a microsecond for ten characters. Long
-# ids are not: what callers make up must not fill the memory.
+# The number of groups whose partition is remembered. Java's hash takes a microsecond for ten
+# characters. Longer ids are not remembered: ids that callers make up must not fill the memory.
 _PLACEMENTS_MAX = 65_536
 _PLACED_GROUP_BYTES_MAX = 256
 
@@ -69,7 +69,7 @@ class LargeFetch(NamedTuple):
     """A fetch that must be read slice by slice."""
 
     rule: GroupRule
-    """When the group's offsets expire."""
+    """The rule by which the group's offsets expire."""
     offsets_max: int
     """The largest number of offsets that may have to be read."""
 
@@ -89,9 +89,8 @@ class Runtime:
         store: LogStore | None = None,
         disk: DiskGuard | None = None,
     ) -> None:
-        """`store` is the local store behind the log, if there is one. `disk` says when commits are
-        to be refused; None: when an append finds no room, or as the upkeep's says, once it is
-        there.
+        """`store` is the local store of the log, or None. `disk` decides when commits are refused.
+        Without it, an append fails if there is no room, until `start` takes the upkeep's `disk`.
         """
         self.log = log
         self.store = store
@@ -99,9 +98,9 @@ class Runtime:
         self.partitions = log.partitions
         self._shards = shards
         self.shards_version = 0
-        """Differs after a shard has come or gone."""
+        """A number that differs after a shard was added or removed."""
         self._clock = clock
-        # Each commit needs these: one look-up less.
+        # Each commit uses these: an attribute here saves one look-up.
         self._append = log.append
         self._tickets = log.tickets
         self.durable = log.durable
@@ -115,14 +114,14 @@ class Runtime:
 
     @property
     def failed(self) -> StorageFailed | None:
-        """Why nothing is acknowledged any more, if so."""
+        """The error after which nothing is acknowledged, or None."""
         return self.log.failed
 
     def _note_full(self, refusal: StorageFull) -> None:
         self.disk.note_full(refusal)
 
     def local_store(self) -> LogStore:
-        """The store on the local disk. Raises InvalidRequest where the log is not local."""
+        """The store on the local disk. Raises InvalidRequest if the log is not local."""
         if self.store is None:
             raise InvalidRequest("topic", "the log of this server is not on its own disk")
         return self.store
@@ -132,7 +131,7 @@ class Runtime:
     ) -> None:
         """Puts settings in force. For any thread.
 
-        `are_doubtful`: they may not be the settings that operators set, so nothing expires.
+        If `are_doubtful`, they may not be the settings that operators set, so nothing expires.
         """
         self.expiry_config = expiry
         self._doubts_settings = are_doubtful
@@ -141,7 +140,7 @@ class Runtime:
             shard.unchanged_ms = expiry.unchanged_commit_ms
 
     def start(self, upkeep: Upkeep | None = None) -> None:
-        """Starts the thread that flushes, and what runs beside the appends."""
+        """Starts the flush thread and the upkeep."""
         self.log.start()
         if upkeep is not None:
             self.upkeep = upkeep
@@ -149,7 +148,7 @@ class Runtime:
             upkeep.start()
 
     def close(self) -> None:
-        """Makes all that is pending durable and closes the log cleanly; blocks. For any thread.
+        """Makes all pending appends durable and closes the log cleanly; blocks. For any thread.
 
         Raises StorageFailed if it could not.
         """
@@ -162,8 +161,8 @@ class Runtime:
     ) -> tuple[int, Reply | CoordinatorError]:
         """Decides on a request and appends what it writes.
 
-        `before_write` is called right before the first append, if there is one; what it raises is
-        raised, and nothing is written.
+        `before_write` is called right before the first append, if there is one. If it raises an
+        error, `submit` raises this error and writes nothing.
 
         Returns the ticket, and the reply or the refusal, which may leave once the ticket is
         durable. Raises LogPartitionQuarantined, NotCoordinator, CoordinatorLoadInProgress,
@@ -191,7 +190,7 @@ class Runtime:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether commits may go together; else each is judged by itself."""
+        """Whether commits may be appended in runs. If not, each is decided by itself."""
         return (
             self.log.failed is None
             and bool(self._shards)
@@ -212,9 +211,9 @@ class Runtime:
             shard.membership.note_commit(request.group_id, request.member, self.moment())
 
     def expire(self, partition: int, request: ExpireOffsets) -> int:
-        """Writes the tombstones of what a sweep over a shard has just found; returns the ticket.
+        """Writes tombstones for what a sweep over a shard has just found; returns the ticket.
 
-        Also on a low disk. Raises as `submit` does; what was written by then stays.
+        Works on a low disk too. Raises the errors of `submit`; batches written before stay.
         """
         shard = self._shard_of(partition)
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
@@ -257,25 +256,25 @@ class Runtime:
         return shard.expiry_rules(config.terms, self.moment()).rule(group_id)
 
     def fetch(self, group_id: bytes) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
-        """All offsets of a group, with the ticket they rest on. Raises as `submit` does."""
+        """All offsets of a group, with the ticket they rest on. Raises the errors of `submit`."""
         return self._ask(group_id, lambda shard: shard.fetch(group_id))
 
     def fetch_columns(self, group_id: bytes) -> tuple[int, CommittedColumns | CoordinatorError]:
-        """The same with all of a group, by column."""
+        """All offsets of a group, by column, with their ticket. Raises the errors of `submit`."""
         return self._ask(group_id, lambda shard: shard.fetch_columns(group_id))
 
     def get_group(self, group_id: bytes) -> tuple[int, Group | CoordinatorError]:
-        """A group, with the ticket it rests on. Raises as `submit` does."""
+        """A group, with the ticket it rests on. Raises the errors of `submit`."""
         return self._ask(group_id, lambda shard: shard.get_group(group_id, *self.moment()))
 
     def renew_lease(self, request: RenewGroup) -> tuple[int, LeaseReply | CoordinatorError]:
-        """Extends a lease, in memory, with the ticket it rests on. Raises as `submit` does."""
+        """Extends a lease in memory; returns its ticket too. Raises the errors of `submit`."""
         return self._ask(request.group_id, lambda shard: shard.leases.renew(request, self.moment()))
 
     def _ask(
         self, group_id: bytes, question: Callable[[Shard], Answer]
     ) -> tuple[int, Answer | CoordinatorError]:
-        """What a group's shard answers or refuses, with the ticket that rests on."""
+        """The answer or the refusal of a group's shard, with the ticket it rests on."""
         partition, shard = self.shard_of(group_id)
         try:
             return self._tickets[partition], question(shard)
@@ -287,7 +286,7 @@ class Runtime:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
 
     def membership_of(self, group_id: bytes) -> Membership:
-        """The members of a group's shard. Raises as `submit` does."""
+        """The members of a group's shard. Raises the errors of `submit`."""
         return self.shard_of(group_id)[1].membership
 
     def ticket_of(self, group_id: bytes) -> int:
@@ -297,7 +296,7 @@ class Runtime:
     def list_groups(
         self, partition: int, *, prefix: bytes, after: bytes | None
     ) -> Iterator[GroupListing]:
-        """Groups of one log partition, as `Shard.list_groups`. Raises as `submit` does."""
+        """Groups of one log partition: see `Shard.list_groups`. Raises the errors of `submit`."""
         return self._shard_of(partition).list_groups(prefix=prefix, after=after)
 
     def ticket_in(self, partition: int) -> int:
@@ -306,7 +305,7 @@ class Runtime:
 
     @property
     def shards(self) -> Mapping[int, Shard]:
-        """The shards by log partition, of those that this node has loaded."""
+        """The shards that this node has loaded, by log partition."""
         return self._shards
 
     def partition_of(self, group_id: bytes) -> int:
@@ -319,7 +318,7 @@ class Runtime:
         return partition_of(group_id.decode(), self.partitions)
 
     def shard_of(self, group_id: bytes) -> tuple[int, Shard]:
-        """A group's log partition and its shard. Raises as `submit` does."""
+        """A group's log partition and its shard. Raises the errors of `submit`."""
         partition = self.partition_of(group_id)
         return partition, self._shard_of(partition)
 
@@ -332,9 +331,9 @@ class Runtime:
         return shard
 
     def check_shard(self, partition: int, shard: Shard) -> None:
-        """Raises as `submit` does if this shard no longer serves its log partition.
+        """Raises the errors of `submit` if this shard no longer serves its log partition.
 
-        For work that has waited: another node may have written to the partition meanwhile.
+        Call it after a wait: another node may have written to the partition during the wait.
         """
         if self._shard_of(partition) is not shard:
             raise _not_coordinator(partition)
@@ -359,7 +358,7 @@ class Runtime:
                 return _not_coordinator(partition)
 
     def take(self, partition: int, shard: Shard) -> None:
-        """Serves a log partition from now on, with a shard that has replayed its log."""
+        """Starts to serve a log partition with a shard that has replayed its log."""
         assert partition not in self._shards, "one shard serves a partition at a time"
         shard.unchanged_ms = self.expiry_config.unchanged_commit_ms
         self._shards[partition] = shard
@@ -373,9 +372,10 @@ class Runtime:
     def _write_steps(
         self, partition: int, shard: Shard, decision: Decision
     ) -> tuple[int, Reply | CoordinatorError]:
-        """Writes several batches; returns as `submit` does.
+        """Writes several batches. Returns the ticket, and the reply or the refusal.
 
-        If a later one is refused, those before it stay: the outcome says so, and waits for them.
+        If a later batch is refused, the earlier ones stay. Then the outcome reports that, and its
+        ticket covers them.
         """
         outcome = _outcome(decision)
         ticket = self._tickets[partition]
@@ -407,14 +407,14 @@ class Runtime:
             raise self._stopped(error) from error
 
     def stop_unless_done(self, work: Callable[[], Answer]) -> Answer:
-        """What appends and replays. Raises StorageUnavailable for whatever goes wrong there."""
+        """Runs work that appends and replays. Raises StorageUnavailable for any error of it."""
         try:
             return work()
         except BaseException as error:
             raise self._stopped(error) from error
 
     def _stopped(self, error: BaseException) -> StorageUnavailable:
-        """Fails the log: memory may lack what was appended, so it no longer equals the log."""
+        """Fails the log: memory may lack appended records, so it may differ from the log."""
         self.log.fail(error)
         return StorageUnavailable("what was appended may not be replayed")
 

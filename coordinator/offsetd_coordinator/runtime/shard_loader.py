@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.commit_log import PartitionReader
     from offsetd_coordinator.shard.shard import Shard
 
-# What the kernels read stays in a core's cache from the copy until it is replayed.
+# A chunk of this size stays in a core's cache from the copy until the replay.
 _CHUNK_BYTES: Final = 512 * 1024
-# A commit's record has hardly fewer, whatever its names. Room for more offsets than there are costs
-# nothing until it is touched, but not all systems promise any amount of it.
+# A commit's record rarely has fewer. Room for too many offsets costs nothing until it is touched,
+# but some systems limit how much a process may reserve.
 _COMMIT_RECORD_BYTES_MIN: Final = 40
 _OFFSETS_EXPECTED_MAX: Final = 1 << 16
 
 
 @attrs.frozen(kw_only=True)
 class LoadProgress:
-    """How far a load is."""
+    """The progress of a load."""
 
     partitions_done: int
     partitions_total: int
@@ -61,7 +61,7 @@ def load(
 
 
 def load_shard(shard: Shard, log: PartitionReader) -> None:
-    """Replays all of a log into a new shard, which then goes on where the log ends."""
+    """Replays a whole log into a new shard, which then continues at the end of the log."""
     shard.begin_load(min(log.size_bytes // _COMMIT_RECORD_BYTES_MIN, _OFFSETS_EXPECTED_MAX))
     for buffer, end in log.read_chunks(_CHUNK_BYTES):
         shard.replay(buffer, 0, end)

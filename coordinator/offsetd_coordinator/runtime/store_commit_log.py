@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class StoreCommitLog:
     """A `CommitLog` of one node: all partitions fail together, since they share one journal.
 
-    When the disk fails, `on_failed` is called once: the process has to exit.
+    If the disk fails, `on_failed` is called once: the process must exit.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class StoreCommitLog:
         self._flusher.start()
 
     def close(self) -> None:
-        """Makes all that is pending durable and closes the store cleanly; blocks. For any thread.
+        """Makes all pending appends durable and closes the store cleanly; blocks. For any thread.
 
-        Raises StorageFailed if it could not.
+        Raises StorageFailed if that fails.
         """
         self._flusher.stop()
         self._store.close()
@@ -119,7 +119,7 @@ class StoreCommitLog:
         try:
             appended = self._store.append_runs(where, content, spans)
         except StorageError:
-            return LoggedRuns([0] * len(where), [0] * len(where))  # Each is refused by itself.
+            return LoggedRuns([0] * len(where), [0] * len(where))  # Each is refused alone.
         for refusal in appended.refusals.values():
             if isinstance(refusal, StorageFull):
                 self.on_full(refusal)
@@ -127,7 +127,7 @@ class StoreCommitLog:
         return LoggedRuns(appended.batch_counts, tickets)
 
     def _count_runs(self, partitions: list[int], batch_counts: list[int]) -> list[int]:
-        """The tickets of runs: each has the number of its newest commit."""
+        """The tickets of runs. A run's ticket is the number of its newest commit."""
         commits = sum(batch_counts)
         if not commits:
             return [0] * len(partitions)
@@ -148,7 +148,7 @@ class StoreCommitLog:
             raise self.unavailable()
         if (damage := self.damage(topic_partition)) is not None:
             raise quarantined_own_log(topic_partition, damage)
-        header = batch_header(batch)  # The time index must have what the batch has.
+        header = batch_header(batch)  # The time index needs the batch's times.
         try:
             self._append(
                 topic_partition,
@@ -166,7 +166,7 @@ class StoreCommitLog:
         return self._count_append(is_beside=True)
 
     def _refuse(self, error: StorageError, topic_partition: TopicPartition) -> NoReturn:
-        """Raises what an append is answered with that the store has refused."""
+        """Raises the answer to an append that the store has refused."""
         if isinstance(error, StorageFailed):
             self.fail(error)
             raise unavailable(error) from error
@@ -178,9 +178,9 @@ class StoreCommitLog:
         raise refusal from error
 
     def _count_append(self, *, commits: int = 1, is_beside: bool = False) -> int:
-        """The ticket of what was just appended; sees to its flush."""
+        """Returns the ticket of commits that were just appended, and schedules their flush."""
         if not self._kicked:
-            # Once the loop has taken all that is ready: one round for all of it.
+            # The kick runs after all callbacks that are ready now: one flush for all their appends.
             self._kicked = True
             self._loop.call_soon(self._kick)
         return self._flusher.count_append(commits, is_beside=is_beside)
@@ -200,7 +200,7 @@ class StoreCommitLog:
         if self.failed is not None:
             future.set_exception(self.unavailable())
         else:
-            # Older tickets behind newer ones wait for those: at most one flush longer.
+            # An older ticket after a newer one waits for the newer one: at most one flush longer.
             self._waiting.append((ticket, future))
         return future
 
@@ -209,7 +209,7 @@ class StoreCommitLog:
         return ticket <= self._durable
 
     def lost(self, _: Iterable[int], /) -> CoordinatorError | None:
-        """None: with one journal, all partitions fail together."""
+        """Always None: with one journal, all partitions fail together."""
         return None
 
     def _note_durable(self, ticket: int) -> None:
@@ -219,25 +219,25 @@ class StoreCommitLog:
         self._durable = ticket
         while self._waiting and self._waiting[0][0] <= ticket:
             future = self._waiting.popleft()[1]
-            if not future.done():  # Done: its call was cancelled.
+            if not future.done():  # If done, its call was cancelled.
                 future.set_result(None)
         if self.on_durable is not None:
             self.on_durable()
 
     @property
     def batches_not_durable(self) -> int:
-        """Batches that were appended and wait for their flush. For any thread."""
+        """The number of appended batches that wait for their flush. For any thread."""
         return self._flusher.appended - self._durable
 
     @property
     def flush_durations(self) -> Durations:
-        """How long flushes took: the journal's write and sync."""
+        """The durations of flushes: the journal's write and sync."""
         return self._flusher.flush_durations
 
     # Failure ---------------------------------------------------------------------------------
 
     def state(self, partition: int) -> PartitionState:
-        """FAILED for a quarantined partition."""
+        """FAILED for a quarantined partition, else SERVING."""
         quarantined = self._store.quarantined
         if quarantined and self._topic_partitions[partition] in quarantined:
             return PartitionState.FAILED
@@ -245,7 +245,7 @@ class StoreCommitLog:
 
     @property
     def serves_all(self) -> bool:
-        """Whether nothing is quarantined."""
+        """Whether no partition is quarantined."""
         return not self._store.quarantined
 
     def reader(self, partition: int) -> PartitionReader:
@@ -253,25 +253,25 @@ class StoreCommitLog:
         return self._store.log(self._topic_partitions[partition])
 
     def durable_end(self, partition: int) -> int:
-        """Below this offset a partition is durable. For any thread."""
+        """The end of the durable part of a partition (exclusive). For any thread."""
         return self._store.durable_end(self._topic_partitions[partition])
 
     def damage(self, topic_partition: TopicPartition) -> Damage | None:
-        """What is wrong with a log, if anything is."""
+        """The damage of a log, or None."""
         return self._store.quarantined.get(topic_partition)
 
     def unavailable(self) -> StorageUnavailable:
-        """What every call gets once the log has `failed`."""
+        """The error that every call gets once the log has `failed`."""
         assert self.failed is not None, "asked before there was a failure"
         return unavailable(self.failed)
 
     def fail_soon(self, error: BaseException) -> None:
         """Notes that the store or our own code failed outside an append. For any thread."""
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
             self._loop.call_soon_threadsafe(self.fail, error)
 
     def fail(self, error: BaseException) -> None:
-        """From now on nothing is acknowledged. Waiting calls get the error at once."""
+        """Stops the log: nothing more is acknowledged. Waiting calls get the error at once."""
         if self.failed is not None:
             return
         self.failed = as_storage_failed(error)

@@ -38,7 +38,7 @@ class AuditAdmin:
         self._node = node
 
     async def list_audit_events(self, message: bytes) -> bytes:
-        """One page of audit events, the newest first. All events on it are durable."""
+        """One page of audit events, the newest first. All its events are durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         request = validation.parse(admin_service_pb2.ListAuditEventsRequest, message)
         page_size = read_page_size(request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)

@@ -1,4 +1,4 @@
-"""Bounds of source partitions, as far as a configured Kafka cluster knows them."""
+"""Bounds of source partitions, from the configured Kafka cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S: Final = 4.0
-"""Short, because a person waits for it. A client gives one try half of its 10 seconds."""
+"""It is short because a person waits. A client gives one try half of its 10 seconds."""
 
 
 class BoundsService:

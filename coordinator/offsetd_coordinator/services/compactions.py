@@ -39,7 +39,8 @@ class Compactions:
     ) -> Mapping[TopicPartition, Outcome]:
         """Has each partition cleaned once, and waits for the outcomes.
 
-        A request id that is known, with partitions of that request, waits for the same rounds.
+        If the request id is known and its request had these partitions, the call waits for the same
+        rounds.
         """
         rounds = self._rounds.find(request_id) if request_id else None
         if rounds is None or not set(partitions) <= rounds.keys():
@@ -58,7 +59,7 @@ class Compactions:
     async def preview(
         self, partitions: Sequence[TopicPartition], rolls_active: bool
     ) -> Mapping[TopicPartition, Outcome]:
-        """What a round over each partition would leave. Nothing is changed.
+        """The report of a round over each partition, without any change.
 
         One preview runs at a time, because each needs memory for a map of keys.
         """

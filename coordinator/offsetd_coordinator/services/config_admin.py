@@ -93,7 +93,7 @@ class ConfigAdmin:
 def update_config(
     request: admin_service_pb2.UpdateConfigRequest, topic: str | None
 ) -> UpdateConfig:
-    """An update to decide on. Raises the Invalid… error of the first field that breaks a rule."""
+    """The checked update. Raises the Invalid… error of the first field that breaks a rule."""
     validation.check_reason(request.reason)
     if not request.set and not request.remove:
         raise InvalidRequest("set", "name at least one setting, to set or to remove")
@@ -124,7 +124,7 @@ def update_config(
 
 
 def _is_again(name: str, named: set[str]) -> bool:
-    """Whether `name` is in `named`; adds it."""
+    """Returns whether `name` is in `named`, and adds it."""
     is_again = name in named
     named.add(name)
     return is_again
@@ -133,7 +133,7 @@ def _is_again(name: str, named: set[str]) -> bool:
 def described_settings(
     applied: AppliedConfigs, topic: str | None
 ) -> dict[str, admin_service_pb2.ConfigSetting]:
-    """All settings of a topic by name, or with None of the server.
+    """All settings of a topic, by name; with None, those of the server.
 
     Settings that are stored but not used have a `problem`.
     """

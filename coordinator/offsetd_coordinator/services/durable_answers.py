@@ -32,14 +32,14 @@ class Received(Protocol):
 
 
 async def until_durable(runtime: Runtime, ticket: int) -> None:
-    """Returns once the ticket is durable. Raises as `CommitLog.durable` if it cannot become so."""
+    """Returns once the ticket is durable. Raises the errors of `CommitLog.durable`."""
     waiting = runtime.durable(ticket)
     if waiting is not None:
         await waiting
 
 
 async def until_all_durable(runtime: Runtime, tickets: Collection[int]) -> None:
-    """Returns once all tickets are durable. Raises as `CommitLog.durable` if one cannot be."""
+    """Returns once all tickets are durable. Raises the errors of `CommitLog.durable`."""
     await until_durable(runtime, max(tickets, default=0))
     lost = runtime.log.lost(tickets)
     if lost is not None:
@@ -51,7 +51,7 @@ async def once_durable(
 ) -> Outcome:
     """Returns a call's outcome, or raises its refusal, once the ticket is durable.
 
-    Raises as `until_durable` does.
+    Raises the errors of `until_durable`.
     """
     await until_durable(runtime, ticket)
     if isinstance(outcome, CoordinatorError):
@@ -68,8 +68,8 @@ async def changed_group(
 ) -> SomeReply:
     """The reply to an administrator's change of a group, once it is durable.
 
-    The audit event of the call has what `what_of` returns for the reply. Raises the refusal once
-    that is durable, and as `Administration.change_group` does.
+    The audit event of the call contains what `what_of` returns for the reply. Raises the refusal
+    once it is durable, and the errors of `Administration.change_group`.
     """
     method = received.DESCRIPTOR.name.removesuffix("Request")
     changed = await submitted_change(node, method, received, request, reply_type, what_of)
@@ -84,9 +84,9 @@ async def submitted_change(
     reply_type: type[SomeReply],
     what_of: Callable[[SomeReply], Mapping[str, Any]],
 ) -> tuple[int, SomeReply | CoordinatorError]:
-    """As `changed_group`, but returns at once: the ticket, and the reply or the refusal.
+    """Submits a change like `changed_group`; returns the ticket, and the reply or the refusal.
 
-    Neither may be sent before the ticket is durable.
+    It does not wait: neither may be sent before the ticket is durable.
     """
     administration = node.administering()
 

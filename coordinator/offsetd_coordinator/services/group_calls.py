@@ -90,7 +90,7 @@ class GroupService:
         return response.SerializeToString()
 
     async def get_group(self, message: bytes) -> bytes:
-        """One group."""
+        """Describes one group; with `include_offsets`, adds a page of its offsets."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.GetGroupRequest, message)
         page_size = _page_size(request)
@@ -119,7 +119,7 @@ class GroupService:
         return b"".join((response.SerializeToString(), *pieces))
 
     async def delete_group(self, message: bytes) -> bytes:
-        """Deletes a group; answers once that is durable."""
+        """Deletes a group; answers once the change is durable."""
         runtime = self._node.serving()
         received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
         request = validation.delete_group(received)
@@ -141,7 +141,7 @@ async def _least(
     count: int,
     turns: Turns,
 ) -> list[GroupListing]:
-    """The first `count` groups that match the request, by id, looked at in turns."""
+    """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
     for part in parts(listings):
         least += _matching(iter(part), request)
@@ -177,7 +177,7 @@ def _question(
 def _last_of_page_before(
     request: group_service_pb2.ListGroupsRequest, partitions: int
 ) -> tuple[int, bytes | None]:
-    """The last group of the page before: its log partition and id. (0, None): the first page."""
+    """The previous page's last group: its log partition and id; (0, None) for the first page."""
     position = read_page_token(_question(request), request.page_token)
     if position is None:
         return 0, None

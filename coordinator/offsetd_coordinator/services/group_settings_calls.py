@@ -30,7 +30,7 @@ class GroupSettingsService:
         self._bounds = bounds
 
     async def update_group(self, message: bytes) -> bytes:
-        """Changes a group's retention; answers once that is durable."""
+        """Changes a group's retention; answers once the change is durable."""
         received = validation.parse(group_service_pb2.UpdateGroupRequest, message)
         request = lease_validation.update_group(received)
         what = {"retention_ms": "never" if request.never_expires else request.retention_ms}
@@ -41,7 +41,7 @@ class GroupSettingsService:
         return response.SerializeToString()
 
     async def acquire_group(self, message: bytes) -> bytes:
-        """Acquires the lease; answers once that is durable."""
+        """Acquires the lease; answers once the change is durable."""
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
         if request.force:
@@ -76,7 +76,7 @@ class GroupSettingsService:
         ).SerializeToString()
 
     async def release_group(self, message: bytes) -> bytes:
-        """Releases the lease; answers once that is durable."""
+        """Releases the lease; answers once the change is durable."""
         received = validation.parse(group_service_pb2.ReleaseGroupRequest, message)
         request = lease_validation.release_group(received)
         reply = await self._submitted(request)

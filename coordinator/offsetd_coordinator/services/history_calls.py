@@ -1,4 +1,4 @@
-"""Methods for history and restores, from the request's bytes to the answer's."""
+"""Methods for history and restores. They take a request's bytes and return the answer's bytes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _OFFSET_BYTES: Final = 8
-# The memory that a change needs while it is read and turned into an event.
+# The memory that a change needs while it is read and converted to an event.
 _BYTES_PER_EVENT: Final = 1536
-# A caller that asks for the present may have a clock that is ahead.
+# The clock of a caller that requests the present time may be ahead.
 _CLOCKS_APART_MS_MAX: Final = 60_000
 _OFFSET_MAX: Final = (1 << 62) - 1
 
@@ -81,7 +81,7 @@ class HistoryService:
         return await encoded_with(response, page[: question.page_size], add)
 
     async def restore_group(self, message: bytes) -> bytes:
-        """Sets offsets to their values at an earlier time; answers once that is durable."""
+        """Sets offsets to their values at an earlier time; answers once the change is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(history_pb2.RestoreGroupRequest, message)
         group_id = validation.read_group_id(received.group_id, "group_id")
@@ -134,7 +134,7 @@ class HistoryService:
     async def _check_known(
         self, runtime: Runtime, group_id: bytes, log: PartitionReader, end: int
     ) -> None:
-        """Raises GroupIdNotFound if the group does not exist and the log has no event of it."""
+        """Raises GroupIdNotFound if the group does not exist and has no events in the log."""
         ticket, group = runtime.get_group(group_id)
         await until_durable(runtime, ticket)
         if isinstance(group, GroupIdNotFound):
@@ -166,7 +166,7 @@ class _Question:
         if position is not None and len(position) != _OFFSET_BYTES:
             raise not_ours()
         self._last = None if position is None else int.from_bytes(position)
-        # Checked here, before the log is read, so that a wrong field is refused as such.
+        # These fields are checked before the log is read, so that the error names a wrong field.
         self._from_ms = self._to_ms = self._from_offset = self._to_offset = -1
         if request.WhichOneof("from") == "from_time":
             self._from_ms = read_past_ms(request.from_time, "from_time")
@@ -269,7 +269,7 @@ def _read_written(revision: int, end: int) -> int:
     if _read_revision(revision, "revision") >= end:
         raise InvalidRequest(
             "revision",
-            "{value} is not written yet: the log of this group ends before {end}",
+            "{value} is not written yet: the next revision of this group's log partition is {end}",
             value=revision,
             end=end,
         )

@@ -1,4 +1,4 @@
-"""The first and last offsets of partitions, asked of a Kafka cluster. Needs the extra `kafka`."""
+"""Reads the first and last offsets of partitions from a Kafka cluster. Needs the extra `kafka`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class KafkaBounds:
-    """Asks a cluster on a thread, within a deadline. The first question opens the connection."""
+    """Queries a cluster on a thread, within a deadline. The first query opens the connection."""
 
     def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -36,9 +36,9 @@ class KafkaBounds:
     ) -> dict[Partition, Bounds]:
         """The bounds of these partitions, and of all partitions of these topics.
 
-        Partitions that the cluster does not have are left out. One question is asked at a time.
-        Raises KafkaUnavailable if the cluster does not answer, or if an earlier question is still
-        unanswered at the deadline.
+        Partitions that the cluster does not have are left out. One query runs at a time. Raises
+        KafkaUnavailable if the cluster does not answer, or if an earlier query is still unanswered
+        at the deadline.
         """
         timeout_s = timeout_s or self._timeout_s
         end_s = time.monotonic() + timeout_s
@@ -51,7 +51,7 @@ class KafkaBounds:
             ) from error
         asked = asyncio.create_task(asyncio.to_thread(self._bounds, partitions, topics, end_s))
         asked.add_done_callback(self._next)
-        # The thread goes on if this call is cancelled; the next question waits for the thread.
+        # The thread continues if this call is cancelled; the next query waits for the thread.
         await asyncio.wait([asked])
         return asked.result()
 

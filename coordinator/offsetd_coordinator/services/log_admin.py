@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 class LogAdmin:
     """The methods: each takes a request's bytes and returns the answer's bytes.
 
-    A change goes on to its end even if the caller cancels the call.
+    A change is completed even if the caller cancels the call.
     """
 
     def __init__(self, node: Node) -> None:
@@ -63,14 +63,14 @@ class LogAdmin:
         self._deleting = asyncio.Lock()
 
     async def describe_log(self, message: bytes) -> bytes:
-        """Describes the logs of a topic's partitions as they are on the disk."""
+        """Describes the logs of a topic's partitions on the disk."""
         runtime = self._node.serving()
         request = validation.parse(admin_service_pb2.DescribeLogRequest, message)
         store = runtime.local_store()
         topic = named_topic(store, request.topic or OFFSETS_TOPIC)
         response = admin_service_pb2.DescribeLogResponse(topic=topic)
         for topic_partition in await named_partitions(store, topic, request.partitions):
-            # On a thread: a partition may have thousands of segments, and files are read.
+            # This runs on a thread: a partition may have thousands of segments, and files are read.
             response.partitions.append(
                 await asyncio.to_thread(self._log_partition, runtime, topic_partition)
             )
@@ -110,7 +110,7 @@ class LogAdmin:
         return response.SerializeToString()
 
     async def retry_partition(self, message: bytes) -> bytes:
-        """Makes a partition cleanable at once that was set aside after a failure."""
+        """Makes a partition cleanable again at once after a failure."""
         administration, runtime = self._node.administering(), self._node.serving()
         request = validation.parse(admin_service_pb2.RetryPartitionRequest, message)
         store = runtime.local_store()
@@ -179,7 +179,7 @@ class LogAdmin:
                     log.topic_partition,
                     recorded.event.what["offset"],
                 )
-            except storage_errors.PolicyViolation as error:  # The policy has changed meanwhile.
+            except storage_errors.PolicyViolation as error:  # The policy has changed.
                 raise _violates(log.topic_partition.topic, "delete") from error
             except StorageFailed as error:
                 runtime.log.fail_soon(error)
@@ -282,7 +282,7 @@ def _roll(runtime: Runtime, log: PartitionLog) -> None:
     If the log is the audit log, its next record is the event of this deletion. Without the roll,
     that record would keep the last segment.
     """
-    with contextlib.suppress(StorageFull):  # Then that segment stays; its records are hidden.
+    with contextlib.suppress(StorageFull):  # Without room, the segment stays, hidden.
         try:
             runtime.local_store().roll(log.topic_partition)
         except StorageFailed as error:

@@ -78,7 +78,7 @@ class MemberRemoval:
         response = group_service_pb2.RemoveMembersResponse()
         await add_left_members(response.members, left, turns)
         if recorded is not None:
-            # Members that have left or were fenced meanwhile are gone as well: no error.
+            # A member that has left or was fenced since then is not an error: it is removed too.
             going = recorded.event.what["members"]
             leaving = LeaveGroup(group_id=group_id, members=tuple(going.items()))
             await leave_in_turns(self._node.members, leaving, turns)
@@ -111,7 +111,7 @@ async def _named_now(
 async def _named_of_consumer_group(
     group: Group, names: Names | None, turns: Turns
 ) -> tuple[list[LeftMember], dict[str, str | None]]:
-    """As `_named_now`, for a KIP-848 group."""
+    """The result for each named member of a KIP-848 group, and the members to remove."""
     instances = {each.member_id: each.instance_id for each in group.members}
     ids = {each.instance_id: each.member_id for each in group.members if each.instance_id}
     if names is None:
@@ -132,7 +132,7 @@ async def _named_of_consumer_group(
 
 
 def _left_before(group_id: bytes, names: Names | None, going: Going) -> list[LeftMember]:
-    """The result for each named member, when the audit event with `going` was written before."""
+    """The result for each named member if an earlier try wrote the audit event with `going`."""
     if names is None:
         return [
             LeftMember(member_id, instance_id, None) for member_id, instance_id in going.items()

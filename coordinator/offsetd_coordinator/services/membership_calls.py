@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 _LEAVING_AT_ONCE: Final = 100
 _ITEMS_PER_LEFT_MEMBER: Final = 10
-"""The items that one member counts in `Turns`: a member takes tens of microseconds."""
+"""The number of items that one member counts in `Turns`: it takes tens of microseconds."""
 
 
 class MembershipService:
@@ -119,7 +119,7 @@ class MembershipService:
 
 
 def client_host() -> str:
-    """The caller's address as Kafka writes it: `/10.0.0.1`. Unix sockets have no address."""
+    """The caller's address in Kafka's form: `/10.0.0.1`. Unix sockets have no address."""
     kind, _, address = callers.caller().address.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return "/"
@@ -129,7 +129,7 @@ def client_host() -> str:
 async def leave_in_turns(
     members: MemberCalls, request: LeaveGroup, turns: Turns
 ) -> list[LeftMember]:
-    """The result for each named member, in turns. Raises as `MemberCalls.leave` does."""
+    """The result for each named member, in turns. Raises the errors of `MemberCalls.leave`."""
     left: list[LeftMember] = []
     for first in range(0, len(request.members), _LEAVING_AT_ONCE):
         some = request.members[first : first + _LEAVING_AT_ONCE]

@@ -47,7 +47,7 @@ class OffsetService:
         self._revision = types_pb2.Revision()
 
     async def commit_offsets(self, message: bytes) -> bytes:
-        """Commits; answers once that is durable."""
+        """Commits offsets; answers once the commit is durable."""
         runtime = self._node.serving()
         request = self._parser.parse(message)
         ticket, outcome = runtime.submit(request)
@@ -104,7 +104,7 @@ class OffsetService:
         return answer.encoded()
 
     async def delete_offsets(self, message: bytes) -> bytes:
-        """Deletes offsets; answers once that is durable."""
+        """Deletes offsets; answers once the change is durable."""
         runtime = self._node.serving()
         turns = Turns()
         received = await validation.parse_in_turns(

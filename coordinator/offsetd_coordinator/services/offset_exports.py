@@ -86,7 +86,7 @@ class ExportService:
     async def _all(self, prefix: str, turns: Turns) -> AsyncIterator[bytes]:
         """The ids of all groups with the prefix, by log partition and id.
 
-        Raises LogPartitionQuarantined: the groups of a damaged log partition are not known.
+        Raises LogPartitionQuarantined, because the groups of a damaged log partition are unknown.
         """
         begins = validation.read_group_id(prefix, "group_id_prefix")
         runtime = self._node.serving()
@@ -128,7 +128,7 @@ async def _named_groups(
 def _readable(
     group_id: bytes, rows: OffsetRows, topics: Collection[bytes]
 ) -> Iterator[CommittedOffset]:
-    """The offsets of these topics; of all if `topics` is empty. Raises RecordUndecodable."""
+    """The offsets of these topics, or all if `topics` is empty. Raises RecordUndecodable."""
     for each in rows.committed():
         if not each.is_decodable:
             raise undecodable_offset(group_id, each.topic, each.partition)

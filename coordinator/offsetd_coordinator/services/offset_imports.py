@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from offsetd_coordinator.offset_changes import Partition
 
 OFFSETS_MAX: Final = 500_000
-"""Per import. Each offset takes about 250 bytes until it is written."""
+"""The limit for one import. Each offset takes about 250 bytes until it is written."""
 NODE_OFFSETS_MAX: Final = 1_000_000
-"""In all running imports together."""
+"""The limit for all running imports together."""
 LINES_LISTED_MAX: Final = 100
 CHANGES_LISTED_MAX: Final = 10_000
-"""In the answer to a dry run."""
-_NONE_KEPT: Final = -1  # As a `commit_timestamp_ms`: now.
+"""The limit for the answer to a dry run."""
+_NONE_KEPT: Final = -1  # A `commit_timestamp_ms` that means now.
 
 
 @attrs.frozen
@@ -74,7 +74,7 @@ class ImportService:
         self._held = 0  # Offsets of all running imports.
 
     async def import_offsets(self, messages: AsyncIterator[bytes]) -> bytes:
-        """Imports a file; answers once all of it is durable.
+        """Imports a file; answers once the whole import is durable.
 
         Nothing is written before the whole file is read and all lines are valid.
         """
@@ -116,7 +116,7 @@ class ImportService:
             raise InvalidRequest("content", "{cause}", cause=_sendable(str(error))) from error
 
     def _hold(self, file_import: FileImport, held: int) -> int:
-        """Counts the offsets that an import holds by now, and returns their number.
+        """Counts the offsets that an import holds now, and returns their number.
 
         Raises InvalidRequest above OFFSETS_MAX, TooManyBytesInFlight above NODE_OFFSETS_MAX.
         """
@@ -175,8 +175,8 @@ class ImportService:
     ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
         """Writes a group, and returns the ticket and the reply or refusal.
 
-        Raises StorageUnavailable if the disk fails or the server ends. Then it is not known how
-        many groups were written, and the caller may send the same request again to continue.
+        Raises StorageUnavailable if the disk fails or the server ends. Then it is unknown how many
+        groups were written, and the caller may send the same request again to continue.
         """
         try:
             if options.is_unaudited:
@@ -312,13 +312,13 @@ async def _sorted_puts(group: FileGroup) -> PutColumns | OffsetRows:
 
 
 def _taken(offsets: dict[Partition, PutOffset]) -> Iterator[PutOffset]:
-    """Yields all offsets and removes them one by one: freeing many at once would take long."""
+    """Yields all offsets and removes them one by one: to free many at once would take long."""
     while offsets:
         yield offsets.popitem()[1]
 
 
 def _sendable(text: str) -> str:
-    """Text of a file as valid UTF-8: half of a surrogate pair is escaped."""
+    """A file's text as valid UTF-8: half of a surrogate pair is escaped."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -63,7 +63,7 @@ class OffsetAdmin:
         self._kafka = kafka
 
     async def reset_offsets(self, message: bytes) -> bytes:
-        """Moves offsets of one group; answers once that is durable."""
+        """Moves offsets of one group; answers once the change is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = await validation.parse_in_turns(
             offset_service_pb2.ResetOffsetsRequest, message, Turns()
@@ -99,7 +99,7 @@ class OffsetAdmin:
         return await encoded_with(response, changes, add)
 
     async def clone_group(self, message: bytes) -> bytes:
-        """Copies offsets to another group; answers once that is durable."""
+        """Copies offsets to another group; answers once the change is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.CloneGroupRequest, message)
         source, target = check_clone(received)
@@ -140,8 +140,8 @@ class OffsetAdmin:
     async def _with_bounds(self, runtime: Runtime, request: Reset) -> Reset:
         """The request with bounds of the Kafka cluster, if one is configured.
 
-        Bounds that the request has go before those of the cluster. In a reset to the current
-        offsets, a committed partition needs no bounds.
+        Bounds of the request override those of the cluster. In a reset to the current offsets, a
+        committed partition needs no bounds.
         """
         if self._kafka is None:
             return request
@@ -196,7 +196,7 @@ def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> Put
 async def _copied(
     runtime: Runtime, source: bytes, target: bytes, topics: Collection[bytes]
 ) -> tuple[int, PutColumns | OffsetRows]:
-    """A group's offsets to copy, and the ticket that has to be durable before the answer.
+    """A group's offsets to copy, and the ticket that must be durable before the answer.
 
     `topics` restricts the offsets; if empty, all are taken. Raises GroupIdNotFound,
     RecordUndecodable.
@@ -279,7 +279,7 @@ async def _stored_partitions(runtime: Runtime, group_id: bytes) -> set[Partition
 
 
 async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, CommittedColumns]:
-    """All offsets of a group as of one moment, and the ticket that makes them durable.
+    """All offsets of a group at one moment, and the ticket they rest on.
 
     A refusal is raised once its ticket is durable. Raises RecordUndecodable.
     """

@@ -33,7 +33,7 @@ class AdminService:
         return metadata.version("offsetd")
 
     async def get_server_info(self, message: bytes) -> bytes:
-        """Describes the server. Answered in any state; counts are 0 until the log is loaded."""
+        """Describes the server. Answers in any state; counts are 0 until the log is loaded."""
         validation.parse(admin_service_pb2.GetServerInfoRequest, message)
         node = self._node
         response = admin_service_pb2.GetServerInfoResponse(
@@ -63,7 +63,7 @@ class AdminService:
                 response.offset_count += counters.offset_count
                 response.unknown_record_count += counters.unknown_records
                 response.undecodable_record_count += counters.undecodable_records
-                await asyncio.sleep(0)  # Other calls run: counting a shard's groups takes a while.
+                await asyncio.sleep(0)  # Other calls run now: a shard's count takes long.
             response.quarantined_partitions.extend(
                 partition
                 for partition in range(node.runtime.partitions)
@@ -74,7 +74,7 @@ class AdminService:
     async def find_coordinator(self, message: bytes) -> bytes:
         """The address of a group's coordinator.
 
-        Answered while loading, too, once the folder's number of partitions is known.
+        Answers during the load too, once the folder's number of partitions is known.
         """
         request = validation.parse(admin_service_pb2.FindCoordinatorRequest, message)
         validation.read_group_id(request.group_id, "group_id")

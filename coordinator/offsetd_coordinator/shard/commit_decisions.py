@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.state.replayed_state import ReplayedState
     from offsetd_coordinator.state.write_authorisation import WriteAuthorisation
 
-_VERSION_WITHOUT_EXPIRY: Final = 3  # Of OffsetCommitValue, which cannot hold any then.
+_VERSION_WITHOUT_EXPIRY: Final = 3  # This version of OffsetCommitValue cannot store an expiry.
 
 
 class CommitTerms(NamedTuple):

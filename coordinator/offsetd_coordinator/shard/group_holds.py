@@ -1,8 +1,8 @@
-"""Holds on groups while a large change of them goes on in turns.
+"""Holds on groups during a large change of them, which is written in slices.
 
 A write to a held group is refused and may be retried, so the state that the change was decided on
-stays as it is. Readers see the group as it was before, until the first slice is written. From then
-on reads are refused, too, so that nobody sees part of the change.
+does not change. Until the first slice is written, readers see the group as it was before. After
+that, reads are refused, too, so that nobody sees a part of the change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GroupHolds:
     """The held groups of a shard. Empty unless a large change is running."""
 
     def __init__(self) -> None:
-        self.by_group: dict[bytes, GroupHold] = {}  # To be read: a plain look costs commits least.
+        self.by_group: dict[bytes, GroupHold] = {}  # Public, so that commits can check it fast.
 
     def __bool__(self) -> bool:
         return bool(self.by_group)

@@ -103,7 +103,7 @@ class OffsetChangeDecisions:
     # Large changes: see `large_changes` --------------------------------------------------------
 
     def has_foreign_records(self, group_id: bytes) -> bool:
-        """Whether a group has records that only brokers write: transactions, or old key forms."""
+        """Returns whether a group has records that only brokers write: transactions, old keys."""
         return bool(self._state.pending.partitions(group_id) or self._state.other_keys(group_id))
 
     def check_large(self, request: LargeRequest, now: Moment) -> Decision | None:

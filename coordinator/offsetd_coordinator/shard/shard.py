@@ -72,7 +72,7 @@ class ShardConfig:
     """The settings of a shard."""
 
     partitions: int = 50
-    """The number of partitions of the offsets topic, which decides where groups are."""
+    """The number of partitions of the offsets topic, which decides the partition of a group."""
     offset_commit_value_version: int = 4
     message_bytes_max: int = 1_048_588
     request_id_window_ms: int = 60_000
@@ -192,7 +192,7 @@ class Shard:
 
     @property
     def has_guarded_groups(self) -> bool:
-        """Whether there may be groups for which `is_guarded` is true."""
+        """Returns whether there may be groups for which `is_guarded` is true."""
         return (
             self._state.has_group_records
             or bool(self.membership.groups)
@@ -200,7 +200,7 @@ class Shard:
         )
 
     def is_guarded(self, group_id: bytes) -> bool:
-        """Whether a group has members or records of its own, or is held.
+        """Returns whether a group has members or records of its own, or is held.
 
         Commits to such a group are decided one by one, because they may be refused.
         """
@@ -222,7 +222,7 @@ class Shard:
     def restore_members(self, now: Moment) -> list[Step]:
         """Restores groups that have members in their records. Called once, after the load.
 
-        Leases run from now on.
+        The leases start now.
         """
         self.leases.loaded_ms = now.monotonic_ms
         return self.membership.restore(
@@ -252,7 +252,7 @@ class Shard:
         `offset_next` is the log's end: compaction may have removed the last batches.
         """
         self._state.end_load(offset_next=offset_next, leader_epoch=leader_epoch)
-        # New groups come here only if their hash belongs here, so the set never grows.
+        # A new group is added to this shard only if its hash belongs here, so the set never grows.
         self._misplaced = frozenset(self.misplaced_groups())
 
     def fetch_into(self, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule) -> None:
@@ -305,7 +305,7 @@ class Shard:
     ) -> Iterator[GroupListing]:
         """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
 
-        The shard may change meanwhile: groups that come or go then may be listed or not.
+        The shard may change in between: groups that are added or removed may be listed or not.
         Groups that `end_load` found misplaced are left out: no other call finds them either.
         """
         misplaced = self._misplaced

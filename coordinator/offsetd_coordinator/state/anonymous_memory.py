@@ -1,7 +1,8 @@
 """Arrays over anonymous memory, for tables that grow.
 
-A page takes memory only once it is touched, so spare room is free. The memory returns to the system
-as soon as the array is dropped, which `malloc` does not always do. No file is involved.
+A page takes memory only after it is used for the first time, so spare room is free. The memory
+returns to the system as soon as the array is freed; with `malloc`, it does not always. There is no
+file.
 """
 
 from __future__ import annotations
@@ -28,6 +29,6 @@ def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def grown(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """A copy with `rows` rows, the new ones zero."""
     copy = zeros((rows, *array.shape[1:]), array.dtype)
-    if array.any():  # Zeros would take pages once they are written.
+    if array.any():  # If all are zeros, a copy would only make the pages take memory.
         copy[: len(array)] = array
     return copy

@@ -1,4 +1,4 @@
-"""Which commits need not be written, and how kernel verdicts become errors."""
+"""Decides which commits need not be written, and turns kernel verdicts into errors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ UNCHANGED_SHARE: Final = 10
 
 
 def unchanged_ms_of(unchanged_ms: int, records: GroupRecords | None) -> int:
-    """For how long a group's commits need not be written while they change nothing.
+    """The time for which a group's commits that change nothing need not be written.
 
-    At most that part of the group's own retention, so that nothing expires for it.
+    It is at most a tenth of the group's own retention, so that nothing expires because of it.
     """
     settings = None if records is None else records.settings
     if settings is None or settings.retention_ms is None:
@@ -40,8 +40,7 @@ def commit_refusal(
     commit: CommitOffsets, outcome: int, verdict: Int64s, conflicts: Int64s, bytes_max: int
 ) -> CoordinatorError:
     """The refusal of a commit for which `kernels.records.commit_batch.decide_commit` wrote no
-    batch. `outcome` is what the kernel returned; it filled `verdict` and
-    `conflicts`.
+    batch. `outcome` is the kernel's result; the kernel filled `verdict` and `conflicts`.
     """
     if outcome == columns.TOO_LARGE:
         return InvalidCommitSize(

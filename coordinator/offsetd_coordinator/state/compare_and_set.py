@@ -1,8 +1,8 @@
-"""Compare-and-set: a write goes through only if the stored offsets are those that it expects.
+"""Compare-and-set: a write is accepted only if the stored offsets are those that it expects.
 
-The kernel `kernels.records.commit_batch.decide_commit` compares for commits, which may expect an
-offset, a revision, or that nothing is stored. This module compares for what administrators put, and
-has the refusal of both.
+For commits, which may expect an offset, a revision, or that nothing is stored, the kernel
+`kernels.records.commit_batch.decide_commit` compares. This module compares for the writes of
+administrators, and makes the refusal for both.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ def check_expected(
     puts: PutColumns,
     rows: PutRows,
 ) -> None:
-    """Compares revisions of stored offsets with those expected; None: nothing may be stored.
+    """Compares the revisions of stored offsets with the expected ones.
 
-    `rows` are those of `puts`. Partitions that `expected` does not name may have any offset.
+    If the expected revision is None, no offset may be stored. `rows` are the rows of `puts`.
+    Partitions that `expected` does not name may have any offset.
 
     Raises OffsetConflict.
     """

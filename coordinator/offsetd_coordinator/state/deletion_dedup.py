@@ -1,7 +1,7 @@
-"""Recent deletions by request id, so that a retry is answered and not done again.
+"""Recent deletions by request id, so that a retry is answered and does not delete again.
 
-A deletion may be several batches; it is done when its last batch is replayed. For each deletion its
-answer is kept: a count, or the partitions packed by topic.
+A deletion may have several batches; it is complete when its last batch is replayed. The answer of
+each deletion is kept: a count, or the partitions packed by topic.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ DeletionReply = DeleteOffsetsReply | DeleteGroupReply
 _Key = tuple[type[DeletionReply], bytes, bytes]
 
 NODE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What the remembered deletions of all partitions may take together."""
+"""The most memory that the remembered deletions of all log partitions take together."""
 
-_ENTRY_BYTES: Final = 1024  # A remembered deletion, beside its names and partitions.
+_ENTRY_BYTES: Final = 1024  # The size of a remembered deletion without its names and partitions.
 _BEGUN_MAX: Final = 16
-_BATCH_BYTES: Final = 512  # What one batch of it took, beside names and partitions.
+_BATCH_BYTES: Final = 512  # The size of one of its batches without names and partitions.
 
 
 class PackedPartitions(NamedTuple):
-    """Partitions, topic by topic: names one behind the other with their sizes, and how many of
-    `partitions` belong to each.
+    """Partitions, packed by topic: the concatenated names, their sizes, and the count of
+    `partitions` of each topic.
     """
 
     names: bytes
@@ -61,7 +61,7 @@ class PackedPartitions(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About what they take."""
+        """Their approximate size."""
         arrays = self.name_sizes, self.counts, self.partitions
         return _BATCH_BYTES + len(self.names) + sum(array.nbytes for array in arrays)
 
@@ -98,8 +98,8 @@ class DeletedPartitions(Collection[tuple[bytes, int]]):
 class DeletedBatch:
     """One batch of tombstones, as it is replayed.
 
-    `starts_at` is the log offset of the deletion's first tombstone where the deletion has several
-    batches; `request_id` is empty in all of those but the last.
+    If the deletion has several batches, `starts_at` is the log offset of its first tombstone, and
+    `request_id` is empty in all batches except the last one.
     """
 
     group_id: bytes
@@ -113,8 +113,8 @@ class DeletedBatch:
 
     @classmethod
     def of(cls, buffer: Bytes, described: Int64s, gone: Int64s) -> DeletedBatch:
-        """From what `kernels.records.tombstone_records.read_deletion` wrote about a batch in
-        `buffer`.
+        """Makes it from the arrays that `kernels.records.tombstone_records.read_deletion` wrote
+        for a batch in `buffer`.
         """
         (
             group_start,
@@ -147,7 +147,7 @@ class DeletedBatch:
 
 
 class _Deletion(NamedTuple):
-    """What is known of a deletion; `deleted` is None if that is too much to keep."""
+    """A deletion. `deleted` is None if it is too large to keep, or if only the count is needed."""
 
     starts_at: int
     last_offset: int
@@ -157,9 +157,10 @@ class _Deletion(NamedTuple):
 
 
 class KnownDeletions:
-    """Deletions by kind, group and request id, for as long as the window.
+    """The deletions within the window, by kind, group and request id.
 
-    At most `count_max`, and about `bytes_max`; one that is larger alone is not remembered.
+    They are at most `count_max`, and take about `bytes_max`. A deletion that is larger than that
+    is not remembered.
     """
 
     def __init__(self, *, window_ms: int, count_max: int, bytes_max: int) -> None:
@@ -167,14 +168,14 @@ class KnownDeletions:
         self._known = RememberedRequests[_Key, _Deletion](
             window_ms=window_ms, count_max=count_max, bytes_max=bytes_max
         )
-        # Deletions whose last batch has not come yet, by group and by start. Batches of other
-        # requests may come in between.
+        # Deletions whose last batch is not replayed yet, by group and by start. Batches of other
+        # requests may be in between.
         self._begun: dict[tuple[bytes, int], _Deletion] = {}
 
     def find(
         self, kind: type[DeletionReply], group_id: bytes, request_id: bytes, now_ms: int
     ) -> DeletionReply | None:
-        """The reply of this kind that a request was given within the window before `now_ms`."""
+        """The reply of this kind to a request within the window before `now_ms`, or None."""
         known = self._known.find((kind, group_id, request_id), now_ms)
         if known is None:
             return None
@@ -190,18 +191,19 @@ class KnownDeletions:
     def note(self, batch: DeletedBatch) -> None:
         """Remembers a deletion, if this is its last batch.
 
-        Of a deletion whose earlier batches are no longer in the log, what is left is remembered.
+        If the earlier batches of a deletion are no longer in the log, the remaining ones are
+        remembered.
         """
         deletion = self._with_earlier_batches(batch)
         begun = batch.group_id, deletion.starts_at
         self._begun.pop(begun, None)
         if not batch.request_id:
             self._begun[begun] = deletion
-            if len(self._begun) > _BEGUN_MAX:  # Those that a crash cut off never end.
+            if len(self._begun) > _BEGUN_MAX:  # A deletion that a crash cut off never ends.
                 del self._begun[next(iter(self._begun))]
             return
         kind: type[DeletionReply] = DeleteOffsetsReply
-        if batch.has_group:  # Only the deletion of a group ends so.
+        if batch.has_group:  # Only the deletion of a group ends with a group's record.
             kind = DeleteGroupReply
             deletion = deletion._replace(deleted=None, size_bytes=_ENTRY_BYTES)
         names_bytes = len(batch.group_id) + len(batch.request_id)

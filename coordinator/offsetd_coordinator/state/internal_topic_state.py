@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class InternalTopicState(ABC):
-    """Where a log ends, and what its records say. Used by one thread at a time.
+    """The end of a log, and the state from its records. Used by one thread at a time.
 
-    `offset_next` is the log offset of the next record, `leader_epoch` what new batches carry.
+    `offset_next` is the log offset of the next record, `leader_epoch` that of new batches.
     """
 
     def __init__(self) -> None:
@@ -24,9 +24,9 @@ class InternalTopicState(ABC):
         self.undecodable_records = 0
 
     def replay(self, batches: bytes) -> None:
-        """Replays whole, checked batches. What cannot be understood is counted, and never fails.
+        """Replays whole, checked batches. Records that cannot be understood are only counted.
 
-        Raises CorruptBatch if there is something else than whole batches.
+        Raises CorruptBatch if the bytes are not whole batches.
         """
         position = 0
         while position < len(batches):
@@ -42,8 +42,8 @@ class InternalTopicState(ABC):
             position += header.size_bytes
 
     def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
-        """Notes that what is to be known of the log is replayed; it may end behind its last batch,
-        which compaction took.
+        """Notes that the log is replayed, and sets its end. Compaction may have removed its last
+        batches.
         """
         self.offset_next = offset_next
         self.leader_epoch = leader_epoch
@@ -54,4 +54,4 @@ class InternalTopicState(ABC):
 
     @abstractmethod
     def _replay_batch(self, batch: RecordBatch) -> None:
-        """The records of one batch."""
+        """Replays the records of one batch."""

@@ -1,11 +1,11 @@
-"""Leases: which writer may write to a group that has no members.
+"""Leases: a lease gives one writer the right to write to a group that has no members.
 
 Only the epoch fences. It is the log offset of the record that acquired the lease, so a later lease
 has a larger epoch, and only commits with the newest epoch are accepted. The ttl decides only two
 things: when another writer may acquire without force, and until when commits without an epoch are
-refused. It runs by a clock that is never set and leaves out the server's pauses. It is kept in
-memory, not in the log: a lease that was not renewed since its shard was loaded runs from then on
-for its whole ttl once more.
+refused. It is measured by a clock that is never set and that excludes the server's pauses. The
+deadline is in memory, not in the log: when a shard is loaded, its leases start with their whole
+ttl again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def lease_status(records: GroupRecords | None, loaded_ms: int, now: Moment) -> LeaseStatus | None:
     """The newest lease of a group, if there is one that was not released.
 
-    `loaded_ms` is the monotonic time from which leases run that nobody has renewed since.
+    `loaded_ms` is the monotonic time of the load. Leases that were not renewed since start at it.
     """
     settings = None if records is None else records.settings
     if records is None or settings is None or settings.lease is None:
@@ -43,7 +43,7 @@ def lease_status(records: GroupRecords | None, loaded_ms: int, now: Moment) -> L
 
 
 class Leases:
-    """The leases of one shard, whose `records` are asked for by group."""
+    """The leases of one shard. `records` returns the records of a group."""
 
     def __init__(self, records: Callable[[bytes], GroupRecords | None]) -> None:
         self.loaded_ms = 0
@@ -54,7 +54,7 @@ class Leases:
         return lease_status(self._records(group_id), self.loaded_ms, now)
 
     def is_held(self, group_id: bytes, now: Moment) -> bool:
-        """Whether somebody holds a lease that has not expired."""
+        """Returns whether somebody holds a lease that has not expired."""
         status = self.status(group_id, now)
         return status is not None and status.is_held
 
@@ -63,7 +63,7 @@ class Leases:
         check_not_held(group_id, self.status(group_id, now))
 
     def check_writer(self, group_id: bytes, epoch: int, now: Moment) -> None:
-        """Raises EpochFenced, or LeaseHeld for one who comes without an epoch (-1)."""
+        """Raises EpochFenced, or LeaseHeld for a writer without an epoch (-1)."""
         status = self.status(group_id, now)
         if epoch >= 0:
             check_epoch(group_id, status, epoch)
@@ -83,7 +83,7 @@ class Leases:
         return reply
 
     def note(self, group_id: bytes, reply: LeaseReply) -> None:
-        """Has a lease that was granted, or is extended, run until its deadline."""
+        """Sets the deadline of a lease that was granted or extended."""
         records = self._records(group_id)
         assert records is not None, "a lease is in a group's records"
         records.lease_deadline_ms = reply.deadline_ms

@@ -24,7 +24,7 @@ _AT_ONCE: Final = -1
 
 
 class Encoder(NamedTuple):
-    """What batches are written with: the table's arrays tell which requests were answered."""
+    """The parameters of batches. The table's arrays show which requests were answered."""
 
     arrays: TableArrays
     now_ms: int
@@ -36,7 +36,7 @@ class Encoder(NamedTuple):
 
 
 class BatchForm(NamedTuple):
-    """How a shard writes its batches: into `out`, which has room for the largest and is padded."""
+    """The form of a shard's batches. `out` has room for the largest batch, and is padded."""
 
     value_version: int
     bytes_max: int
@@ -44,7 +44,7 @@ class BatchForm(NamedTuple):
 
 
 def known_id(call: str, request_id: bytes) -> bytes:
-    """What a batch carries for a request: ids of different calls must not meet, nor commits'."""
+    """The request id in a batch. Ids of different calls, and of commits, must not be equal."""
     if not request_id:
         return b""
     named = call.encode() + b"\0" + request_id
@@ -52,7 +52,7 @@ def known_id(call: str, request_id: bytes) -> bytes:
 
 
 def answered_before(encoder: Encoder, group_id: bytes, request_id: bytes) -> int | None:
-    """The last log offset that a request with this id wrote, within the window."""
+    """The last log offset that a request with this id wrote within the window, or None."""
     if not request_id:
         return None
     verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
@@ -75,7 +75,7 @@ def answered_before(encoder: Encoder, group_id: bytes, request_id: bytes) -> int
 
 
 class PutRows(columns.Commit):
-    """What an administrator writes, as kernels take it."""
+    """The rows that an administrator writes, in the form that kernels take."""
 
     __slots__ = ()
 
@@ -118,12 +118,15 @@ class PutRows(columns.Commit):
 
     @property
     def keys(self) -> Int64s:
-        """Whose offset each is, as `OffsetTable.offsets_at` takes it; not of tombstones."""
+        """The topic's span and the partition of each row, for `OffsetTable.offsets_at`.
+
+        The rows of tombstones have no such key.
+        """
         return np.ascontiguousarray(self.columns[:, : columns.PARTITION + 1])
 
 
 def fits_one_batch(encoder: Encoder, rows: PutRows) -> bool:
-    """Whether all of it is one batch."""
+    """Returns whether all rows fit one batch."""
     return _count_fitting(encoder, rows, 0) == len(rows.columns)
 
 
@@ -132,8 +135,8 @@ def encode_offsets(
 ) -> tuple[tuple[bytes, int], ...]:
     """The batches that write these offsets, in their order, and the last log offset of each.
 
-    The last of several batches carries the request's id: what a crash cut off is not answered, but
-    written again. Raises InvalidCommitSize.
+    The last of several batches has the request id. So if a crash loses it, a retry is not answered
+    from memory, but writes the batches again. Raises InvalidCommitSize.
     """
     without_id = rows._replace(request_id_size=0)
     batches = []
@@ -174,7 +177,7 @@ def _count_fitting(encoder: Encoder, rows: PutRows, first: int) -> int:
 
 
 def check_expiry(encoder: Encoder, rows: PutRows) -> None:
-    """Whether what is written can hold when each expires. Raises InvalidRetention."""
+    """Raises InvalidRetention if a row has an expiry time that its value version cannot store."""
     if encoder.value_version != _VERSION_WITHOUT_EXPIRY:
         return
     expiring = np.flatnonzero(rows.columns[:, columns.PUT_EXPIRE_TIMESTAMP] >= 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Deletion(NamedTuple):
-    """What a deletion takes away: keys, one behind the other, and where each ends.
+    """The keys that a deletion deletes, concatenated, and the end of each.
 
     `reply` is the answer, without a log offset.
     """
@@ -39,7 +39,7 @@ class Deletion(NamedTuple):
 def offsets_to_delete(
     state: ReplayedState, request: DeleteOffsets, writers: WriteAuthorisation
 ) -> Deletion:
-    """What is there of the request's partitions, stored or pending in a transaction.
+    """The deletion of the request's offsets that are stored or pending in a transaction.
 
     Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic.
     """
@@ -70,10 +70,11 @@ def offsets_to_delete(
 def group_to_delete(
     state: ReplayedState, request: DeleteGroup, writers: WriteAuthorisation
 ) -> Deletion:
-    """All records of a group, its group records last: the group exists while one of them is left.
+    """The deletion of all records of a group. Its group records are the last keys, because the
+    group exists while one of them remains.
 
-    A group without stored records exists if it has members, or has promised an id to a member, as
-    in Kafka.
+    As in Kafka, a group without stored records exists if it has members, or has promised an id to
+    a member.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """
@@ -102,7 +103,7 @@ def group_to_delete(
 
 
 def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
-    """Keys with more behind them, and where each ends."""
+    """The keys followed by `more` keys, and the end of each."""
     if not more:
         return keys, ends
     end = int(ends[-1]) if ends.size else 0

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
     from offsetd_coordinator.requests import CommitOffsets
 
-# Each array starts with about a page, and grows by half. Where rows are taken in order, it starts
-# with 16 and grows to four times as many: those ahead are free until they are touched, and half of
-# a load went into so many small steps.
+# Each array starts with about a page, and grows by half. An array whose rows are used in order
+# starts with 16 pages and grows by four: unused pages take no memory, and with smaller steps a load
+# spent half of its time on growing.
 _IN_ORDER_BYTES: Final = 16 * PAGE_BYTES
 _BLOCKS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.BLOCK_COLUMNS)
 _EXTRAS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.EXTRA_COLUMNS)
@@ -62,15 +62,15 @@ _NAME_SIZE_MASK: Final = (1 << columns.NAME_SIZE_BITS) - 1
 
 
 def fresh_hash_seeds() -> tuple[int, int, int, int]:
-    """Secret random seeds, good for the life of a process."""
+    """Secret random seeds, valid for the life of a process."""
     return tuple(secrets.randbits(64) - (1 << 63) for _ in range(4))  # type: ignore[return-value]
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition, with the request ids seen lately.
+    """Offsets by group, topic and partition, with the recent request ids.
 
-    `arrays` is what kernels take; it changes when room is made. `directory_row` is for those that
-    take several tables, by a `kernels.table.table_directory`; it stays, and what it says changes.
+    Kernels take `arrays`, which is replaced when room is made. Kernels for several tables take
+    `directory_row`, see `kernels.table.table_directory`; it stays the same array.
     """
 
     def __init__(
@@ -104,17 +104,17 @@ class OffsetTable:
 
     @property
     def size(self) -> int:
-        """How many offsets are stored."""
+        """The number of stored offsets."""
         return int(self.counters[columns.ENTRY_COUNT])
 
     @property
     def group_count(self) -> int:
-        """How many groups have an offset."""
+        """The number of groups that have an offset."""
         return int(self.counters[columns.GROUP_COUNT])
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of all arrays; less is in memory, since what was never used has no pages."""
+        """Bytes of all arrays. Less is in memory, because pages that were never used take none."""
         return sum(array.nbytes for array in self._table)
 
     def store(
@@ -130,7 +130,7 @@ class OffsetTable:
         commit_timestamp_ms: int,
         expire_timestamp_ms: int,
     ) -> None:
-        """Stores an offset in place of what was there."""
+        """Stores an offset, in place of the one that was stored."""
         self._store(
             padded_copy(group_id + topic + metadata),
             len(group_id),
@@ -147,7 +147,7 @@ class OffsetTable:
     def mark_undecodable(
         self, group_id: bytes, topic: bytes, partition: int, *, revision: int
     ) -> None:
-        """Notes that an offset's record cannot be read, in place of what was there."""
+        """Notes that an offset's record cannot be read, in place of the stored offset."""
         names = padded_copy(group_id + topic)
         unreadable = columns.UNDECODABLE
         self._store(
@@ -155,7 +155,7 @@ class OffsetTable:
         )
 
     def remove(self, group_id: bytes, topic: bytes, partition: int) -> bool:
-        """Removes an offset; whether it was there."""
+        """Removes an offset. Returns whether it existed."""
         names = padded_copy(group_id + topic)
         return bool(remove(self.arrays, names, len(group_id), len(topic), partition))
 
@@ -165,11 +165,11 @@ class OffsetTable:
         return None if entries[0] < 0 else int(self._read(entries)[0, columns.READ_REVISION])
 
     def count(self, group_id: bytes) -> int:
-        """How many offsets a group has: as many as would be listed, were there room for any."""
+        """The number of offsets of a group."""
         return int(list_entries(self.arrays, padded_copy(group_id), len(group_id), _NOWHERE))
 
     def read_columns(self, group_id: bytes) -> CommittedColumns:
-        """All offsets of a group, sorted, by column: cheaper than `read_group` where many are."""
+        """All offsets of a group, sorted, by column. Cheaper than `read_group` for many offsets."""
         entries = self.entries_of(group_id)
         read = self._read(entries)
         starts, ends = read[:, columns.READ_TOPIC_START], read[:, columns.READ_TOPIC_END]
@@ -202,9 +202,9 @@ class OffsetTable:
         return texts
 
     def offsets_at(self, names: Bytes, group_size: int, keys: Int64s) -> list[int | None]:
-        """The offset of each of these partitions; None where there is none that can be read.
+        """The offset of each of these partitions; None if there is none or it cannot be read.
 
-        `keys` has the span of each topic in `names`, and the partition; the group stands first.
+        `keys` has each topic's span in `names`, and the partition. `names` starts with the group.
         """
         found = np.empty(len(keys), np.int64)
         locate(self.arrays, names, group_size, keys, found)
@@ -215,7 +215,7 @@ class OffsetTable:
         return _where(is_known, found)
 
     def revisions_at(self, names: Bytes, group_size: int, keys: Int64s) -> list[int | None]:
-        """The same for the log offsets of their records, be these readable or not."""
+        """The log offset of each partition's record, even an unreadable one; None without one."""
         found = np.empty(len(keys), np.int64)
         locate(self.arrays, names, group_size, keys, found)
         is_known = found >= 0
@@ -223,15 +223,15 @@ class OffsetTable:
         return _where(is_known, found)
 
     def entries_of(self, group_id: bytes) -> Int64s:
-        """All offsets of a group, in no order: entries (see `kernels.table.blocks`), good until
-        the next change.
+        """The entries (see `kernels.table.blocks`) of all offsets of a group, in no order. They are
+        valid until the next change.
         """
         entries = np.empty(self.count(group_id), np.int64)
         list_entries(self.arrays, padded_copy(group_id), len(group_id), entries)
         return entries
 
     def entries_of_topics(self, group_id: bytes, topics: Collection[bytes]) -> Int64s:
-        """A group's offsets in any of the topics, in no order."""
+        """The entries of a group's offsets in any of the topics, in no order."""
         ends = np.cumsum([len(topic) for topic in topics], dtype=np.int64)
         names = np.empty(len(topics), np.int64)
         locate_names(self.arrays, padded_copy(b"".join(topics)), ends, names)
@@ -251,7 +251,7 @@ class OffsetTable:
         return found
 
     def locate_keys(self, names: Bytes, group_size: int, keys: Int64s) -> Int64s:
-        """The same of partitions as `offsets_at` takes them."""
+        """The entry of each partition's offset, or -1. For the parameters, see `offsets_at`."""
         found = np.empty(len(keys), np.int64)
         locate(self.arrays, names, group_size, np.ascontiguousarray(keys), found)
         return found
@@ -268,7 +268,7 @@ class OffsetTable:
         ]
 
     def keys_of(self, group_id: bytes, entries: Int64s) -> tuple[Bytes, Int64s]:
-        """The records' keys of entries of a group, one behind the other, and where each ends."""
+        """The record keys of entries of a group, concatenated, and the end of each."""
         spans = self._table.names[self._topics_of(entries), columns.NAME_SPAN]
         sizes = OFFSET_KEY_FIXED_BYTES + len(group_id) + (spans & _NAME_SIZE_MASK)
         ends = np.cumsum(sizes, dtype=np.int64)
@@ -278,7 +278,7 @@ class OffsetTable:
 
     @property
     def name_rows(self) -> int:
-        """No name has this row, or a later one."""
+        """The number of rows for names. The row of every name is below it."""
         return len(self._table.names)
 
     def name_in(self, name_row: int) -> bytes:
@@ -286,7 +286,7 @@ class OffsetTable:
         return self._name(int(self._table.names[name_row, columns.NAME_SPAN]))
 
     def group_row(self, group_id: bytes) -> int:
-        """The row of a group's name, or -1. It is good until the next change."""
+        """The row of a group's name, or -1. It is valid until the next change."""
         found = np.empty(1, np.int64)
         ends = np.array((len(group_id),), np.int64)
         locate_names(self.arrays, padded_copy(group_id), ends, found)
@@ -295,35 +295,36 @@ class OffsetTable:
     def group_ids(self) -> Iterator[bytes]:
         """The groups that have an offset, in no order.
 
-        The table may change meanwhile: a group that comes or goes may be listed or not, or twice.
+        The table may change in between: a group that is added or removed may be listed or not, or
+        twice.
         """
         first = 0
         while first < self.counters[columns.NAME_END]:
             end = min(first + SLICE_ROWS, int(self.counters[columns.NAME_END]))
             names = self._table.names[first:end]
-            # A free row keeps a link where a name keeps its entries.
+            # A free row has a link in the column ENTRY_LIST.
             spans = names[:, columns.NAME_SPAN]
             has_entries = (names[:, columns.ENTRY_LIST] != 0) & (spans != columns.FREE)
             yield from list(map(self._name, spans[has_entries].tolist()))
             first = end
 
     def misplaced_groups(self, partition: int, partitions: int) -> list[bytes]:
-        """The groups whose hash puts them into another partition than this."""
+        """The groups whose hash belongs to another partition."""
         spans = np.empty(self.group_count, np.int64)
         count = list_misplaced(self.arrays, partition, partitions, spans)
         return [self._name(span) for span in spans[:count].tolist()]
 
     def expect(self, offsets: int) -> None:
-        """Makes room for so many offsets, of any partitions, before they are stored."""
+        """Makes room for this many offsets, of any partitions, before they are stored."""
         rows = offsets + columns.BLOCK_PARTITIONS
         self._table = self._table._replace(entries=_with_rows(self._table.entries, rows))
         self._publish()
 
     def larger_entries(self, more_offsets: int) -> Int64s | None:
-        """An empty array of entries with room for so many more offsets; None: there is room.
+        """An empty array of entries, for `use_entries`, with room for this many more offsets.
 
-        For `use_entries`. Most of the time of a growth goes into memory that is touched for the
-        first time: fill the array with zeros on a thread before.
+        Returns None if there is enough room. Growing spends most of its time on the first write to
+        new memory, so a thread should fill the array with zeros before.
         """
         entries = self._table.entries
         rows = int(self.counters[columns.ENTRY_END]) + more_offsets + columns.BLOCK_PARTITIONS
@@ -332,7 +333,7 @@ class OffsetTable:
         return zeros((max(rows, len(entries) * _TIMES_ROWS), columns.ENTRY_COLUMNS), np.int64)
 
     def use_entries(self, larger: Int64s) -> None:
-        """Moves the entries into an array of `larger_entries`, unless they have outgrown it."""
+        """Moves the entries to an array of `larger_entries`, unless the present one is as large."""
         entries = self._table.entries
         if len(entries) < len(larger):
             end = int(self.counters[columns.ENTRY_END])
@@ -341,8 +342,8 @@ class OffsetTable:
             self._publish()
 
     def make_room(self, name_bytes: int, metadata_bytes: int) -> None:
-        """Makes room for one more offset, with two new names and metadata of these sizes, and for
-        one more request id.
+        """Makes room for one more offset, with two new names and metadata of these sizes, and one
+        more request id.
         """
         counters = self.counters
         table = self._table
@@ -426,7 +427,7 @@ class OffsetTable:
         return cast("Int64s", blocks[:, columns.GROUP_TOPIC] & LOW_HALF)
 
     def _read(self, entries: Int64s) -> Int64s:
-        """What is stored of these entries, a row of READ columns each."""
+        """The stored fields of these entries, as a row of READ columns for each."""
         read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
         read_entries(self.arrays, np.ascontiguousarray(entries), read)
         return read
@@ -437,7 +438,7 @@ class OffsetTable:
         name_bytes, metadata = self._table.name_bytes, self._table.metadata
         topics: dict[tuple[int, int], bytes] = {}
         offsets = []
-        # In the order of `columns`, "a stored offset as it is read"; positional, as this is hot.
+        # A row has the READ columns in their order. It is unpacked by position, which is fastest.
         for row in read.tolist():
             topic_start, topic_end, partition, offset, epoch, start, end, *times, end_offset = row
             commit_ms, expire_ms, revision = times
@@ -468,12 +469,12 @@ class OffsetTable:
 
 
 def _with_rows(array: Int64s, rows: int) -> Int64s:
-    """An array of at least so many rows."""
+    """The array, or a larger copy, with at least this many rows."""
     return array if rows <= len(array) else grown(array, max(rows, len(array) * _TIMES_ROWS))
 
 
 def _with_free_slots(slots: Int64s, rows: int) -> Int64s:
-    """Slots of which a quarter stays free with `rows` rows."""
+    """The slots, or more of them, so that a quarter stays free with `rows` rows."""
     if 4 * rows <= 3 * slots.size:
         return slots
     more = zeros((slots.size * 3 // 2,), np.int64)
@@ -482,9 +483,9 @@ def _with_free_slots(slots: Int64s, rows: int) -> Int64s:
 
 
 def _larger(used: int) -> Bytes:
-    """An empty array of bytes that is two thirds full with `used` bytes.
+    """An empty array of bytes, which `used` bytes fill to two thirds.
 
-    So each time bytes are moved, half as many have come since the last time.
+    So half as many bytes are added before all bytes must be moved again.
     """
     pages = -(-(used * 3 // 2 + PADDING_BYTES) // PAGE_BYTES)
     return cast("Bytes", zeros((pages * PAGE_BYTES,), np.uint8))

@@ -1,7 +1,7 @@
 """Offsets committed by transactions whose end is not in the log yet.
 
-Most are merged or dropped before anybody asks for them. So batches that hold only offsets are kept
-as bytes, and decoded only when somebody asks. Rules: Kafka's OffsetMetadataManager.
+Most are merged or discarded before anybody reads them. So batches that have only offsets are kept
+as bytes, and decoded only when they are read. The rules are those of Kafka's OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PendingOffset:
 
 
 class EndedTransaction(NamedTuple):
-    """What a transaction had: whole batches, and offsets that were looked at one by one."""
+    """The contents of a transaction: whole batches, and offsets that were decoded."""
 
     batches: Sequence[bytes]
     offsets: Mapping[OffsetId, PendingOffset]
@@ -38,7 +38,7 @@ class EndedTransaction(NamedTuple):
 
 @attrs.define
 class _Transaction:
-    """What one producer has open."""
+    """The open transaction of one producer."""
 
     batches: list[bytes] = attrs.Factory(list)  # Not read yet.
     offsets: dict[OffsetId, PendingOffset] = attrs.Factory(dict)
@@ -50,7 +50,7 @@ class PendingOffsets:
     def __init__(self) -> None:
         self._transactions: dict[int, _Transaction] = {}
         self._unread: set[int] = set()  # Producers with batches that are not read yet.
-        # By group, then by topic and partition: of all that is read, whose it is.
+        # The producers of the offsets that are read, by group, then by topic and partition.
         self._producers: dict[bytes, dict[tuple[bytes, int], set[int]]] = {}
 
     def __len__(self) -> int:
@@ -59,11 +59,11 @@ class PendingOffsets:
 
     @property
     def producer_count(self) -> int:
-        """How many producers have a transaction open."""
+        """The number of producers that have a transaction open."""
         return len(self._transactions)
 
     def add(self, producer_id: int, offset_id: OffsetId, offset: PendingOffset) -> None:
-        """Keeps what a producer's transaction commits; of one offset the newest record."""
+        """Keeps an offset of a producer's transaction; for one partition, the newest record."""
         offsets = self._transaction(producer_id).offsets
         known = offsets.get(offset_id)
         if known is None or known.revision < offset.revision:
@@ -74,14 +74,14 @@ class PendingOffsets:
             of_group.setdefault((topic, partition), set()).add(producer_id)
 
     def add_batch(self, producer_id: int, encoded: bytes) -> None:
-        """Keeps a batch of nothing but offsets that decode
+        """Keeps a batch that has only offsets that decode
         (`kernels.records.replay.has_only_offsets`).
         """
         self._transaction(producer_id).batches.append(encoded)
         self._unread.add(producer_id)
 
     def end(self, producer_id: int) -> EndedTransaction:
-        """Forgets a producer's transaction; returns what it had."""
+        """Forgets a producer's transaction, and returns its contents."""
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
             return EndedTransaction((), {})
@@ -91,7 +91,7 @@ class PendingOffsets:
         return EndedTransaction(transaction.batches or (), transaction.offsets)
 
     def drop(self, offset_id: OffsetId) -> None:
-        """Forgets what any transaction has for one offset: it was deleted."""
+        """Forgets the records of all transactions for one offset, because it was deleted."""
         self._read_batches()
         group_id, topic, partition = offset_id
         producers = self._producers.get(group_id, {}).get((topic, partition), ())

@@ -1,7 +1,7 @@
 """The state of a shard: the result of replaying its log's records, one by one.
 
 A kernel replays committed offsets and stops at anything else: group records, transactions,
-compressed batches, bytes that do not decode. Python code here handles these, then the kernel
+compressed batches, bytes that do not decode. Python code here handles these. Then the kernel
 continues.
 """
 
@@ -92,11 +92,11 @@ class ReplayedState:
         self.changes = KnownChanges(window_ms=request_window_ms, count_max=request_ids_max)
         self.unknown_records = 0
         self.undecodable_records = 0
-        self.nameless_records = 0  # Undecodable ones that do not even tell whose they are.
+        self.nameless_records = 0  # Undecodable records whose group is unknown.
         self._groups: dict[bytes, GroupRecords] = {}
-        # Of records whose keys name offsets in other bytes than ours (type 0, of brokers before
-        # Kafka 0.9): a tombstone for our key does not reach them, so once compaction has dropped
-        # that tombstone they would come back. By group, then by topic and partition.
+        # The keys of records that name offsets in other bytes than our keys (type 0, of brokers
+        # before Kafka 0.9). A tombstone for our key does not delete them: they would reappear after
+        # compaction has removed that tombstone. By group, then by topic and partition.
         self._other_keys: dict[bytes, dict[tuple[bytes, int], set[bytes]]] = {}
         self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
 
@@ -125,7 +125,7 @@ class ReplayedState:
 
     @property
     def has_group_records(self) -> bool:
-        """Whether any group has records of its own."""
+        """Returns whether any group has records of its own."""
         return bool(self._groups)
 
     def all_group_records(self) -> Iterator[GroupRecords]:
@@ -133,11 +133,11 @@ class ReplayedState:
         return iter(self._groups.values())
 
     def group_records(self, group_id: bytes) -> GroupRecords:
-        """A group's records, be they none."""
+        """A group's records, which may be empty."""
         return self._groups.get(group_id) or GroupRecords(group_id)
 
     def has_group(self, group_id: bytes) -> bool:
-        """Whether a group exists: by a record of its own, or by an offset, stored or pending."""
+        """Returns whether a group has a record of its own, or a stored or pending offset."""
         return (
             self.group_records(group_id).group_type is not None
             or self.offsets.count(group_id) > 0
@@ -145,11 +145,11 @@ class ReplayedState:
         )
 
     def recorded_group_ids(self) -> list[bytes]:
-        """The groups that have a record, be it a left-over."""
+        """The groups that have any record, even if no group exists by it."""
         return list(self._groups)
 
     def group_ids(self) -> Iterator[bytes]:
-        """All groups, in no order. What changes meanwhile is listed or not; no group twice."""
+        """All groups, in no order, none twice. Groups that change in between are listed or not."""
         listed = set[bytes]()
         recorded = (group_id for group_id in list(self._groups) if self.has_group(group_id))
         for group_id in chain(self.offsets.group_ids(), recorded, list(self.pending.group_ids())):
@@ -159,7 +159,7 @@ class ReplayedState:
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return self.offsets.group_count + sum(1 for _ in self._groups_without_offsets())
 
     def _groups_without_offsets(self) -> Iterator[bytes]:
@@ -169,7 +169,7 @@ class ReplayedState:
                 yield group_id
 
     def misplaced_groups(self, partition: int, partitions: int) -> list[bytes]:
-        """The groups whose hash puts them into another partition than this."""
+        """The groups whose hash belongs to another partition."""
         return self.offsets.misplaced_groups(partition, partitions) + [
             group_id
             for group_id in self._groups_without_offsets()
@@ -179,9 +179,9 @@ class ReplayedState:
     def other_keys(
         self, group_id: bytes, partitions: AbstractSet[tuple[bytes, int]] | None = None
     ) -> list[bytes]:
-        """Keys in the log that name a group's offsets, but not as commits write them; sorted.
+        """The sorted keys in the log that name a group's offsets in another form than commits do.
 
-        None asks for those of all partitions.
+        Without `partitions`, returns the keys of all partitions.
         """
         of_group = self._other_keys.get(group_id, {})
         named = of_group.keys() if partitions is None else of_group.keys() & partitions
@@ -193,9 +193,9 @@ class ReplayedState:
         self.replay_on(buffer, end, cursor)
 
     def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
-        """Replays from where a cursor stands, which a kernel may have brought there.
+        """Replays from the position of a cursor, to which a kernel may have moved it.
 
-        Not into a batch that is not plain: of that, the kernel's reason to stop is wanted.
+        The cursor must not be inside a batch that is not plain: the kernel must report that batch.
         """
         while True:
             stop = replay_batches(self.offsets.arrays, buffer, end, cursor)
@@ -220,7 +220,7 @@ class ReplayedState:
                 cursor[columns.RECORDS_LEFT] = 0
 
     def _replay_record_at(self, buffer: Bytes, cursor: Int64s) -> None:
-        """Replays the record that the kernel stopped at, of a plain batch."""
+        """Replays the record of a plain batch at which the kernel stopped."""
         batch_at = cursor[columns.BATCH_AT]
         if (
             cursor[columns.HEADER_COUNT] > 0
@@ -238,9 +238,9 @@ class ReplayedState:
             self._note_settled_group(buffer, cursor)
 
     def _note_settled_group(self, buffer: Bytes, cursor: Int64s) -> None:
-        """Lets the kernel go on with the tombstones of a group that has nothing pending.
+        """Allows the kernel to replay the tombstones of a group that has nothing pending.
 
-        That holds to the end of the batch.
+        This is valid until the end of the batch.
         """
         key_start, key_size = int(cursor[columns.KEY_START]), int(cursor[columns.KEY_SIZE])
         if key_size >= OFFSET_KEY_FIXED_BYTES:
@@ -256,7 +256,7 @@ class ReplayedState:
         encoded = buffer[start:end].tobytes()
         header = batch_header(encoded)
         if header.count == 0:
-            return  # Compaction took its records, and maybe the end of its transaction.
+            return  # Compaction removed its records, and perhaps the end of its transaction.
         try:
             if header.is_control:
                 self._replay_control(decode_batch(encoded, check_crc=False))
@@ -272,13 +272,13 @@ class ReplayedState:
         self.offsets.counters[columns.OPEN_TRANSACTIONS] = self.pending.producer_count
 
     def _replay_plain(self, batch: Bytes, *, is_merging: bool = False) -> None:
-        """Replays one batch of which `_plain` took the attributes that stop the kernel."""
+        """Replays one batch that `_plain` made, so that the kernel does not stop at it."""
         cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
         cursor[columns.MERGING] = is_merging
         self._replay(batch, 0, batch.size - PADDING_BYTES, cursor)
 
     def _pass_over(self, record_count: int) -> None:
-        """Counts records that cannot be read, nor whose they are."""
+        """Counts records that cannot be read and whose group is unknown."""
         self.undecodable_records += record_count
         self.nameless_records += record_count
 
@@ -295,7 +295,7 @@ class ReplayedState:
                     self._merge(ended)
 
     def _merge(self, ended: EndedTransaction) -> None:
-        """Stores what a committed transaction had pending, unless something newer is stored."""
+        """Stores the offsets of a committed transaction, unless a newer offset is stored."""
         for encoded in ended.batches:
             self._replay_plain(_plain(encoded, batch_header(encoded)), is_merging=True)
         for offset_id, offset in ended.offsets.items():
@@ -306,7 +306,7 @@ class ReplayedState:
     def _replay_record(
         self, key: bytes | None, value: bytes | None, offset: int, producer_id: int | None
     ) -> None:
-        """Replays one record; `producer_id` is that of its transaction."""
+        """Replays one record. `producer_id` is that of its transaction, or None without one."""
         try:
             decoded = decode_key(key or b"")
         except UndecodableRecord:
@@ -391,7 +391,7 @@ class ReplayedState:
                 del self._other_keys[group_id]
 
     def _note_deletion(self, buffer: Bytes, start: int, end: int) -> None:
-        """Notes a batch of tombstones with headers, as long as what it takes away is there."""
+        """Notes a batch of tombstones with headers, before its offsets are removed."""
         described = np.zeros(DELETED_COLUMNS, np.int64)
         count = int.from_bytes(buffer[start + COUNT_AT : start + COUNT_AT + 4].tobytes())
         count_max = (end - start) // RECORD_BYTES_MIN
@@ -403,7 +403,7 @@ class ReplayedState:
             self.deletions.note(DeletedBatch.of(buffer, described, gone[:found]))
 
     def _note_change(self, buffer: Bytes, start: int, end: int) -> None:
-        """Notes what changed a group's settings, if the one record of a batch did."""
+        """Notes the change of a group's settings, if that is the only record of a batch."""
         if int.from_bytes(buffer[start + COUNT_AT : start + COUNT_AT + 4].tobytes()) != 1:
             return
         try:
@@ -425,7 +425,7 @@ def _span(buffer: Bytes, start: int, size: int) -> bytes | None:
 
 
 def _plain(encoded: bytes, header: BatchHeader) -> Bytes:
-    """The same batch, padded, neither compressed nor transactional, so that the kernel takes it.
+    """The batch in the form that the kernel replays: padded, not compressed or transactional.
 
     Raises DecompressionFailed.
     """

@@ -19,7 +19,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class ChangeKind(enum.IntEnum):
-    """Which call it was."""
+    """The kind of a change, by the call that made it."""
 
     ACQUIRE = 1
     RELEASE = 2
@@ -27,13 +27,13 @@ class ChangeKind(enum.IntEnum):
 
 
 class KnownChanges:
-    """The log offsets of changes, for as long as the window; at most `count_max`."""
+    """The log offsets of the changes within the window, at most `count_max`."""
 
     def __init__(self, *, window_ms: int, count_max: int) -> None:
         self._known = RememberedRequests[bytes, int](window_ms=window_ms, count_max=count_max)
 
     def find(self, kind: ChangeKind, group_id: bytes, request_id: bytes, now_ms: int) -> int | None:
-        """Where the change was written that a request made within the window before `now_ms`."""
+        """The log offset of the change that a request made within the window before `now_ms`."""
         return self._known.find(_digest(group_id, header(kind, request_id)[1]), now_ms)
 
     def note(
@@ -44,7 +44,7 @@ class KnownChanges:
         offset: int,
         timestamp_ms: int,
     ) -> None:
-        """Remembers what a replayed record says of the request that wrote it."""
+        """Remembers the request that wrote a replayed record, by the record's headers."""
         for name, value in headers:
             if name == HEADER_NAME and value:
                 digest = _digest(group_id, value)
@@ -53,11 +53,11 @@ class KnownChanges:
 
 
 def header(kind: ChangeKind, request_id: bytes) -> tuple[str, bytes]:
-    """What the record of a change carries."""
+    """The header in the record of a change."""
     return HEADER_NAME, bytes([kind]) + request_id
 
 
 def _digest(group_id: bytes, value: bytes) -> bytes:
-    """Short, however long the names; nobody can make two of them collide."""
+    """A digest of a group and a header's value. It is short, and clients cannot make it collide."""
     named = len(group_id).to_bytes(4, "big") + group_id + value
     return hashlib.blake2b(named, digest_size=_DIGEST_BYTES).digest()

@@ -1,4 +1,4 @@
-"""Batches of tombstones, as many as needed, written by kernels."""
+"""Writes a deletion's batches of tombstones."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def encode_tombstones(
     starts_at: int | None = None,
     is_end: bool = True,
 ) -> tuple[tuple[bytes, int], ...]:
-    """Batches with a tombstone for each key, in their order, and the last offset of each.
+    """Batches with a tombstone for each key, in their order, and the last log offset of each.
 
-    `keys` are one behind the other up to their `ends`. A batch is at most as large as the padded
-    buffer `out`, into which each is written. See `kernels.records.tombstone_records` for the
-    headers. If the batches are a part of a deletion,
-    `starts_at` is where the deletion starts, and `is_end` says whether this is its last part.
+    `keys` are concatenated; `ends` has the end of each. Each batch is written to the padded buffer
+    `out`, which limits its size. See `kernels.records.tombstone_records` for the headers. If the
+    batches are a part of a deletion, `starts_at` is the log offset of the deletion's first
+    tombstone, and `is_end` says whether this is the last part.
 
     Raises InvalidCommitSize if a single tombstone is too large.
     """
@@ -70,7 +70,7 @@ def encode_tombstones(
 
 
 def fit_one_batch(ends: Int64s, request_id: bytes, bytes_max: int) -> bool:
-    """Whether the tombstones for all keys fit one batch, for a request with this id."""
+    """Returns whether the tombstones for all keys fit one batch with this request id."""
     headers = _encode_headers(*(((HEADER_NAME, request_id),) if request_id else ()))
     return bool(count_fitting(ends, 0, headers.size, bytes_max) == ends.size)
 

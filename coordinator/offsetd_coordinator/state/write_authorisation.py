@@ -1,4 +1,4 @@
-"""Authorisation of writes: may this caller write to this group?
+"""Authorisation of writes: decides whether a caller may write to a group.
 
 | write | the group's members | its lease | its records |
 |---|---|---|---|
@@ -9,12 +9,12 @@
 | acquisition of the lease | there is none | not held by others, or forced | readable |
 | release of the lease | | with its epoch | |
 
-A group that lives in memory counts as readable, but for its deletion and for its lease. A forced
+A group that lives in memory counts as readable, except for its deletion and for its lease. A forced
 acquisition only needs the records of members to be readable.
 
-The rules and their order are Kafka's (GroupMetadataManager, OffsetMetadataManager), but for leases,
-which Kafka does not have. `Shard.decide` refuses all writes to a group while a large change of it
-goes on (`shard.group_holds`).
+The rules and their order are Kafka's (GroupMetadataManager, OffsetMetadataManager), except for
+leases, which Kafka does not have. `Shard.decide` refuses all writes to a group during a large
+change of it (`shard.group_holds`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MAY_HAVE_MEMBERS_OR_A_LEASE: Final = (
 
 
 class WriteAuthorisation:
-    """Who may write to the groups of one shard, by its state, its living groups and its leases."""
+    """Authorises writes to the groups of one shard by its state, living groups and leases."""
 
     def __init__(self, state: ReplayedState, membership: Membership, leases: Leases) -> None:
         self._state = state
@@ -65,15 +65,15 @@ class WriteAuthorisation:
         self._leases = leases
 
     def has_group(self, group_id: bytes) -> bool:
-        """Whether a group exists: it is stored, or it lives and no record tells all of it yet."""
+        """Returns whether a group exists: in the stored state, or only in memory so far."""
         return self._membership.live(group_id) is not None or self._state.has_group(group_id)
 
     def has_promised(self, group_id: bytes) -> bool:
-        """Whether a group has promised ids to members that have not joined with them yet."""
+        """Returns whether a group has promised ids to members that have not joined yet."""
         return self._membership.has_promised(group_id)
 
     def has_members(self, group_id: bytes) -> bool:
-        """Whether a group has members, also members that are not recorded yet."""
+        """Returns whether a group has members, including members that are not recorded yet."""
         return (self._membership.live(group_id) or self._state.group_records(group_id)).has_members
 
     def commit_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
@@ -109,7 +109,7 @@ class WriteAuthorisation:
         self._leases.check_writer(group_id, -1, now)
 
     def check_deletion_lease(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> None:
-        """Raises EpochFenced, or LeaseHeld where the deletion comes without an epoch."""
+        """Raises EpochFenced, or LeaseHeld if the deletion has no epoch."""
         epoch = -1 if isinstance(request, DeleteGroup) else request.epoch
         self._leases.check_writer(request.group_id, epoch, now)
 
@@ -155,7 +155,7 @@ def check_commit(
 def check_acquisition(
     records: GroupRecords, request: AcquireGroup, status: LeaseStatus | None, *, has_members: bool
 ) -> None:
-    """Whether a lease may be granted. `status` is the newest lease; `has_members` also counts
+    """Checks that a lease may be granted. `status` is the newest lease. `has_members` also counts
     members that are not recorded yet.
 
     Raises RecordUndecodable, LeaseHeld, NonEmptyGroup.
@@ -169,9 +169,9 @@ def check_acquisition(
 
 
 def check_readable(group: GroupRecords | ClassicGroup, message: str = UNREADABLE) -> None:
-    """A record that cannot be read may hold a lease or members; `message` may say so.
+    """Raises RecordUndecodable if a record of the group cannot be read.
 
-    Raises RecordUndecodable.
+    Such a record may have a lease or members; `message` may say so.
     """
     if not group.is_readable:
         raise RecordUndecodable(message, group=group.group_id)

@@ -1,4 +1,4 @@
-"""Commits read from a request's bytes by a kernel: the server's fast path."""
+"""Commits that a kernel reads from a request's bytes: the server's fast path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 COMMITS_AT_ONCE: Final = 512
-"""The number of commits of a stream's message that are read, and held, at one time."""
+"""The number of commits of a stream's message that are read and held at one time."""
 _ROWS_KEPT: Final = 4096  # Offsets that are read at once; a single commit may have more.
 _UINT64_MASK: Final = (1 << 64) - 1
 
@@ -47,14 +47,14 @@ class ReadCommits(NamedTuple):
 
     `commits` has one row for each commit, with the columns that `kernels.wire.commit_fields` lists.
     `columns` has one row for each partition of each commit. If there are several commits, all of
-    them are plain, in the sense of `kernels.wire.commit_fields`.
+    them are plain (`kernels.wire.commit_fields` defines plain commits).
     """
 
     message: bytes
     names: Bytes
     commits: Int64s
     columns: Int64s
-    report_end_offsets: bool  # Whether any commit does; False if there is only one commit.
+    report_end_offsets: bool  # Whether any commit does; False for a single commit.
 
     @property
     def alone(self) -> tuple[int, CommitOffsets | bytes]:
@@ -123,7 +123,7 @@ class CommitReader:
         """The number of commits in a StreamCommitsRequest, and a padded copy for `read_stream`.
 
         The copy is None if the message's own fields are not plain. Then the message may have more
-        commits than the number says, and `read_stream` cannot read it.
+        commits than this number, and `read_stream` cannot read it.
         """
         names = padded_copy(message)
         count = count_commits(names, len(message))

@@ -63,8 +63,8 @@ class GroupEncoder:
     ) -> bytes | None:
         """The field `groups` for one selection, its offsets sorted by topic and partition.
 
-        `rule` says when the offsets expire. Returns None if the field is larger than `bytes_max`.
-        Raises RecordUndecodable.
+        The offsets expire by `rule`. Returns None if the field is larger than `bytes_max`. Raises
+        RecordUndecodable.
         """
         found, count = self._find(offsets, selection)
         is_read = _NONE_READ
@@ -123,7 +123,7 @@ def _are_read(offsets: OffsetTable, rows: Int64s, is_subscribed: Callable[[str],
 
 
 class RowsEncoder:
-    """Encodes rows of a group's offsets as messages; `rule` says when the offsets expire."""
+    """Encodes rows of a group's offsets as messages; the offsets expire by `rule`."""
 
     def __init__(self, group_id: bytes, rows: OffsetRows, rule: GroupRule) -> None:
         self._group_id = group_id
@@ -197,7 +197,7 @@ class FetchAnswer:
     ) -> None:
         """Adds a group whose rows were read before. They are encoded outside the event loop.
 
-        Raises as `add` does.
+        Raises the errors of `add`.
         """
         head = _ID_FIELD + encode_varint(len(group_id)) + group_id if group_id else b""
         end = _LOG_PARTITION_FIELD + encode_varint(log_partition) if log_partition else b""

@@ -1,4 +1,4 @@
-"""The groups that a fetch asks for, read from the request's bytes by a kernel."""
+"""The groups of a fetch request. A kernel reads them from the request's bytes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 GROUPS_MAX: Final = 512
 PARTITIONS_MAX: Final = 4096
-"""The most that one reader takes of a request. A larger request gets a reader of its own, with
-more room, and is read on a thread."""
+"""Limits of a shared reader. A larger request gets a reader of its own, and is read on a thread."""
 
 _NAMED_BYTES_MIN: Final = 5  # A topic of one character, partition 0.
 
 
 class GroupSelection(NamedTuple):
-    """All offsets of a group, or those of `partitions`, which names no partition twice.
+    """All offsets of a group, or those of `partitions`, which are distinct.
 
     `names` is a writable, padded buffer with the group id at `group_start`. A row of `partitions`
     has the start and the size of a topic in that buffer, and the partition's number. With
-    `require_stable` the read is refused while a transaction has pending offsets for a selected
+    `require_stable`, the read is refused while a transaction has pending offsets for a selected
     partition.
     """
 
@@ -97,7 +96,7 @@ class PartitionKeys:
         return padded_copy(self._names), keys
 
     def selection(self, *, is_all: bool, require_stable: bool) -> GroupSelection:
-        """A selection of these partitions, or with `is_all` of all of the group."""
+        """A selection of these partitions; with `is_all`, of all partitions of the group."""
         names, keys = self.packed()
         return GroupSelection(self._group_id, names, 0, None if is_all else keys, require_stable)
 
@@ -119,9 +118,10 @@ class SelectionReader:
         return cls(message_bytes // _NAMED_BYTES_MIN + 1)
 
     def read(self, message: bytes) -> list[GroupSelection] | None:
-        """The selections of a request, at most one a group; None if the request is not plain.
+        """The selections of a request, one for each group; None if the request is not plain.
 
-        `kernels.wire.fetch_request` says what is plain. A request that names a group twice is not.
+        `kernels.wire.fetch_request` defines plain requests. A request that names a group twice is
+        not plain.
         """
         names = padded_copy(message)
         is_plain = read_fetch(

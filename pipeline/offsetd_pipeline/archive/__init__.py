@@ -1,4 +1,4 @@
-"""The past of offsets, archived as Parquet, and restored."""
+"""Archives the history of offsets as Parquet, and restores offsets."""
 
 from offsetd_pipeline.archive.archive_table import GroupSelection, read_archive
 from offsetd_pipeline.archive.manifests import (

@@ -1,4 +1,4 @@
-"""An archive as a table, and its state at a time."""
+"""Reads an archive as a table, and its state at a given time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.archive.manifests import ArchivedFile, Gap, Manifest
 
-_MICROSECONDS: Final = 1000  # In a millisecond.
+_MICROSECONDS: Final = 1000  # Microseconds in a millisecond.
 _KEY: Final = ("group", "topic", "partition")
 _KEPT: Final = (
     "log_partition",
@@ -36,14 +36,14 @@ _KEPT: Final = (
 
 @attrs.frozen(kw_only=True)
 class GroupSelection:
-    """The chosen offsets: of all these groups and topics; empty: of any."""
+    """The chosen offsets: those of these groups and topics. An empty field chooses all."""
 
     groups: tuple[str, ...] = ()
     group_prefix: str = ""
     topics: tuple[str, ...] = ()
 
     def takes_group(self, group: str) -> bool:
-        """Whether a group may have chosen offsets. Named groups need not have the prefix."""
+        """Whether a group may have chosen offsets. `groups` need not have the prefix."""
         if not self.groups and not self.group_prefix:
             return True
         is_prefixed = bool(self.group_prefix) and group.startswith(self.group_prefix)
@@ -61,7 +61,7 @@ class GroupSelection:
         return meant
 
     def log_partitions(self, offsets_partitions: int | None) -> frozenset[int] | None:
-        """The log partitions of chosen offsets; None: any."""
+        """The log partitions of the chosen offsets; None if they can be in any."""
         if not self.groups or self.group_prefix or offsets_partitions is None:
             return None
         return frozenset(partition_of(group, offsets_partitions) for group in self.groups)
@@ -106,7 +106,7 @@ def rows_of(
 def files_until(
     manifests: Iterable[Manifest], day: str | None, log_partitions: Collection[int] | None
 ) -> list[ArchivedFile]:
-    """The files that may have records up to a day (None: of any day), of these log partitions."""
+    """The files of these log partitions that may have records up to a day (any day if None)."""
     return [
         file
         for manifest in manifests
@@ -117,12 +117,12 @@ def files_until(
 
 
 def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
-    """The offsets at a time (None: at the end), one row for each.
+    """The offsets at a time, one row for each. If `at_ms` is None, at the end of the archive.
 
     `kind` is `committed` or, if the newest value cannot be decoded, `unreadable`. For each offset
-    the record with the largest log offset counts, among those at `at_ms` or before. A record
-    written in a transaction counts from the commit of the transaction on, but not before it was
-    written, by whatever clocks; a deletion counts from when it was written.
+    the record with the largest log offset counts, among those at `at_ms` or before. A record of a
+    transaction counts since the transaction's commit, but never before the record's own time, even
+    if the clocks disagree. A deletion counts since it was written.
     """
     is_deletion = F.col("kind") == "deleted"
     counts = rows.where(
@@ -148,7 +148,7 @@ def earliest_ms(manifests: Iterable[Manifest]) -> int | None:
 
 
 def damaged_bytes(manifests: Iterable[Manifest], log_partitions: Collection[int] | None) -> int:
-    """How many bytes of logs were skipped. Bytes that a later run met again count once."""
+    """The number of skipped bytes of logs. Bytes that several runs skipped count once."""
     met = {
         (damage.file, damage.position): damage.size_bytes
         for manifest in manifests
@@ -161,7 +161,7 @@ def damaged_bytes(manifests: Iterable[Manifest], log_partitions: Collection[int]
 def gaps_at(
     manifests: Sequence[Manifest], at_ms: int, log_partitions: Collection[int] | None
 ) -> list[Gap]:
-    """The gaps that contain a time: the commits at that time are not known for sure."""
+    """The gaps that contain a time: the archive may lack commits of that time."""
     return [
         gap
         for manifest in manifests

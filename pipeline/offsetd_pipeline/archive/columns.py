@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 VANISHED: Final = "vanished"
-"""A kind beside those of `history`: a deletion that compaction removed before it was archived."""
+"""An additional kind, not in `history`: a deletion that was compacted before it was archived."""
 TRANSACTION_TIME: Final = Column(
     "transaction_time", TimestampType(), "when its transaction ended, ms; null: outside of any"
 )
-_MICROSECONDS: Final = 1000  # In a millisecond.
+_MICROSECONDS: Final = 1000  # Microseconds in a millisecond.
 
 
 _NAMES: Final = (
@@ -43,7 +43,7 @@ _NAMES: Final = (
     "commit_time",
     "expire_time",
 )
-"""Of format version 1."""
+"""The columns of format version 1."""
 _KNOWN: Final = {each.name: each for each in (*TABLES[Mode.HISTORY], TRANSACTION_TIME)}
 ARCHIVE_COLUMNS: Final = tuple(_KNOWN[name] for name in _NAMES)
 FILE_SCHEMA: Final[pa.Schema] = arrow_schema(
@@ -62,7 +62,7 @@ SPARK_SCHEMA: Final = StructType(
 
 
 def archived_batch(rows: ChosenRows, outcomes: Numbers, end_times: Numbers) -> pa.RecordBatch:
-    """Rows in the form of the files. The outcomes of transactions are by the rows' numbers."""
+    """Rows in the format of the files. `outcomes` and `end_times` are indexed by row number."""
     own = {
         "transaction": lambda: rows.words(outcomes[rows.chosen], WORDS),
         "transaction_time": lambda: _times(end_times[rows.chosen]),

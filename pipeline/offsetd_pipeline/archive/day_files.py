@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark, and others, read as null."""
+"""The value that Spark and other readers read as null."""
 DAY_MS: Final = 86_400_000
-_MICROSECONDS: Final = 1000  # In a millisecond.
+_MICROSECONDS: Final = 1000  # Microseconds in a millisecond.
 _GROUP_ROWS: Final = 262_144
-_OPEN_MAX: Final = 4  # The most days at the same time; each holds up to a row group.
+_OPEN_MAX: Final = 4  # The most open files, one for each day; each holds up to a row group.
 # Values of these columns repeat; in the others nearly every value is different.
 _REPEATING: Final = ["kind", "transaction", "group", "topic", "partition", "leader_epoch"]
 _GROWING: Final = ("log_offset", "timestamp", "offset", "commit_time")
 
 
 class _DayFile:
-    """One file while it is written."""
+    """A file that is being written."""
 
     def __init__(self, root: Path, log_partition: int, day: str | None, name: str) -> None:
         self._place = f"{DAY}{day or NO_DAY}/{LOG_PARTITION}{log_partition}"
@@ -107,7 +107,7 @@ class DayFiles:
         self._root = root
         self._log_partition = log_partition
         self._name = f"{run_id}-{uuid4().hex[:8]}"
-        self._open: dict[str | None, _DayFile] = {}  # The last used one comes last.
+        self._open: dict[str | None, _DayFile] = {}  # The most recently used file comes last.
         self._closed: list[ArchivedFile] = []
         self._made = 0
 
@@ -131,7 +131,7 @@ class DayFiles:
 
 
 def by_day(chosen: Numbers, timestamps_ms: Numbers) -> list[tuple[str | None, Numbers]]:
-    """Divides the chosen rows by the UTC day of their timestamps; None: those without one."""
+    """Divides the chosen rows by the UTC day of their timestamps; None if they have none."""
     days = np.where(timestamps_ms < 0, -1, timestamps_ms // DAY_MS)
     if len(days) and (days == days[0]).all():
         return [(_day(int(days[0])), chosen)]

@@ -1,4 +1,4 @@
-"""The work of one run on one log partition: it writes new records to files. On executors."""
+"""Does the work of one run on one log partition: writes new records to files. Runs on executors."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-_NEVER: Final = -1  # In place of a time.
+_NEVER: Final = -1  # A value that stands for no time.
 
 
 @attrs.frozen(kw_only=True)
 class LogWork:
-    """The work of a task. `position` None: nothing of this log partition is archived.
+    """The work of a task. `position` is None if no record of the log partition is archived.
 
     `time_ms`: the start of the run.
     """
@@ -62,7 +62,7 @@ class LogWork:
 
 @attrs.frozen(kw_only=True)
 class HeldUp:
-    """An open transaction at which the archive stops: its first offset, its producer, its start."""
+    """An open transaction at which the archive stops: first offset, producer and start time."""
 
     log_partition: int
     log_offset: int
@@ -91,11 +91,11 @@ class LogFailure:
 
 
 class NotTheLog(StorageError):
-    """The log does not continue the archive: it is another log, or an older copy."""
+    """The log does not follow on the archive: it is another log, or an older copy."""
 
 
 def archive_log(work: LogWork) -> LogRun | LogFailure:
-    """Writes the new records. They count only once a manifest names their files.
+    """Writes the new records. They count only after a manifest names their files.
 
     Problems of the log, and changes during the run, are returned as a failure. Otherwise raises
     OSError.
@@ -115,18 +115,19 @@ class _LogRunning:
         self._end = self._begin
         self._log_end = 0
         self._seen = 0
-        self._last = (-1, _NEVER)  # The newest record: log offset, ms.
+        self._last = (-1, _NEVER)  # The newest record: its log offset and its timestamp in ms.
         self._latest_ms = _NEVER
-        self._settled_ms = work.time_ms  # From this time on no cleaner touched anything.
+        self._settled_ms = work.time_ms  # Cleaners have not touched records of this time or later.
         self._cleanable_below = 0
-        self._seen_behind = 0  # The number seen at or above that.
-        self._superseding_ms = _NEVER  # From this time on everything below it counts.
+        self._seen_behind = 0  # The number of records at or above `_cleanable_below`.
+        # Since this time, all records below `_cleanable_below` count.
+        self._superseding_ms = _NEVER
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None
         self._days = DayFiles(Path(work.archive), work.log.log_partition, work.run_id)
 
     def run(self) -> LogRun:
-        """Reads the log once; and a second time if something of it is missing."""
+        """Reads the log once, and a second time if deletions may be missing."""
         whole = Piece(self._log, 0, len(self._log.segments))
         with opened_piece(self._files, whole) as (found, opened):
             self._log = found.log
@@ -165,7 +166,7 @@ class _LogRunning:
             self._log_end = max(self._log_end, end)
 
     def _take(self, rows: Rows, outcomes: Outcomes) -> bool:
-        """Archives the new rows. False: later records are not settled yet."""
+        """Archives the new rows. Returns False at an open transaction: later records must wait."""
         offsets = rows.fields[:, fields.LOG_OFFSET]
         is_new = offsets >= max(self._begin, self._log.log_start_offset)
         if not is_new.any():
@@ -212,7 +213,7 @@ class _LogRunning:
             self._days.add(day, archived_batch(ChosenRows(rows, taken), ends, end_times))
 
     def _check_known(self, rows: Rows) -> None:
-        """Raises NotTheLog if this log has another record in place of the newest archived one."""
+        """Raises NotTheLog if the newest archived record is another one in this log."""
         known = self._work.position
         if known is None or known.last_log_offset is None:
             return
@@ -254,10 +255,10 @@ class _LogRunning:
         if not missing:
             return None
         known = self._work.position
-        # A record that a cleaner removes is superseded by another that the cleaner may touch too.
-        # That one counts later if a clock was set back, or a transaction went on. There is no such
-        # bound for damage, nor for records that the cleaner of another node removed, whose log was
-        # copied.
+        # If a cleaner removes a record, a newer record below `_cleanable_below` has superseded it.
+        # The newer record counts later if a clock was set back, or if its transaction ended later.
+        # There is no such bound for damage, nor for a copied log whose records another node's
+        # cleaner removed.
         behind = self._end - max(self._begin, self._cleanable_below)
         is_own = not self._damage and self._seen_behind == max(behind, 0)
         known_ms = min(max(self._settled_ms, self._superseding_ms), self._work.time_ms)
@@ -277,7 +278,7 @@ class _LogRunning:
         return gap is not None or known.log_start_offset != self._log.log_start_offset
 
     def _keys_file(self, opened: SegmentFiles) -> str:
-        """Writes the current keys below the end, for the archive to drop all others."""
+        """Writes the current keys below the end. The archive then drops all others."""
         keys = live_keys(opened, self._log, below=self._end, damaged=lambda _: None)
         folder = Path(self._work.archive) / RUNS
         make_folder(folder)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 1
 MANIFESTS: Final = "_manifests"
 RUNS: Final = "_runs"
-"""What runs leave for themselves; of no use once they have ended."""
+"""The folder of temporary files of runs. It is of no use after they have ended."""
 DAY: Final = "dt="
 LOG_PARTITION: Final = "log_partition="
 _LOCK: Final = "lock"
@@ -69,10 +69,11 @@ class ArchivedFile:
 
 @attrs.frozen(kw_only=True)
 class LogPosition:
-    """The position of the archive in a log partition: `log_offset` is the next to be read.
+    """The position of the archive in a log partition: `log_offset` is the next one to read.
 
-    `last_log_offset` and `last_timestamp_ms` are those of the newest record below it, which
-    identifies the log. `latest_ms`: the latest timestamp of all records below it.
+    `last_log_offset` and `last_timestamp_ms` are the log offset and the timestamp of the newest
+    record below it. This record identifies the log. `latest_ms`: the latest timestamp of all
+    records below it.
     """
 
     log_offset: int
@@ -84,10 +85,10 @@ class LogPosition:
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """Log offsets that were gone, or damaged, before they were archived.
+    """Log offsets whose records were removed or damaged before they were archived.
 
-    Commits from `from_ms` (None: from the beginning) until before `to_ms` may be missing. From
-    `to_ms` on the archive knows the current offsets.
+    Commits at or after `from_ms` (None stands for the beginning) and before `to_ms` may be missing.
+    Since `to_ms` the archive has the current offsets.
     """
 
     log_partition: int
@@ -113,8 +114,8 @@ class DamagedBytes:
 class Manifest:
     """One run. `positions` has all log partitions; files, gaps and damage are those of this run.
 
-    `source` is the id of the folder, or of the broker's cluster. `offsets_partitions` None: the
-    number of partitions of `__consumer_offsets` is not known.
+    `source` is the id of the folder, or of the broker's cluster. `offsets_partitions` is the number
+    of partitions of `__consumer_offsets`, or None if it is not known.
     """
 
     number: int
@@ -195,7 +196,7 @@ class ArchiveFolder:
         return [self._manifest(folder / name) for name in names]
 
     def committed(self, manifest: Manifest) -> None:
-        """Makes the run count. Raises ArchiveBusy if another run was faster, OSError."""
+        """Adds the run to the archive. Raises ArchiveBusy if another run was faster, OSError."""
         path = self.path / MANIFESTS / _name(manifest.number)
         try:
             create_file(path, manifest.to_json())
@@ -205,7 +206,7 @@ class ArchiveFolder:
             ) from None
 
     def check_files(self, manifest: Manifest) -> None:
-        """Checks that the files are there as they were written. Raises ArchiveDamaged."""
+        """Checks that the files exist and are unchanged. Raises ArchiveDamaged."""
         for each in manifest.files:
             size_bytes = file_bytes(self.path / each.path)
             if size_bytes != each.size_bytes:

@@ -25,7 +25,7 @@ _TIME = pa.timestamp("ms", tz="UTC")
 
 
 def archived_report(archived: Archived, archive: str) -> Report:
-    """What a run added, and what it could not read."""
+    """Reports the records that a run added, and those that it could not read."""
     manifest = archived.manifest
     sections: tuple[Section, ...] = ()
     facts: dict[str, object] = {"archive": archive, "new_records": 0}
@@ -169,7 +169,7 @@ def _restore_findings(restored: Restored) -> list[Finding]:
 
 
 def warnings_of(restored: Restored) -> list[str]:
-    """Warnings about a restore, for people."""
+    """Warnings about a restore, as text for users."""
     found = [gap_told(each) for each in restored.gaps]
     if restored.other_source is not None:
         found.append(
@@ -222,7 +222,7 @@ def gaps_of(archived: Archived) -> Sequence[Gap]:
 
 
 def gap_told(gap: Gap) -> str:
-    """A gap, for people."""
+    """A gap, as text for users."""
     until = moment(gap.to_ms)
     when = f"until {until}" if gap.from_ms is None else f"between {moment(gap.from_ms)} and {until}"
     return (
@@ -233,9 +233,9 @@ def gap_told(gap: Gap) -> str:
 
 
 def beginnings_told(archived: Archived) -> list[str]:
-    """What log partitions lacked when they were first archived, for people.
+    """Text for users about records missing when log partitions were first archived.
 
-    In a damaged log it is not known whether damage or a cleaner removed a record.
+    In a damaged log, damage or a cleaner may have removed a record.
     """
     first = [each for each in gaps_of(archived) if each not in archived.gaps]
     damaged = {each.log_partition for each in archived.damage}
@@ -258,7 +258,7 @@ def beginnings_told(archived: Archived) -> list[str]:
 
 
 def damage_told(damage: DamagedBytes) -> str:
-    """Skipped bytes, for people."""
+    """Skipped bytes, as text for users."""
     return (
         f"Passed over {counted(damage.size_bytes, 'byte')} of {damage.file} at byte"
         f" {damage.position}: {damage.reason}."
@@ -266,13 +266,13 @@ def damage_told(damage: DamagedBytes) -> str:
 
 
 def orphans_told(archived: Archived) -> str:
-    """A note on files that earlier runs left, for people."""
+    """A note for users about files that earlier runs left."""
     count = archived.orphan_count
     return f"{counted(count, 'file')} of runs that did not end {were(count)} removed."
 
 
 def vanished_told(archived: Archived) -> str:
-    """A note for a user: how many rows stand for deletions that the log no longer has."""
+    """A note for users about the rows that stand for deletions that the log no longer has."""
     return (
         f"{counted(archived.vanished_count, 'row')} of the new ones stand for deletions that"
         " the log no longer has (kind vanished)."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PastOffset:
-    """An offset at that time. `offset` None: its value cannot be decoded."""
+    """An offset at that time. `offset` is None if the value cannot be decoded."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class PastOffset:
         return TopicPartition(self.topic, self.partition)
 
     def is_stored_as(self, stored: CommittedOffset | None) -> bool:
-        """Whether it is already stored so. The commit time does not matter."""
+        """Whether the stored offset already equals this one. The commit time does not matter."""
         return stored is not None and (stored.offset, stored.leader_epoch, stored.metadata) == (
             self.offset,
             self.leader_epoch,
@@ -43,7 +43,7 @@ class PastOffset:
         )
 
     def expires_ms(self, retention_ms: int | None) -> int | None:
-        """When it expires in a simple group; None: never."""
+        """The time at which it expires in a simple group; None if it never expires."""
         if self.expire_time_ms is not None:
             return self.expire_time_ms
         if retention_ms is None or self.commit_time_ms is None:
@@ -59,7 +59,7 @@ class PastGroup:
     offsets: tuple[PastOffset, ...]
 
     def problem(self) -> str:
-        """Why no server can store them all; empty: it can."""
+        """The reason why no server can store all of them; empty if there is none."""
         for each in self.offsets:
             if each.offset is None:
                 return f"the offset of {each.topic_partition} cannot be read"
@@ -91,15 +91,17 @@ class Outcome(StrEnum):
     UNCHANGED = "unchanged"  # Its offsets are already as they were then.
     KEPT = "kept"  # It had no offsets then, and keeps its present ones.
     DELETED = "deleted"  # It had no offsets then, and has none now.
-    FAILED = "failed"  # Nothing of it was restored.
+    FAILED = "failed"  # None of its offsets was restored.
 
 
 @attrs.frozen(kw_only=True)
 class RestoredGroup:
-    """`offset_count`: its offsets then; `written_count` of them differed from the present ones.
+    """The outcome for one group.
 
-    `other_count`: its present offsets that it did not have then; `deleted_count` of them were
-    deleted.
+    `offset_count`: its offsets at that time; `written_count` of them differed from the present
+    ones.
+    `other_count`: its present offsets that it did not have at that time; `deleted_count` of them
+    were deleted.
     `expiring_count`: written offsets that the server's retention removes at once.
     """
 
@@ -117,12 +119,12 @@ class RestoredGroup:
 class Restored:
     """The outcome of a restore: each group, by id.
 
-    `gaps`: what may be missing of that time.
+    `gaps`: the gaps of the archive that contain that time.
     `begins_later`: the archive has nothing from that time or before.
     `archive_latest`: the archive's latest timestamp.
-    `damaged_bytes`: how many bytes were skipped, whose content is not in the archive.
+    `damaged_bytes`: the number of skipped bytes; their content is not in the archive.
     `other_source`: the archive's source, if that is not the server's folder.
-    `stopped_by`: why the groups after the last one were not tried.
+    `stopped_by`: the reason why the groups after the last one were not tried.
     """
 
     at: datetime | None

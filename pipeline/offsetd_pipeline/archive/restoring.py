@@ -59,21 +59,21 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class TimeNotArchived(ArchiveError):
-    """The archive does not have the commits of that time for sure."""
+    """The archive may lack commits of that time."""
 
 
 class OtherSource(ArchiveError):
-    """The archive is not of the server to restore to."""
+    """The archive is not from the server to which the offsets are restored."""
 
 
 @attrs.frozen(kw_only=True)
 class RestoreOptions:
     """The options of a restore.
 
-    `delete_others`: delete present offsets that groups did not have then.
+    `delete_others`: delete present offsets that groups did not have at that time.
     `accept_gaps`: restore even if records of that time may be missing.
     `from_other_source`: accept the archive of another server, or of a Kafka cluster.
-    `reason`: for the audit log.
+    `reason`: the reason for the audit log.
     """
 
     selection: GroupSelection = ALL
@@ -96,11 +96,11 @@ def restore(
     *,
     told: Callable[[str], object] = lambda _: None,
 ) -> Restored:
-    """Restores offsets as of the end of that millisecond; None: as of the archive's end.
+    """Restores the offsets at the end of millisecond `at`, or at the archive's end if it is None.
 
     Each group is restored as a whole or not at all. Offsets are imported with their commit times.
     `told` is called with each group's id. Raises TimeNotArchived, OtherSource (a dry run reports it
-    instead), ArchiveError, OSError, and OffsetdError if not even the first group could be tried.
+    instead), ArchiveError, OSError, and OffsetdError if it failed before the first group was tried.
     """
     folder = ArchiveFolder(Path(archive))
     manifests = manifests_of(folder)
@@ -151,7 +151,7 @@ def _folder_id(client: OffsetClient) -> str:
 
 
 def _past_groups(state: DataFrame) -> Iterator[PastGroup]:
-    """Yields group by group, as Spark has them ready."""
+    """Yields each group as soon as Spark has computed it."""
     sorted_state = state.select(
         "group",
         "topic",
@@ -159,7 +159,7 @@ def _past_groups(state: DataFrame) -> Iterator[PastGroup]:
         "offset",
         "leader_epoch",
         "metadata",
-        # Times come to Python without their zone.
+        # Spark would pass times to Python without their zone.
         F.unix_millis("commit_time").alias("commit_time_ms"),
         F.unix_millis("expire_time").alias("expire_time_ms"),
     ).orderBy("group", "topic", "partition")
@@ -263,7 +263,7 @@ class _Restoring:
         )
 
     def _others(self) -> None:
-        """Handles groups that exist, or were named, and had no offsets then."""
+        """Handles groups that exist or were named, and had no offsets at that time."""
         done = {each.group_id for each in self.groups}
         left = [each for each in sorted(self._retentions) if each not in done]
         for first in range(0, len(left), CHUNK_GROUPS_MAX):
@@ -294,7 +294,7 @@ class _Restoring:
         )
 
     def _meant(self, stored: Stored, then: set[TopicPartition]) -> list[TopicPartition]:
-        """The chosen stored offsets that did not exist then."""
+        """The chosen stored offsets that did not exist at that time."""
         topics = self._options.selection.topics
         return [
             each for each in stored if each not in then and (not topics or each.topic in topics)
@@ -337,7 +337,8 @@ class _Restoring:
                     reason=self._options.reason,
                 )
             except InvalidImport as error:
-                # One bad line refuses the whole file; the other groups are tried without it.
+                # One bad line makes the server refuse the whole file; the other groups are tried
+                # without it.
                 bad = {
                     named[int(str(each["line"])) - 1][0]: str(each["problem"])
                     for each in error.lines
@@ -350,7 +351,7 @@ class _Restoring:
                 return refused | {name: str(each) for name, each in errors.items() if each}
 
     def _delete(self, group_id: str, others: Sequence[TopicPartition]) -> tuple[int, str]:
-        """Returns how many offsets were deleted, and what prevented it."""
+        """Returns the number of deleted offsets, and the problem that prevented a deletion."""
         if not (self._options.delete_others and others):
             return 0, ""
         try:

@@ -1,4 +1,4 @@
-"""A run of `archive`: it writes new records of data folders, which then count all at once."""
+"""Runs `archive`: writes new records of data folders. At its end, all of them count at once."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from offsetd_pipeline.folder_plan import LogPlan
     from offsetd_pipeline.folders import FolderPlan
 
-_MICROSECONDS: Final = 1000  # In a millisecond.
+_MICROSECONDS: Final = 1000  # Microseconds in a millisecond.
 _RUN_DIGITS: Final = 12
 
 
 class GapFound(ArchiveError):
-    """Log offsets were gone before they were archived, and that was requested to be an error."""
+    """Records were removed before they were archived, and the caller asked for an error."""
 
 
 @attrs.frozen(kw_only=True)
 class Archived:
-    """The result of a run. `manifest` None: there was nothing new.
+    """The result of a run. `manifest` is None if there was nothing new.
 
     `began`: log partitions archived for the first time; their gaps are records compacted before the
     archive began. `orphan_count`: files of earlier runs that were removed.
@@ -68,7 +68,7 @@ class Archived:
 
     @property
     def vanished_count(self) -> int:
-        """How many rows stand for deletions that the log no longer had."""
+        """The number of rows that stand for deletions that the log no longer had."""
         files = () if self.manifest is None else self.manifest.files
         return sum(each.record_count for each in files if f"-{VANISHED}-" in each.path)
 
@@ -89,10 +89,10 @@ def archive(
 ) -> Archived:
     """Archives the new records of data folders to `to`, up to open transactions.
 
-    `folders` are of one server, or of one Kafka cluster. The archive is created if it does not
+    `folders` belong to one server, or to one Kafka cluster. The archive is created if it does not
     exist. The new records count all at once when the run returns, and each record counts once.
-    `reached` is called with the name of each completed step. Raises ArchiveError (ArchiveBusy:
-    another run writes to it; GapFound, if `fail_on_gap`), StorageError, OSError.
+    `reached` is called with the name of each completed step. Raises ArchiveError (ArchiveBusy if
+    another run writes to it, GapFound if `fail_on_gap`), StorageError, OSError.
     """
     folder = ArchiveFolder(Path(to))
     with folder.locked():
@@ -184,7 +184,7 @@ class _Run:
                 time_ms=self._time_ms,
                 on_damage=self._on_damage,
             )
-            # The largest first, so that no large log is left to the end.
+            # The largest logs come first, so that no large log is left for the end.
             for log in sorted(logs, key=_log_bytes, reverse=True)
         ]
         tasks = self._spark.sparkContext.parallelize(works, max(len(works), 1))
@@ -198,7 +198,7 @@ class _Run:
     def _manifest(
         self, runs: Sequence[LogRun], plans: Sequence[FolderPlan], source: str
     ) -> Manifest | None:
-        """The manifest; None: it would have nothing new."""
+        """The manifest; None if it would have nothing new."""
         files = [file for run in runs for file in run.files]
         files += self._vanished([run for run in runs if run.keys_file is not None], files)
         self._reached("vanished")
@@ -274,7 +274,7 @@ class _Run:
         return days.close()
 
     def _make_durable(self, files: Iterable[ArchivedFile]) -> None:
-        """Makes the folders durable. Files, and the folders that hold them, are so already."""
+        """Makes the parent folders durable. The files and their folders are already durable."""
         make_folder(self._folder.path)
         for day in {Path(file.path).parts[0] for file in files}:
             sync_folder(self._folder.path / day)

@@ -112,7 +112,7 @@ class _Asked:
         return attrs.evolve(answered, findings=tuple(findings_of(answered)))
 
     def _log_states(self) -> pa.Table:
-        """The state of the log partitions of the chosen groups, as far as they are known."""
+        """The state of the log partitions of the chosen groups, if they are known."""
         files = OsFiles()
         view, logs = plan_folder(files, Path(self.scope.folder), is_wanted=lambda _: True)
         numbers = [each.log_partition for each in logs]
@@ -142,9 +142,9 @@ class _Asked:
         )
 
     def _complete_from(self, states: pa.Table) -> DataFrame:
-        """The log offset from which on each log has all records.
+        """The log offset of each log at which its complete part starts.
 
-        For a damaged log it is not known, and the whole log counts as complete.
+        It is not known for a damaged log: then the whole log counts as complete.
         """
         rows = [(row["log_partition"], row["complete_from"] or 0) for row in states.to_pylist()]
         return self.spark.createDataFrame(rows, "log_partition int, complete_from bigint")
@@ -256,10 +256,10 @@ class _Asked:
             finally:
                 rows.unpersist()
         found["strange"] = records.STRANGE.empty_table()
-        if is_strange:  # So that most logs are not read once more.
+        if is_strange:  # This avoids one more read of most logs.
             with self.telling("strange records"):
                 strange = records.strange_records(self.spark, self.scope)
-                # There are so few rows that all are taken.
+                # All rows are taken, because there are few.
                 found["strange"] = _table(strange.orderBy(sf.col("records").desc()))
         return found
 

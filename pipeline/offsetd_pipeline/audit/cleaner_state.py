@@ -1,4 +1,4 @@
-"""The state of each log by the cleaner's own rules: what it would do, without doing it."""
+"""Computes the state of each log by the cleaner's own rules, without cleaning it."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ LOG_STATES: Final = pa.schema(
 )
 """A row for each log partition.
 
-From `complete_from` on it has all records. Savings are those of a round that runs now, and of one
-after rolling the active segment. A damaged log has only `problem`.
+Starting at `complete_from`, the log has all records. The savings are those of a round that runs
+now, and of one after the active segment was rolled. A damaged log has only `problem`.
 """
 
 
@@ -88,12 +88,12 @@ def log_states(
     now_ms: int,
     on_damage: OnDamage,
 ) -> pa.Table:
-    """Inspects these logs, whose settings are `config`, with a task for each; see `LOG_STATES`.
+    """Inspects these logs with a task for each; see `LOG_STATES`. `config` has their settings.
 
     Raises StorageError for a log that cannot be read, or is damaged, unless damage is skipped.
     """
     look = partial(_state_or_why, Path(folder), config=config, now_ms=now_ms)
-    # Not `mapInArrow`, which needs pandas.
+    # This does not use `mapInArrow`, which needs pandas.
     numbers = spark.sparkContext.parallelize(log_partitions, max(len(log_partitions), 1))
     rows = []
     for is_damaged, row in sorted(numbers.map(look).collect(), key=lambda found: _number(found[1])):
@@ -111,9 +111,9 @@ def _number(row: dict[str, Any]) -> int:
 def _state_or_why(
     folder: Path, log_partition: int, *, config: LogConfig, now_ms: int
 ) -> tuple[bool, dict[str, Any]]:
-    """A log's state, or the problem, and whether that is damage.
+    """Returns a log's state or the problem, and whether the problem is damage.
 
-    A task's result has to be plain: errors may not survive the way to the driver.
+    A task's result must be plain values: errors may not survive the way to the driver.
     """
     try:
         return False, log_state(folder, log_partition, config=config, now_ms=now_ms)
@@ -139,7 +139,7 @@ def _placed(damage: DamageFound, folder: Path, log_partition: int) -> str:
 def log_state(
     folder: Path, log_partition: int, *, config: LogConfig, now_ms: int
 ) -> dict[str, Any]:
-    """A row of `LOG_STATES`. A server may clean the log meanwhile.
+    """A row of `LOG_STATES`. A server may clean the log during the call.
 
     Raises DamageFound, StorageError, OSError.
     """
@@ -161,7 +161,7 @@ def _look(
     try:
         starts = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        starts = {}  # As at a server's start: everything there counts.
+        starts = {}  # A server's start does the same: all existing records count.
     tools = CleanerTools(
         files=files,
         offset_map=new_map(CleanerConfig(), hash_key=os.urandom(16)),
@@ -214,9 +214,9 @@ def _state(
 
 
 def _complete_from(files: Files, log: PartitionLog) -> int:
-    """From here to the end, each offset has its record. Reads the newest segments first."""
+    """The start of the part in which no record is missing. Reads the newest segments first."""
     if log.gapless_from <= log.log_start_offset:
-        # The scan's own value; the scan would count transactions as gaps.
+        # The log's own value proves this. A scan of the records would count transactions as gaps.
         return log.log_start_offset
     following = log.offset_next
     for segment in reversed(log.segments):
@@ -230,7 +230,7 @@ def _complete_from(files: Files, log: PartitionLog) -> int:
 
 
 def _behind_gap(files: Files, segment: LogSegment) -> int | None:
-    """The offset after the last gap of a segment; None: it has all records."""
+    """The offset after the last gap of a segment; None if it has all records."""
     found = None
     offset_next = segment.base_offset
     readable = Segment(
@@ -252,7 +252,7 @@ def _raise_damage(damage: Damage) -> None:
 
 
 def _saved(report: CleanReport | None, prefix: str) -> dict[str, int]:
-    """The saving of a round; None: there is nothing to clean.
+    """The saving of a round. `report` is None if there is nothing to clean.
 
     Horizons may need a few more bytes.
     """

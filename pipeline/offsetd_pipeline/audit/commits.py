@@ -1,9 +1,9 @@
-"""Commits in order: how often, how far apart, repeated, going back, and too far ahead.
+"""Analyses commits in order: their number and gaps, repeats, rewinds and skips.
 
 The log is read once. Each commit is compared with the previous one of its partition. The same pass
-adds up the results by partition, and by group and gap, rounded to two digits. Few rows are left,
-from which everything else is computed. The answers cover only the part of each log that has all of
-its records: where a cleaner has been, a commit follows another one that was not its predecessor.
+adds up the results by partition, and by group and gap, rounded to two digits. Few rows remain.
+Everything else is computed from them. The answers cover only the part of each log that has all of
+its records: in a cleaned part, a commit may follow one that was not its predecessor.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MS_AN_HOUR: Final = 3_600_000
 def commit_steps(
     spark: SparkSession, scope: AuditScope, complete_from: DataFrame, thresholds: Thresholds
 ) -> DataFrame:
-    """The commits, added up: see the module.
+    """Adds up the commits: see the module.
 
-    `is_of_partition` tells the two kinds of rows apart.
+    `is_of_partition` distinguishes the two kinds of rows.
 
     For each `group`, `topic`, `partition`, `log_partition`:
 
@@ -45,12 +45,12 @@ def commit_steps(
       `last_time`;
     * commits are numbered from 1: `last_number`; `change_number` of the last that changed the
       offset; `back_number` of the last that went back;
-    * a rewind or a skip has a row of its own, with `event`, `log_offset`, `offset_before`,
+    * a rewind or a skip has its own row, with `event`, `log_offset`, `offset_before`,
       `offset`, which are null in other rows.
 
     For each `group`, `log_partition` and `gap_ms`, rounded to two digits: `gap_count`.
 
-    `complete_from`: by `log_partition`, the log offset from which on it has all records.
+    `complete_from`: by `log_partition`, the log offset at which its complete part starts.
     """
     rows = scope.records(spark, Mode.HISTORY, *_COLUMNS)
     rows = rows.where("transaction IS NULL OR transaction = 'committed'")
@@ -63,7 +63,7 @@ def commit_steps(
 def _in_order(rows: DataFrame) -> DataFrame:
     """Each commit with the previous one.
 
-    Deletions are left out; no commit precedes one after them.
+    Deletions are left out; a commit after a deletion has no previous one.
     """
     rows = rows.select(
         *_KEY,
@@ -73,7 +73,8 @@ def _in_order(rows: DataFrame) -> DataFrame:
         (sf.col("kind") == "committed").alias("is_commit"),
         "offset",
         "disk_bytes",
-        # Sorting by it first is fast, and rows with equal values are still told apart.
+        # Sorting by the hash first is fast. The other columns still distinguish rows with equal
+        # hashes.
         sf.xxhash64(*_KEY).alias("hashed"),
     )
     before = _order()
@@ -147,7 +148,7 @@ def _added_up(rows: DataFrame) -> DataFrame:
     is_of_partition = sf.col("is_of_partition")
     gap_count = sf.when(~is_of_partition & sf.col("gap_ms").isNotNull(), sf.col("commits"))
     found = found.withColumn("gap_count", gap_count)
-    # So that sums over both kinds of rows are right.
+    # The counts are null in rows of the other kind, so that sums over all rows are correct.
     counts = ("commits", "commit_bytes", "repeats", "repeat_bytes")
     return found.withColumns({each: sf.when(is_of_partition, sf.col(each)) for each in counts})
 
@@ -165,7 +166,7 @@ def by_partition(steps: DataFrame) -> DataFrame:
 
 
 def by_group(steps: DataFrame) -> DataFrame:
-    """A row for each group: how often it commits, and the gaps between commits of a partition."""
+    """A row for each group: its number of commits, and the gaps between commits of a partition."""
     partitions = sf.count_distinct("topic", "partition").alias("partitions")
     gaps = sf.percentile("gap_ms", sf.array(*map(sf.lit, (0.5, 0.9, 0.99))), sf.col("gap_count"))
     hours = (sf.unix_millis("last_time") - sf.unix_millis("first_time")) / _MS_AN_HOUR
@@ -203,7 +204,7 @@ def _numbers() -> list[Column]:
 
 
 def gaps(steps: DataFrame) -> DataFrame:
-    """How often each `gap_ms` occurs, for all groups together."""
+    """The number of times that each `gap_ms` occurs, for all groups together."""
     rows = steps.where("gap_count IS NOT NULL").groupBy("gap_ms")
     return rows.agg(sf.sum("gap_count").alias("commits")).orderBy("gap_ms")
 

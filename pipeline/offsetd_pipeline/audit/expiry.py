@@ -27,8 +27,8 @@ def expiring_groups(
 ) -> DataFrame:
     """Groups with offsets that are `expired` (and still there) or `expiring` soon.
 
-    `first_expiry`: when the oldest of them expires, `last_expiry`: the last; null if one does not
-    expire.
+    `first_expiry`: the time when the first of them expires. `last_expiry`: the time when the last
+    one expires; null if one does not expire.
     """
     offsets = scope.of_groups(
         spark, Mode.CURRENT, "group", "topic", "commit_time", "expire_time", "log_partition"
@@ -62,10 +62,10 @@ _OF_GROUP: Final = ("member_count", "protocol_type", "lease_holder")
 
 
 def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> DataFrame:
-    """Adds `expires_at` of each offset (null: never), `life_ms` from its commit, and `kept_ms`.
+    """Adds `expires_at` of each offset (null if never), `life_ms` since its commit, and `kept_ms`.
 
-    Columns are those of `current` and `groups`. Leases are ignored, because the log does not say
-    whether they are renewed.
+    The columns are those of `current` and `groups`. Leases are ignored, because the log does not
+    say whether they are renewed.
     """
     kept_ms = sf.when(sf.col("never_expires"), sf.lit(None)).otherwise(
         sf.coalesce("retention_ms", sf.lit(retention_ms))
@@ -88,9 +88,9 @@ def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> Dat
 
 
 def _goes_in_state() -> Column:
-    """Whether a group in its state loses offsets that no member reads.
+    """Whether a group in its present state loses offsets of topics that no member reads.
 
-    False if it is unreadable.
+    False if the group's record is unreadable.
     """
     is_consumer = sf.col("protocol_type").isin("", "consumer")
     goes = (

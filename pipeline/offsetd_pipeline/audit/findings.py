@@ -88,7 +88,7 @@ def _moves(audit: Audit) -> Iterator[Finding]:
             yield Finding(_GOOD, f"No {event}s in {counted(totals['commits'], 'commit')}.")
             continue
         told = f"{counted(count, event)}, of {counted(totals[groups], 'group')}"
-        # The table may be full of the other kind.
+        # All rows of the table may be of the other kind.
         farthest = next((row for row in rows if row["event"] == event), None)
         if farthest:
             told += (
@@ -229,7 +229,7 @@ def _growth(audit: Audit) -> Iterator[Finding]:
     last = [row for row in whole if row["time"] >= begin]
     size = shown("_bytes", sum(row["disk_bytes"] for row in last))
     of_whom = " of the groups that were asked for" if audit.scope.is_of_some_groups else ""
-    # The last hour may not be over.
+    # The last hour may be incomplete.
     until = audit.now if whole[-1]["time"] <= audit.now < end else end
     yield Finding(
         _NOTE,
@@ -289,7 +289,7 @@ def _are(count: Any) -> str:
 
 
 def _named(rows: list[dict[str, Any]], count: Any) -> str:
-    """`: a, b, c and 7 more` of `count` groups, of which `rows` has some."""
+    """Text such as `: a, b, c and 7 more` about `count` groups; `rows` has some of them."""
     groups = (row["group"] for row in rows if row["group"] is not None)
     names = list(dict.fromkeys(groups))[:_NAMED]
     more = f" and {count - len(names):,} more" if count > len(names) else ""

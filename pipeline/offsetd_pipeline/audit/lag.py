@@ -29,8 +29,8 @@ VERDICTS: Final = ("stopped", "stalled", "rewind", "ahead")
 def read_end_offsets(spark: SparkSession, path: str, *, now: datetime) -> DataFrame:
     """Reads `topic`, `partition`, `end_offset`, `sampled_at` from a file.
 
-    CSV with a header, Parquet, or JSON (an array, or `.jsonl`). Without `sampled_at` the samples
-    are of now. Raises ValueError, which names the problem or the invalid values.
+    CSV with a header, Parquet, or JSON (an array, or `.jsonl`). Without `sampled_at`, the time of
+    the samples is now. Raises ValueError, which names the problem or the invalid values.
     """
     match Path(path).suffix.lower():
         case ".csv":
@@ -68,10 +68,11 @@ def lags(
 ) -> DataFrame:
     """The lag of each committed offset whose end is known.
 
-    `lag` is by the newest sample, and not below 0. `time_lag_ms`: how long before that sample the
-    topic ended at the group's offset. It is interpolated between two samples; `is_at_least` if the
-    offset is before the first sample; null if there is only one sample. `verdict`: see the guide.
-    `partitions` are those of `commits.by_partition`.
+    `lag` is by the newest sample, and not below 0. `time_lag_ms`: the time between that sample and
+    the moment when the topic ended at the group's offset. It is interpolated between two samples.
+    If the offset is before the first sample, it is a lower bound, and `is_at_least` is true. It is
+    null if there is only one sample. `verdict`: see the guide. `partitions` are those of
+    `commits.by_partition`.
     """
     current = scope.of_groups(spark, Mode.CURRENT, "group", *_PLACE, "offset", "commit_time")
     behind = current.where("offset IS NOT NULL").join(_stretches(ends), list(_PLACE))
@@ -115,7 +116,7 @@ def _stretches(ends: DataFrame) -> DataFrame:
 
 
 def _reached_ms() -> Column:
-    """When the topic ended at the offset, if that was within the interval."""
+    """The time at which the topic ended at the offset, if that was within the interval."""
     offset, end_from, end_to = (sf.col(name) for name in ("offset", "end_from", "end_to"))
     part = (offset - end_from) / (end_to - end_from)
     reached = sf.col("from_ms") + part * (sf.col("to_ms") - sf.col("from_ms"))

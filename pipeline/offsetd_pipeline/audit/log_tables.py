@@ -53,7 +53,7 @@ GROWTH: Final = pa.schema(
 def log_partition_table(states: pa.Table, hours: pa.Table) -> pa.Table:
     """A row for each log partition, by its number.
 
-    `complete_since`: from this time on it has all records; null if it has all of them anyway.
+    `complete_since`: the time since when it has all records; null if its whole log is complete.
     """
     counted: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in hours.to_pylist():
@@ -77,7 +77,7 @@ def log_partition_table(states: pa.Table, hours: pa.Table) -> pa.Table:
 
 
 def _complete_since(log_partitions: pa.Table) -> datetime | None:
-    """From when on all logs have all records. None: one of them has no such part."""
+    """The time since when all logs have all records; None if a log has no such part."""
     latest = _FIRST_TIME
     for row in log_partitions.select(["log_bytes", "complete_from", "complete_since"]).to_pylist():
         if row["complete_from"] and row["log_bytes"]:
@@ -94,7 +94,7 @@ def _least(times: Iterable[datetime | None]) -> datetime | None:
 def growth(hours: pa.Table, log_partitions: pa.Table, *, by_day: bool) -> pa.Table:
     """The present records by the hour, or day, in which they were written; the oldest first.
 
-    `is_complete`: all logs still have everything of that time.
+    `is_complete`: all logs still have all records of that time.
     """
     since = _complete_since(log_partitions)
     added: dict[datetime, dict[str, int]] = defaultdict(lambda: {"records": 0, "disk_bytes": 0})

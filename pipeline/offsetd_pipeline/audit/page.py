@@ -41,7 +41,7 @@ def report_of(audit: Audit) -> Report:
 
 
 def _asked(audit: Audit) -> dict[str, object]:
-    """The part of the folder that was read, if that is not all."""
+    """The part of the folder that was read, if it was not the whole folder."""
     scope = audit.scope
     prefix = [f"{scope.group_prefix}…"] if scope.group_prefix else []
     asked = {
@@ -141,7 +141,7 @@ def _growth(audit: Audit) -> Iterator[Table | Plot]:
 
 
 def _filled(rows: pa.Table, step: timedelta) -> dict[datetime, dict[str, Any]]:
-    """The last rows by time, with empty ones where nothing was written; one more than is drawn."""
+    """The last rows by time, with empty rows for times without records; one more than is drawn."""
     by_time = {row["time"]: row for row in rows.to_pylist()}
     if not by_time:
         return {}

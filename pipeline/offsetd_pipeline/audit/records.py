@@ -37,7 +37,7 @@ STRANGE: Final = pa.schema(
 
 
 def by_group(spark: SparkSession, scope: AuditScope, future_from: datetime) -> DataFrame:
-    """`records`, `disk_bytes`, `strange_records`, by `log_partition` and `group` (null: none).
+    """`records`, `disk_bytes`, `strange_records`, by `log_partition` and `group` (null if none).
 
     `future_records`: records with a timestamp or commit time later than `future_from`;
     `latest_time` is the latest of both.
@@ -76,7 +76,7 @@ _BAD_KEY: Final = "undecodable key"
 
 
 def _what_is_strange() -> Column:
-    """What is strange about a record; null: nothing.
+    """The strange property of a record; null if it has none.
 
     A key too short for a type is `unkeyed` too.
     """
@@ -104,9 +104,10 @@ def by_hour(
     """`records`, `disk_bytes` by `log_partition` and `hour` (its beginning).
 
     `hour` is null for records without a timestamp, or with one in the future. `complete_time` is
-    the earliest timestamp of the part that has all of its records: see `commits.commit_steps`. Of
-    the `tombstones`, those that no cleaner has met yet are `unstamped`; the others have a horizon.
-    Those whose horizon has passed `may_go`; `next_horizon` is the earliest of the rest.
+    the earliest timestamp of the part that has all of its records: see `commits.commit_steps`.
+    `unstamped_tombstones` are those that no cleaner has processed yet; the others have a horizon.
+    `tombstones_that_may_go` have a horizon in the past. `next_horizon` is the earliest horizon in
+    the future.
     """
     columns = ("log_partition", "log_offset", "timestamp", "is_tombstone", "is_control")
     rows = scope.records(spark, Mode.RAW, *columns, "delete_horizon", "disk_bytes")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Audit:
     """Tables have their worst rows first, at most the requested number; `totals` cover all rows.
 
-    `row_counts`: the number of all rows of each table, by its name; only of tables that do not have
-    all.
+    `row_counts`: the number of all rows of each table, by its name; only for tables that do not
+    have all rows.
 
     `docs/guides/spark-audit.md` describes their columns. `lags` and `group_lags` are None without
     end offsets.
@@ -35,7 +35,7 @@ class Audit:
     totals: Mapping[str, object]
     row_counts: Mapping[str, int]
     findings: tuple[Finding, ...]
-    groups: pa.Table  # How often they commit.
+    groups: pa.Table  # The commit frequency of groups.
     repeats: pa.Table  # Repeated offsets, by partition.
     moves: pa.Table  # Rewinds and skips.
     expiring: pa.Table
@@ -56,7 +56,7 @@ class Audit:
         return self.scope.folder
 
     def row_count(self, name: str) -> int:
-        """The number of all rows of a table, in the table or not."""
+        """The number of all rows of a table, including those that the table does not have."""
         return self.row_counts.get(name, self.tables()[name].num_rows)
 
     def tables(self) -> dict[str, pa.Table]:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class AuditScope:
     """A data folder, and the chosen part of it.
 
-    Groups that are named, and those with the prefix; neither: all. Records with timestamps from
-    `since` on and before `until`; the current offsets are always those of all records.
+    The groups are those that are named, and those with the prefix; without either, all groups. The
+    records have timestamps at or after `since` and before `until`. The current offsets are always
+    those of all records.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""The few columns of an audit that fit a terminal, in units for people."""
+"""The few columns of an audit that fit a terminal, in units for users."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {
 def summary_tables(audit: Audit, top: int) -> Iterator[tuple[str, list[dict[str, object]]]]:
     """Titles, and the first `top` rows of each table that has rows.
 
-    Of log partitions, the largest.
+    For log partitions, these are the largest ones.
     """
     tables = audit.tables()
     for name, (title, headings) in _TABLES.items():

@@ -14,25 +14,26 @@ _DAY: Final = 24 * _HOUR
 class ExpiryBase(StrEnum):
     """The start of retention in an empty group that had members, as for `offsets.expiry.base`."""
 
-    LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
-    KAFKA = "kafka"  # When the group became empty, also for later commits.
+    LATEST = "latest"  # The later of the commit and the time at which the group became empty.
+    KAFKA = "kafka"  # The time at which the group became empty, also for later commits.
 
 
 @attrs.frozen(kw_only=True)
 class Thresholds:
     """The thresholds. `docs/guides/spark-audit.md` says how each question uses its own."""
 
-    # Expiry. `expiry_base` None: Kafka's for a broker's folder, the latest for offsetd's.
+    # Expiry. If `expiry_base` is None, it is KAFKA for a broker's folder, and LATEST for offsetd's.
     retention_ms: int = 7 * _DAY
     expiry_base: ExpiryBase | None = None
     expiry_warning_ms: int = _DAY
 
-    # Repeated offsets: a group with at least this many commits, and this part of repeats.
+    # Repeated offsets: a group with at least this number of commits, and at least this share of
+    # repeats.
     repeats_min: int = 100
     repeat_ratio_min: float = 0.5
 
-    # The smallest rewind; the smallest skip, how many times faster than every earlier step it must
-    # be, and the least number of earlier steps.
+    # The smallest rewind; the smallest skip; the factor by which a skip must be faster than every
+    # earlier step; and the least number of earlier steps.
     rewind_min: int = 1
     skip_min: int = 10_000
     skip_factor: float = 10.0
@@ -40,14 +41,14 @@ class Thresholds:
 
     future_ms: int = _HOUR  # Kafka's `message.timestamp.after.max.ms`.
 
-    # The cleaner: a log is due above `min.cleanable.dirty.ratio`. `compaction_lag_ms` None: an hour
-    # for offsetd's folder, the default of `history.ms`; none for a broker's.
+    # The cleaner: a log is due above `min.cleanable.dirty.ratio`. If `compaction_lag_ms` is None,
+    # it is an hour (the default of `history.ms`) for offsetd's folder, and 0 for a broker's.
     compaction_lag_ms: int | None = None
     dirty_ratio_max: float = 0.5
     saving_ratio_min: float = 0.5
 
-    hot_group_ratio_min: float = 0.2  # Of the log's bytes.
-    hot_partition_factor: float = 3.0  # Times the mean of all log partitions with records.
+    hot_group_ratio_min: float = 0.2  # A share of the log's bytes.
+    hot_partition_factor: float = 3.0  # A multiple of the mean of all log partitions with records.
 
     # Lag.
     stopped_ms: int = 10 * _MIN
@@ -57,4 +58,4 @@ class Thresholds:
 
 HISTORY_MS: Final = _HOUR
 SPEED_GAP_MS_MIN: Final = _S
-"""Steps that are closer in time count as this far apart when speeds are compared."""
+"""The least time between two steps. If it is shorter, speeds are computed with this value."""

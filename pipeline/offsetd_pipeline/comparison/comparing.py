@@ -1,4 +1,4 @@
-"""The comparison of two sources: their differences, and the counts by kind and group."""
+"""Compares two sources: their differences, and the counts by kind and group."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def compared(a: OffsetTable, b: OffsetTable, options: CompareOptions) -> Compari
     }
     ignored = options.ignored.union(*untold.values())
     options = attrs.evolve(options, ignored=ignored)
-    # As many parts as there is work for; Spark's default is for larger machines.
+    # The number of parts depends on the work; Spark's default is for larger machines.
     parts = 1 + max(a.offset_count, b.offset_count) // _ROWS_OF_PART
     parts = max(parts, a.rows.sparkSession.sparkContext.defaultParallelism)
     found = differing(

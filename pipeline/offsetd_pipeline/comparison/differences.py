@@ -1,4 +1,4 @@
-"""The differences of two tables of offsets, row by row, by a join. Nothing is collected."""
+"""Finds the differences of two tables of offsets, by a join. Nothing is collected on the driver."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 class DifferenceKind(StrEnum):
-    """How B differs from A."""
+    """The kind of a difference between A and B."""
 
     MISSING_IN_A = "missing-in-a"
     MISSING_IN_B = "missing-in-b"
     AHEAD = "ahead"  # B has a larger offset.
     BEHIND = "behind"  # B has a smaller offset.
     METADATA = "metadata"  # The same offset, with other metadata or another leader epoch.
-    UNREADABLE = "unreadable"  # The offset of one of them cannot be decoded.
-    DUPLICATE = "duplicate"  # One of them has it more than once: it is not known which one counts.
+    UNREADABLE = "unreadable"  # The offset of one table cannot be decoded.
+    # One table has the offset more than once: it is not known which one counts.
+    DUPLICATE = "duplicate"
 
 
 class Ignored(StrEnum):
@@ -40,7 +41,7 @@ class Ignored(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class CompareOptions:
-    """`tolerance`: offsets up to this distance count as equal, whatever their other values."""
+    """`tolerance`: offsets up to this distance count as equal; their other values are ignored."""
 
     ignored: frozenset[Ignored] = frozenset()
     tolerance: int = 0
@@ -56,9 +57,9 @@ def differing(
     """The differing rows: one for each group, topic and partition.
 
     The columns are group, topic, partition, difference, offset_a, offset_b, offsets_between, then
-    pairs of leader epochs, metadata and commit times, and count_a, count_b: how often the offset
-    exists. `offsets_between` is B minus A; null if one has none. The values of duplicates are null.
-    `may_repeat=False`: each table has each partition once, and this is not checked.
+    pairs of leader epochs, metadata and commit times, and count_a, count_b: the number of rows with
+    the offset. `offsets_between` is B minus A; null if one table has none. The values of duplicates
+    are null. `may_repeat=False`: each table has each partition once, and this is not checked.
     """
     sides = (_side(a, "a", may_repeat=may_repeat), _side(b, "b", may_repeat=may_repeat))
     both = sides[0].join(sides[1], list(KEY), "full_outer")

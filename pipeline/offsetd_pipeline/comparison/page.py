@@ -32,12 +32,12 @@ _GROUPS_DRAWN: Final = 15
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> Path:
-    """Writes the page, and beside it `differences.parquet` and `groups.parquet`.
+    """Writes the page, `differences.parquet` and `groups.parquet`.
 
-    Spark writes these as folders. If lines of a source were skipped, also `bad-lines-a.parquet` or
-    `-b`.
+    Spark writes the Parquet files as folders. If lines of a source were skipped, it also writes
+    `bad-lines-a.parquet` or `-b`.
     """
-    there = folder.absolute()  # Spark may run elsewhere.
+    there = folder.absolute()  # Spark may run in another folder.
     for name, rows in ((DIFFERENCES, comparison.differences), (GROUPS, comparison.groups)):
         rows.write.mode("overwrite").parquet(str(there / f"{name}.parquet"))
     for side, table in _sides(comparison):

@@ -17,7 +17,7 @@ _FOREVER_MS: Final = 1 << 53  # Later than any time that a table can hold.
 
 
 def parsed_now(text: str | None) -> datetime:
-    """Reads a time; None: now."""
+    """Reads a time. If `text` is None, returns the present time."""
     return datetime.now(UTC) if text is None else parse_time(text).astimezone(UTC)
 
 

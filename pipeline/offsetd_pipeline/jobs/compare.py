@@ -77,7 +77,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         )
         with told_failures(terminal, failed=EXIT_WRONG_USE), ExitStack() as stack:
             sources = named_source(a), named_source(b)
-            for source in sources:  # Before Spark starts and reads the other source.
+            for source in sources:  # Check this before Spark starts and reads the other source.
                 check_answers(source, narrowed)
             spark = stack.enter_context(
                 job_session("compare", where, terminal, failed=EXIT_WRONG_USE)

@@ -19,7 +19,7 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 @contextmanager
 def told_failures(terminal: Terminal, *, failed: int = EXIT_FAILED) -> Iterator[None]:
-    """Ends the command with exit code `failed`; with 2 for an invalid source."""
+    """Ends the command on an error, with exit code `failed`, or 2 for an invalid source."""
     try:
         yield
     except BadSource as error:

@@ -44,7 +44,7 @@ PyFilesOption = Annotated[
 
 @attrs.frozen(kw_only=True)
 class SparkOptions:
-    """Where a job runs. `settings` has `key=value` texts, which replace Spark's other settings."""
+    """The Spark options of a job. `settings` has `key=value` texts for other settings."""
 
     master: str = ""
     settings: Sequence[str] = ()
@@ -57,8 +57,8 @@ def job_session(
 ) -> Iterator[SparkSession]:
     """A session with `format("offsetd")`. It is stopped at the end, unless it existed before.
 
-    Without `--master` it is that of spark-submit, else all cores of this machine. Wrong settings
-    end the command; so does a missing Java, with exit code `failed`.
+    Without `--master`, the session uses the master of spark-submit, else all cores of this machine.
+    Wrong settings end the command; so does a missing Java, with exit code `failed`.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -73,8 +73,8 @@ def job_session(
             session = _builder(job, options, str(logging), terminal).getOrCreate()
         except PySparkException as error:
             terminal.fail(f"Spark does not start: {str(error).splitlines()[0]}", failed)
-        # Spark's own handler calls Java from within a call, and fails. `told_progress` cancels
-        # instead.
+        # Spark's own handler calls Java from within a call, and fails. `told_progress` cancels the
+        # jobs instead.
         signal.signal(signal.SIGINT, handler)
         try:
             register(session)
@@ -86,12 +86,12 @@ def job_session(
 
 
 def is_not_of_py4j(record: LogRecord) -> bool:
-    """A filter for the root logger: py4j logs each error, with a trace, that it then raises."""
+    """A filter for the root logger: py4j logs each error that it raises, with a trace."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def _check_java(terminal: Terminal, failed: int) -> None:
-    """Looks for Java as Spark does, but explains more."""
+    """Searches for Java as Spark does, but gives a better explanation."""
     home = os.environ.get("JAVA_HOME")
     if home and not has_program(f"{home}/bin/java"):
         terminal.fail(f"Spark needs Java 17 or newer: JAVA_HOME={home} has no bin/java", failed)
@@ -118,7 +118,7 @@ def _builder(job: str, options: SparkOptions, logging: str, terminal: Terminal) 
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            # Of Spark's default of 200, most would be empty, and each takes a moment.
+            # Most of Spark's default of 200 partitions would be empty, and each takes some time.
             settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
             settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
             settings.setdefault("spark.driver.host", "127.0.0.1")
@@ -141,7 +141,7 @@ def _given_settings(texts: Sequence[str], terminal: Terminal) -> dict[str, str]:
 
 @contextmanager
 def told_progress(spark: SparkSession, report: ProgressReport, what: str) -> Iterator[None]:
-    """Reports, while Spark works in the body, how many of its tasks are done, as `what`."""
+    """During the `with` block, reports the number of Spark's finished tasks, as `what`."""
     context = spark.sparkContext
     group, is_over = str(uuid4()), threading.Event()
     context.setJobGroup(group, what, interruptOnCancel=True)

@@ -29,16 +29,16 @@ ReportOption = Annotated[
 
 
 def passed_over(count: int, listed: int) -> str:
-    """The text before the list of skipped lines; `listed` of them follow."""
+    """The text before the list of skipped lines. `listed` lines follow it."""
     told = f"{counted(count, 'line')} passed over"
     return f"{told}; --report has all of them, the first are" if count > listed else f"{told}:"
 
 
 def connection_options(token_file: str) -> dict[str, str]:
-    """How tasks connect to servers: TLS by the environment, with files that the tasks have too.
+    """The options with which tasks connect to servers: TLS settings of the environment.
 
-    Raises typer.BadParameter for a token in the environment, because tasks run elsewhere, and for
-    unclear TLS settings.
+    The tasks must have the files that the settings name. Raises typer.BadParameter for a token in
+    the environment, because tasks run on other machines, and for unclear TLS settings.
     """
     if os.environ.get(TOKEN_VARIABLE) and not token_file:
         raise typer.BadParameter(f"{TOKEN_VARIABLE} does not reach tasks: say --token-file")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# An entry is the fields of a record, whose spans are of `kept`, and then:
+# An entry has the fields of a record, whose spans point into `kept`, and then:
 IDENTITY_START: Final = FIELDS
 IDENTITY_SIZE: Final = FIELDS + 1
 HASH: Final = FIELDS + 2
@@ -63,8 +63,8 @@ def keep_latest(
 ) -> int:
     """Keeps each of the records `chosen[first:]` unless a later one of its key is kept.
 
-    Returns how many of `chosen` are done with; fewer than all where room has to be made. A slot is
-    the number of its entry + 1, or 0; more than half of them stay free.
+    Returns the number of `chosen` records that are done. If it is less than all, the caller must
+    make room. A slot has the number of its entry + 1, or 0; more than half of the slots stay free.
     """
     mask = slots.shape[0] - 1
     for each in range(first, chosen.shape[0]):
@@ -107,7 +107,7 @@ def keep_latest(
 
 @inline_kernel
 def _identity(fields: Numbers, row: int) -> tuple[int, int]:
-    """The bytes that are the same for the same offset, or else the key."""
+    """The span that identifies an offset (group, topic, partition); for other records, the key."""
     start = fields[row, KEY_START]
     topic_size = fields[row, TOPIC_SIZE]
     if topic_size < 0:
@@ -120,7 +120,7 @@ def _identity(fields: Numbers, row: int) -> tuple[int, int]:
 def _add_entry(
     buffer: Bytes, fields: Numbers, row: int, state: Numbers, entries: Numbers, kept: Bytes
 ) -> int:
-    """A new entry, with its key."""
+    """Adds an entry with its key, and returns its number."""
     entry = int(state[ENTRIES])
     size = fields[row, KEY_SIZE]
     copy_bytes(kept, state[KEPT_BYTES], buffer, fields[row, KEY_START], size)
@@ -141,7 +141,7 @@ def _take_record(
     entry: int,
     kept: Bytes,
 ) -> None:
-    """All but the key's bytes, which are there."""
+    """Copies a record to an entry, without the bytes of the key, which are already there."""
     key_start = entries[entry, KEY_START]
     value_start = entries[entry, VALUE_START]
     size = fields[row, VALUE_SIZE]

@@ -1,4 +1,4 @@
-"""Checks batches, and writes down what is known of each of their records."""
+"""Checks batches, and writes the fields of each of their records into rows."""
 
 from __future__ import annotations
 
@@ -69,23 +69,24 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 # The reasons why a call ended, in addition to those of `scan`.
-FULL: Final = 20  # No room for the records of the next batch: take what there is, and go on.
+# No room for the records of the next batch: take the records that were read, and call again.
+FULL: Final = 20
 COMPRESSED: Final = 21
 BAD_RECORD: Final = 22
 
 # Slots of `state`. The caller sets these before the first call:
 SEGMENT_BASE_OFFSET: Final = 0
-TIMESTAMP_MIN: Final = 1  # A batch whose timestamps are all lower is checked, and skipped.
+TIMESTAMP_MIN: Final = 1  # If all timestamps of a batch are lower, it is checked and skipped.
 # The caller sets this before each call:
-FILE_POSITION: Final = 2  # of the buffer's first byte
+FILE_POSITION: Final = 2  # The file position of the buffer's first byte.
 # Each call updates these:
-OFFSET_NEXT: Final = 3  # the least offset that the next batch may have
+OFFSET_NEXT: Final = 3  # The least offset that the next batch may have.
 LEADER_EPOCH_LAST: Final = 4
 # Each call sets these for the caller:
 REASON: Final = 5
 RECORDS: Final = 6
-MARKED: Final = 7  # how many records are control records or belong to transactions
-ROOM_NEEDED: Final = 8  # how many rows the next batch needs, if they did not fit
+MARKED: Final = 7  # The number of records that are control records or belong to transactions.
+ROOM_NEEDED: Final = 8  # The number of rows that the next batch needs, if they did not fit.
 STATE_SLOTS: Final = 9
 
 CODEC_BITS: Final = 0x07
@@ -101,10 +102,10 @@ _RECORD_TYPE_LAST: Final = 21
 
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def read_batches(buffer: Bytes, start: int, end: int, state: Numbers, fields: Numbers) -> int:
-    """Checks the batches from `start` to `end`, and fills `fields` from row 0 on.
+    """Checks the batches from `start` to `end`, and fills `fields`, starting at row 0.
 
-    Returns where the first batch begins that is not done with (or `end`); `state[REASON]` says why.
-    A compressed batch is checked, and left to the caller.
+    Returns the position of the first batch that was not finished, or `end`. `state[REASON]` says
+    why it stopped there. A compressed batch is checked, and left to the caller.
     """
     position = start
     row = 0
@@ -145,9 +146,10 @@ def read_batches(buffer: Bytes, start: int, end: int, state: Numbers, fields: Nu
 
 @kernel("boolean(uint8[::1], int64, int64[::1], int64[:, ::1])")
 def read_decompressed(buffer: Bytes, end: int, state: Numbers, fields: Numbers) -> bool:
-    """The same for one batch: its header as it was, then its records decompressed, up to `end`.
+    """Fills `fields` from one decompressed batch: its stored header, then its records, up to `end`.
 
-    There is a row for each of its records. False: they are not what the header says.
+    There is a row for each of its records. Returns False if the records are not what the header
+    says.
     """
     state[MARKED] = 0
     if not _read_batch(buffer, 0, 0, end, state, fields, 0):
@@ -176,10 +178,10 @@ def _read_batch(
     fields: Numbers,
     row: int,
 ) -> bool:
-    """Whether the records fill the batch, as its header says.
+    """Fills a row for each record. Returns whether the records fill the batch, as its header says.
 
-    What the batch takes of the file, header and all, is shared out by the records' sizes, so that
-    the shares come to that, to the byte.
+    The batch's bytes in the file, with its header, are divided among its records in proportion to
+    their sizes. The shares add up to exactly these bytes.
     """
     base_offset = load_i64(buffer, batch_at + BASE_OFFSET_AT)
     last_offset_delta = load_i32(buffer, batch_at + LAST_OFFSET_DELTA_AT)
@@ -212,7 +214,7 @@ def _read_batch(
         fields[each, PARTITION_LEADER_EPOCH] = load_i32(buffer, batch_at + LEADER_EPOCH_AT)
         fields[each, PRODUCER_ID] = load_i64(buffer, batch_at + PRODUCER_ID_AT)
         fields[each, PRODUCER_EPOCH] = load_i16(buffer, batch_at + _PRODUCER_EPOCH_AT)
-        # Sequence numbers start again at 0 behind the largest int32.
+        # Sequence numbers start again at 0 after the largest int32.
         sequence = -1 if base_sequence < 0 else (base_sequence + delta) & I32_MAX
         fields[each, SEQUENCE] = sequence
         fields[each, DELETE_HORIZON] = base_timestamp if attributes & HORIZON_BIT != 0 else -1
@@ -231,7 +233,7 @@ def _read_batch(
 
 @inline_kernel
 def _read_content(buffer: Bytes, is_control: bool, fields: Numbers, row: int) -> None:
-    """What the record's key and value say."""
+    """Fills the fields that come from the record's key and value."""
     key_start = fields[row, KEY_START]
     key_size = fields[row, KEY_SIZE]
     record_type = load_i16(buffer, key_start) if key_size >= 2 else -1
@@ -253,7 +255,7 @@ def _read_content(buffer: Bytes, is_control: bool, fields: Numbers, row: int) ->
 
 @inline_kernel
 def _names_group(record_type: int) -> bool:
-    """Whether it is a type whose keys begin with a group: Kafka's up to 4.1.1, and ours."""
+    """Whether keys of this type begin with a group: Kafka's up to 4.1.1, and ours."""
     is_known = record_type <= _RECORD_TYPE_LAST and record_type != 9 and record_type != 18
     return is_known or record_type == _GROUP_SETTINGS
 
@@ -312,10 +314,11 @@ def gather(
     ends: npt.NDArray[np.int32],
     out: Bytes,
 ) -> int:
-    """Copies a span of each chosen record to `out`, one behind the other; null is empty.
+    """Copies a span of each chosen record to `out`, one after the other. Null becomes empty.
 
-    The span's size is the field behind that of its start. `ends` gets Arrow's offsets: 0, then
-    where each ends. Returns the last; up to 7 bytes behind it are overwritten.
+    `start_field` holds the start of a span, and the next field holds its size. `ends` receives
+    Arrow's offsets: 0, then the end of each span. Returns the last end. Up to 7 bytes after it are
+    overwritten.
     """
     at = 0
     ends[0] = 0

@@ -1,4 +1,4 @@
-"""Checks batches and counts their records, without looking into these."""
+"""Checks batches and counts their records, without reading their content."""
 
 from __future__ import annotations
 
@@ -36,25 +36,27 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 # The reasons why a call ended, in addition to those of `scan`.
-FULL: Final = 20  # Take the marks, or the transactions, and go on.
-STRADDLES: Final = 21  # The batch begins below FLOOR and lacks records: say how many there are.
+FULL: Final = 20  # Take the marks or the transactions, and call again.
+# The batch begins below FLOOR and lacks records: the caller must count those at or above it.
+STRADDLES: Final = 21
 
-# The slots of `state` are those of `records`; RECORDS is kept over all calls, and counts from
-# FLOOR on. These follow. The caller sets these before the first call:
+# The slots of `state` are those of `records`. RECORDS is kept over all calls, and counts records at
+# or above FLOOR. The slots below follow. The caller sets these before the first call:
 _SLOT: Final = records.STATE_SLOTS
 FLOOR: Final = _SLOT  # Records below this offset are skipped.
-MARK_RECORDS: Final = _SLOT + 1  # the least number of records between two marks
-MARK_DUE: Final = _SLOT + 2  # the number of records at which the next mark is made
+MARK_RECORDS: Final = _SLOT + 1  # The least number of records between two marks.
+MARK_DUE: Final = _SLOT + 2  # The number of records at which the next mark is made.
 # The caller sets this before each call:
-STRADDLING: Final = _SLOT + 3  # records of the straddling batch from FLOOR on; -1: not known
+STRADDLING: Final = _SLOT + 3  # The straddling batch's records at or above FLOOR; -1 if unknown.
 # Each call sets these for the caller:
-MARKS: Final = _SLOT + 4  # rows in use
-TRANSACTIONS: Final = _SLOT + 5  # rows in use
+MARKS: Final = _SLOT + 4  # The number of rows in use.
+TRANSACTIONS: Final = _SLOT + 5  # The number of rows in use.
 STATE_SLOTS: Final = _SLOT + 6
 
-# Columns of a mark: the offset a batch begins with, the records before it, its place in the file.
+# Columns of a mark: base offset of a batch, number of records before it, position in the file.
 MARK_COLUMNS: Final = 3
-# Columns of a batch or marker of a transaction: base offset, producer, is it a marker, start.
+# Columns of a batch or marker of a transaction: base offset, producer, whether it is a marker,
+# start.
 TRANSACTION_COLUMNS: Final = 4
 
 
@@ -64,7 +66,8 @@ def walk_batches(
 ) -> int:
     """Checks the batches from `start` to `end`.
 
-    Returns where the first batch begins that is not done with (or `end`); `state[REASON]` says why.
+    Returns the position of the first batch that was not finished, or `end`. `state[REASON]` says
+    why it stopped there.
     """
     position = start
     reason = END

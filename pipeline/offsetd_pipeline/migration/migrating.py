@@ -1,9 +1,9 @@
 """A bulk migration. Each of its steps may be killed and repeated.
 
-The plan is made once. It has the revision of everything that is stored at that time, and every
-write has that revision as its precondition. So nothing is written twice, and nothing over later
-writes, however often and from wherever the run is started. The server decides; the noted progress
-only saves time.
+The plan is made once. It has the revision of each offset that is stored at that time, and each
+write has that revision as its precondition. So no offset is written twice, and no later write is
+overwritten, even if the run is started several times or on several machines. The server decides;
+the noted progress only saves time.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class PlanMismatch(MigrationError):
 
 @attrs.frozen(kw_only=True)
 class MigrationOptions:
-    """The options of a migration, as for `offsetd migrate`.
+    """The options of a migration, which have the meaning of those of `offsetd migrate`.
 
     `overwrite`: the states in which stored offsets are replaced; other such groups are refused.
     `allow_partial`: also move groups with problems.
-    `force`: also move groups that had members. `retention` is set for each group that has none of
-    its own, if `sets_retention`.
+    `force`: also move groups that had members. If `sets_retention`, `retention` is set for each
+    group that has no retention of its own.
     `rate`: at most this many offsets a second.
     `parallelism`: the number of tasks that write at the same time.
-    `timeout_s`: of a call to the server, with all its retries.
+    `timeout_s`: the timeout of a call to the server, with all its retries.
     """
 
     selection: Selection = attrs.field(factory=Selection)
@@ -137,7 +137,10 @@ def opened_migration(
 
 @attrs.define
 class Migration:
-    """The steps. Each raises MigrationError, OffsetdError, OSError, and Spark's errors."""
+    """The steps of a migration.
+
+    Each raises MigrationError, OffsetdError, OSError, and Spark's errors.
+    """
 
     spark: SparkSession
     source: NamedSource
@@ -166,7 +169,7 @@ class Migration:
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of the plan may have been written."""
+        """Whether offsets of the plan may have been written."""
         return self.header is not None and self.folder.is_begun
 
     def plan(self) -> PlanHeader:
@@ -258,19 +261,19 @@ class Migration:
         )
 
     def planned(self) -> DataFrame | None:
-        """The plan as a table, as `plan_rows.PLAN_SCHEMA`; None: nothing was found."""
+        """The plan as a table with `plan_rows.PLAN_SCHEMA`; None if no offset was found."""
         return self._rows(PLAN)
 
     def outcomes(self, *, dry_run: bool = False) -> DataFrame | None:
-        """The outcome of each group, as `plan_rows.OUTCOME_SCHEMA`; None: none is known."""
+        """The outcome of each group, with `plan_rows.OUTCOME_SCHEMA`; None if none is known."""
         return self._rows(DRY_RUN if dry_run else OUTCOMES)
 
     def bad_lines(self) -> DataFrame | None:
-        """`place` and `problem` of the skipped lines; None: there were none."""
+        """`place` and `problem` of the skipped lines; None if there were none."""
         return self._rows(BAD_LINES)
 
     def differences(self) -> DataFrame | None:
-        """The findings of the last `verify`, as `plan_rows.DIFFERENCE_SCHEMA`."""
+        """The findings of the last `verify`, with `plan_rows.DIFFERENCE_SCHEMA`."""
         return self._rows(VERIFIED)
 
     def _planned(self) -> PlanHeader:
@@ -347,7 +350,7 @@ class Migration:
         task: Callable[[UnitSession, str], dict[str, int]],
         work: UnitWork,
     ) -> dict[str, dict[str, int]]:
-        """The tasks' result for each unit. Raises MigrationStopped if the server failed."""
+        """Returns the tasks' result for each unit. Raises MigrationStopped if the server failed."""
         if not units:
             return {}
         make_folder(self.folder.path / part)
@@ -401,7 +404,7 @@ class Migration:
 def _do_units(
     work: UnitWork, task: Callable[[UnitSession, str], dict[str, int]], units: Iterable[str]
 ) -> Iterator[tuple[str, dict[str, int], str]]:
-    """Runs in a task. A failure of the server is returned, not raised: Spark must not retry it."""
+    """Runs in a Spark task. Returns a failure of the server, because Spark would retry an error."""
     unit = ""
     try:
         with work.session() as session:

@@ -1,4 +1,4 @@
-"""A migration as a report: a page, with its data as Parquet beside it."""
+"""A migration as a report: a page, with its data as Parquet next to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen(kw_only=True)
 class _Page:
-    """The tables of the page: their first rows, and how to write all of them."""
+    """The tables of the page: their first rows, and the means to write all rows."""
 
     migration: Migration
     run: RunResult | None
@@ -56,14 +56,14 @@ class _Page:
 def write_migration(
     migration: Migration, folder: Path, run: RunResult | None, verified: VerifyResult | None
 ) -> Path:
-    """Writes the page; beside it `plan.parquet`, `outcomes.parquet` and `differences.parquet`.
+    """Writes the page, and `plan.parquet`, `outcomes.parquet` and `differences.parquet`.
 
-    If lines were skipped, also `bad-lines.parquet`.
+    If lines were skipped, it also writes `bad-lines.parquet`.
     """
     page = _Page(migration=migration, run=run, verified=verified)
     for name, rows in page.whole_tables().items():
         if rows is not None:
-            place = folder.absolute() / f"{name}.parquet"  # Spark may run elsewhere.
+            place = folder.absolute() / f"{name}.parquet"  # Spark may run in another folder.
             rows.write.mode("overwrite").parquet(str(place))
     return write_report(report_of(migration, run, verified), folder)
 

@@ -1,7 +1,7 @@
 """The folder of a migration: its plan, in files of whole groups, and the outcomes.
 
-`plan.json` is written last: without it there is no plan. A file of `plan/` is a unit of work; the
-file of the same name in `outcomes/` has the outcomes of its groups.
+`plan.json` is written last: without it, the folder has no plan. A file of `plan/` is a unit of
+work; the file of the same name in `outcomes/` has the outcomes of its groups.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class PlanFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of the plan may have been written to the server."""
+        """Whether offsets of the plan may have been written to the server."""
         return file_bytes(self.path / BEGUN) is not None
 
     def begin(self) -> None:
-        """Notes that it may be written from now on."""
+        """Notes that the plan may now be written to the server."""
         write_file(self.path / BEGUN, b"")
 
     def clear(self) -> None:
@@ -112,12 +112,12 @@ class PlanFolder:
             self.clear_part(part)
 
     def clear_part(self, part: str) -> None:
-        """Empties the folder, including files of a killed Spark."""
+        """Empties the folder of a part, including files of a killed Spark."""
         remove_folder(self.path / part)
         make_folder(self.path / part)
 
     def units(self, part: str) -> list[str]:
-        """The names of the Parquet files there."""
+        """The names of the Parquet files of a part."""
         return [each for each in file_names(self.path / part) if _is_unit(each)]
 
     def unit_bytes(self, part: str, unit: str) -> int:

@@ -1,4 +1,4 @@
-"""The rows of a plan, and their groups. Pure.
+"""The rows of a plan, and their groups. No I/O.
 
 A plan is flat, with a row for each offset, so that it is easy to query; the rows of a group are
 together. A group without offsets has one row, without a topic, which says why it is refused.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offsetd_clients.migration.selection import Selection
 
 MEMBERS: Final = "members"
-"""As the kind of a problem: the group had members in a folder when that was copied."""
+"""The kind of a problem: the group had members when a folder was copied."""
 MEMBERS_UNKNOWN: Final = "members-unknown"
 _MEMBERS_THEN: Final = ("members, when it was copied",)
 
@@ -35,7 +35,7 @@ FOUND_NAMES: Final = (
     *("group", "source_group", "topic", "partition", "offset", "leader_epoch", "metadata"),
     *("commit_time_ms", "problem_kind", "problem", "place"),
 )
-"""What is found of groups, sorted by the first two: an offset, or a problem."""
+"""The columns of found rows, sorted by the first two. A row has an offset or a problem."""
 
 PLAN_SCHEMA: Final = pa.schema(
     [
@@ -52,9 +52,11 @@ PLAN_SCHEMA: Final = pa.schema(
         pa.field("refusal", pa.string()),
     ]
 )
-"""`state` and `stored_offset`: how the server stood to it when the plan was made.
-`expected_revision`: the revision of what was stored then; null: nothing was. `refusal`: why the
-group is not moved; empty: it is."""
+"""`state` and `stored_offset`: the state of the server's offset when the plan was made.
+
+`expected_revision`: the revision of the offset that was stored then; null if none was. `refusal`:
+the reason why the group is not moved; empty if it is moved.
+"""
 
 OUTCOME_SCHEMA: Final = pa.schema(
     [
@@ -76,7 +78,7 @@ DIFFERENCE_SCHEMA: Final = pa.schema(
 
 @attrs.frozen(kw_only=True)
 class PlannedOffset:
-    """An offset of a plan. `expected_revision` None: none was stored."""
+    """An offset of a plan. `expected_revision` is None if none was stored."""
 
     found: FoundOffset
     state: State
@@ -113,7 +115,7 @@ def found_groups(
 ) -> Iterator[PlannedGroup]:
     """The groups of rows of `FOUND_NAMES`, with their problems.
 
-    `has_members`: the source knows which groups had members.
+    `has_members`: whether the source knows which groups had members.
     """
     for group_id, of_group in groupby(rows, key=lambda row: row["group"]):
         mine = [each for each in of_group if selection.takes(each["source_group"])]

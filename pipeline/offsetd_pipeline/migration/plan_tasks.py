@@ -1,4 +1,4 @@
-"""A task's work on a file of a plan: make it, run it, or verify it. No Spark."""
+"""A task's work on a file of a plan: makes it, runs it, or verifies it. It does not use Spark."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ _DONE: Final = (Outcome.MIGRATED, Outcome.ALREADY)
 class UnitWork:
     """Everything that a task needs to know. It is sent to the executors.
 
-    `overwrite`: the states in which stored offsets are replaced. `retention` is set for each group
-    without one of its own, if `sets_retention`. `retentions` has the groups that have one.
+    `overwrite`: the states in which stored offsets are replaced. If `sets_retention`, `retention`
+    is set for each group that has no retention of its own. `retentions` has the groups that have
+    one.
     """
 
     folder: PlanFolder
@@ -86,7 +87,7 @@ class UnitWork:
 
     @property
     def request_id(self) -> str:
-        """The id of all requests: the server tells them apart by group, not by unit."""
+        """The id of all requests: the server distinguishes them by group, not by unit."""
         return f"migrate-{self.plan_id}"
 
 
@@ -156,8 +157,8 @@ def _add(counts: dict[str, int], name: str, count: int = 1) -> None:
 def run_unit(session: UnitSession, unit: str, *, execute: bool) -> dict[str, int]:
     """Writes the groups of a file of the plan, or validates them. Notes the outcome of each.
 
-    Groups noted as done are skipped. Raises OffsetdError if an error does not belong to one
-    group; then nothing is noted, and the work can be repeated.
+    Groups noted as done are skipped. Raises OffsetdError if an error does not concern one group
+    only; then nothing is noted, and the work can be repeated.
     """
     folder = session.work.folder
     done: dict[str, dict[str, Any]] = {}
@@ -222,9 +223,10 @@ def _run_chunk(
 
 
 def _standing(target: Target, groups: Sequence[GroupPlan]) -> dict[str, str]:
-    """Why each group that was written since the plan is refused.
+    """The reason to refuse each group that was written since the plan.
 
-    Empty: everything planned is stored; an earlier run that was killed has written it.
+    A reason is empty if all planned offsets are stored: an earlier run, which was killed, wrote
+    them.
     """
     if not groups:
         return {}

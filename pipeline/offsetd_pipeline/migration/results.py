@@ -17,7 +17,7 @@ class RunResult:
     """Groups and offsets by outcome, as in `offsetd_clients.migration`.
 
     `refused`: the first refused groups, as rows of outcomes.
-    `stopped_by`: why some files of the plan were not reached; empty: all were.
+    `stopped_by`: the reason why some files of the plan were not reached; empty if all were.
     """
 
     is_dry_run: bool
@@ -40,10 +40,10 @@ class RunResult:
 
 @attrs.frozen(kw_only=True)
 class VerifyResult:
-    """How many of `offset_count` are not stored as planned, by state, with the first of them.
+    """The number of offsets that are not stored as planned, by state, with the first of them.
 
-    `ahead_count`: offsets that are larger on the server, which was allowed; they are not in the
-    others.
+    `ahead_count`: offsets that are larger on the server, if that was allowed. The other counts do
+    not include them.
     """
 
     offset_count: int

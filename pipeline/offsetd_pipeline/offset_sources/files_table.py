@@ -43,7 +43,10 @@ def file_rows(
     file_group: str = "",
     range_bytes: int = RANGE_BYTES,
 ) -> DataFrame:
-    """Rows of `lines.PLACED` from files, or from all files below folders, on every executor."""
+    """Rows of `lines.PLACED` from files, or from all files below folders.
+
+    Every executor needs these files.
+    """
     spark.dataSource.register(OffsetFilesSource)
     reader = spark.read.format(OffsetFilesSource.name())
     options = {"kind": str(kind), "paths": json.dumps(list(paths)), "file_group": file_group}
@@ -51,7 +54,7 @@ def file_rows(
 
 
 def files_below(path: Path) -> Iterator[Path]:
-    """The file, or the files below a folder except hidden ones (that begin with `.` or `_`)."""
+    """The file, or the files below a folder. Skips hidden ones (that begin with `.` or `_`)."""
     if not OsFiles().is_folder(path):
         yield path
         return
@@ -61,7 +64,7 @@ def files_below(path: Path) -> Iterator[Path]:
 
 
 class OffsetFilesSource(DataSource):
-    """For `file_rows` only."""
+    """The source of `file_rows`. Only `file_rows` uses it."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +76,7 @@ class OffsetFilesSource(DataSource):
         return PLACED
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  It is as said.
-        """A reader of what the options name."""
+        """A reader of the files that the options name."""
         return _Reader(dict(self.options))
 
 

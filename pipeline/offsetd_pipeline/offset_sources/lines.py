@@ -1,7 +1,7 @@
-"""Lines of files of offsets, in columns. Pure: it runs in Spark's tasks.
+"""Turns lines of files of offsets into columns. It does no I/O and runs in Spark's tasks.
 
-Each line is read by the same parser as elsewhere. This module turns the results into rows of
-`ROWS`: an offset, or a problem and its place.
+The parser of each line is the one that the other migrations use. This module turns the results into
+rows of `ROWS`: an offset, or a problem and its place.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PLACED: Final = (
 )
 """The columns of all sources: an offset, or a problem.
 
-The group is null if it cannot be read either. Other nulls: the source does not have the value.
-`place`: the place of a bad line, `FILE:LINE`.
+The group is null if it cannot be read either. Another null means that the source does not have the
+value. `place`: the place of a bad line, `FILE:LINE`.
 """
 
 _TYPES: Final = {
@@ -57,7 +57,7 @@ PLACED_ARROW: Final = pa.schema(
 )
 
 Row = tuple[Any, ...]
-"""As `NAMES`."""
+"""A row with the columns of `NAMES`."""
 
 
 def reads_line(kind: SourceKind, line: bytes) -> bool:
@@ -71,7 +71,7 @@ def reads_line(kind: SourceKind, line: bytes) -> bool:
 def rows_of_lines(
     kind: SourceKind, file_group: str, lines: Iterable[bytes], *, is_start: bool
 ) -> Iterator[tuple[int, Row]]:
-    """The content of lines without their newlines, each with its number, from 1.
+    """Reads lines without their newlines; yields each row with its line number, which begins at 1.
 
     `is_start`: the first line is that of the file, and may begin with a byte order mark.
     """

@@ -41,9 +41,9 @@ class SourceOptions:
     """The options of a source.
 
     `file_group`: the group of a file that does not name it.
-    `skip_bad_lines`: count and report them; else they are an error.
-    `groups`, `group_prefix`, `topics`: only these.
-    `connection`: how to connect to servers, as options of `format("offsetd")`.
+    `skip_bad_lines`: count and report bad lines; otherwise they are an error.
+    `groups`, `group_prefix`, `topics`: read only these.
+    `connection`: the connection to servers, as options of `format("offsetd")`.
     """
 
     file_group: str = ""
@@ -56,7 +56,7 @@ class SourceOptions:
 
 @attrs.frozen(kw_only=True)
 class OffsetTable:
-    """The content of a source. `rows` are as `lines.PLACED`, including problems.
+    """The content of a source. `rows` have the columns of `lines.PLACED`, and include problems.
 
     Spark caches them until `forget`. `bad_lines` are the first of `bad_line_count` skipped lines,
     `FILE:LINE: WHAT`. `double_count`: offsets beyond the first of a group, topic and partition.
@@ -112,7 +112,7 @@ def opened_source(
 
 
 def _conditions(options: SourceOptions, *, keeps_null: bool) -> list[Column]:
-    """The selection.
+    """The conditions of the selection.
 
     `keeps_null` keeps problems whose group is not known, so that they are reported.
     """
@@ -171,7 +171,7 @@ def _double_count(source: NamedSource, kept: DataFrame, offset_count: int) -> in
 
 
 def _check_files(table: DataFrame, source: NamedSource) -> None:
-    """Checks the names of files: Spark skips names that begin with `_` or `.`, even if given."""
+    """Checks the names of files: Spark even skips given names that begin with `_` or `.`."""
     if not table.inputFiles():
         raise BadSource(f"{source}: no files that Spark reads (names with _ or . at first are not)")
 
@@ -236,7 +236,7 @@ def _commit_time_ms(types: dict[str, Any]) -> Column:
 
 
 def _parquet_problem() -> Column:
-    """The problem of a row that is not an offset; null: it is valid."""
+    """The problem of a row that is not an offset; null if it is valid."""
 
     def outside(name: str, largest: int) -> Column:
         return sf.col(name).isNull() | ~sf.col(name).between(0, largest)

@@ -6,7 +6,7 @@ from enum import StrEnum
 class SourceKind(StrEnum):
     """The kind of a source."""
 
-    FOLDER = "folder"  # One or more data folders of nodes, offsetd's or a broker's.
+    FOLDER = "folder"  # One or more data folders of offsetd or of brokers.
     SERVER = "server"
     ARCHIVE = "archive"
     KAFKA_CSV = "kafka-csv"

@@ -156,7 +156,7 @@ def _is_json_lines(lines: list[bytes]) -> bool:
 
 
 def _whole_lines(content: bytes) -> Iterator[bytes]:
-    """The lines that are not empty, without a last one that was cut off."""
+    """The lines that are not empty, without an incomplete last line."""
     *lines, rest = content.split(b"\n")
     if len(content) < _LOOK_BYTES or not lines:
         lines.append(rest)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ImportsOffsets(Protocol):
-    """The part of `OffsetClient` that is needed here."""
+    """The part of `OffsetClient` that this module needs."""
 
     def fetch(
         self, group_id: str, *, require_stable: bool = False
@@ -39,11 +39,11 @@ class ImportsOffsets(Protocol):
 
 @attrs.frozen(kw_only=True)
 class CheckpointImport:
-    """The result of an import, or of a dry run: each change with the offset before; None: none.
+    """The result of an import, or of a dry run: each change with the offset before, or None.
 
-    `held_back`: partitions in which the group is further, and stays there.
+    `held_back`: partitions in which the group has a larger offset, which stays.
     `unchanged`: partitions in which the group is already at the offset.
-    `revision`: that of the last record; None: nothing was written.
+    `revision`: that of the last record; None if nothing was written.
     """
 
     group_id: str
@@ -61,13 +61,14 @@ def import_checkpoint(
     allow_back: bool = False,
     execute: bool = False,
 ) -> CheckpointImport:
-    """Shows what would be written to the group.
+    """Returns the offsets that would be written to the group.
 
-    With `execute` it writes it, with an audit record.
+    With `execute` it writes them, with an audit record.
 
-    It writes all or nothing (a group too large for one record batch, in several), and nothing if
-    someone else commits to one of the partitions meanwhile: `OffsetConflict`. `allow_back` also
-    sets offsets back. Raises OffsetdError, also for a group that has members or a lease.
+    It writes all offsets or none (in several record batches if the group is too large for one). It
+    writes none and raises `OffsetConflict` if another client commits to one of the partitions
+    during the call. `allow_back` also sets offsets back. Raises OffsetdError, also for a group that
+    has members or a lease.
     """
     stored = client.fetch(group_id, require_stable=True)
     compared = [

@@ -1,4 +1,4 @@
-"""A streaming query's progress in Kafka, by its checkpoint (`offsets` and `commits`)."""
+"""Reads a streaming query's progress in Kafka from its checkpoint (`offsets` and `commits`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TOLD_CHARACTERS_MAX: Final = 80
 
 
 class CheckpointUnreadable(ValueError):
-    """It is not a checkpoint, or of an unknown kind. The text names the file and the reason."""
+    """The folder has no checkpoint of a known kind. The text names the file and the reason."""
 
 
 class Through(StrEnum):
     """The batch to read: the last one that is done, or the one that may be planned after it.
 
-    With PLANNED, the query reads nothing twice; but if that batch was not done, some of it may
+    With PLANNED, no record is read twice; but if that batch was not done, some of its records may
     never have been processed.
     """
 
@@ -39,7 +39,7 @@ class Through(StrEnum):
 
 @attrs.frozen
 class PassedOver:
-    """A source that is not Kafka's: its place in the query, or its name, and the reason."""
+    """A source that is not Kafka: its place in the query, or its name, and the reason."""
 
     source: str
     reason: str
@@ -86,7 +86,7 @@ def from_checkpoint(
 
 def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Checkpoint:
     """The checkpoint in `files`, which is at `path`. Raises CheckpointUnreadable."""
-    # In this order: the offsets of a batch that is done were written before.
+    # Read them in this order: the offsets of a completed batch were written before its commit.
     done, planned = files.batches("commits"), files.batches("offsets")
     if not planned:
         raise CheckpointUnreadable(f"{path} is not a checkpoint with a batch: it has no offsets/0")
@@ -122,7 +122,7 @@ def read_checkpoint(files: CheckpointFiles, path: str, through: Through) -> Chec
 
 
 def _sources(content: bytes, file: str) -> Iterator[tuple[str, str]]:
-    """The offsets of each source in a file of `offsets`: `v1` by its place, `v2` by its name."""
+    """The offsets of each source in a file of `offsets`: by place in `v1`, by name in `v2`."""
     version, *lines = content.decode().split("\n")
     if version.strip() not in ("v1", "v2") or len(lines) < 2:
         raise CheckpointUnreadable(f"{file}: a file of v1 or v2 is expected, with a line a source")

@@ -1,4 +1,4 @@
-"""A thread that commits the ledger's progress, so that notes of progress never wait."""
+"""A thread that commits the ledger's progress, so that calls that note progress never wait."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from offsetd_pipeline.queries.query_commits import Part, QueryCommits
 
 EXIT_S_MAX: Final = 10.0
-"""How long the end of the program waits for commits, if `close` was not called before."""
+"""The time that the program's end waits for commits, if `close` was not called before."""
 _JOIN_S_MAX: Final = 1.0
 
 
 class CommitsOffsets(Protocol):
-    """The part of `OffsetClient` that is needed here."""
+    """The part of `OffsetClient` that this module needs."""
 
     def commit(
         self,
@@ -43,7 +43,7 @@ class CommitsOffsets(Protocol):
 
 
 class CommitThread:
-    """Makes one commit at a time, of the queries in turn. It starts with the first progress."""
+    """Makes one commit at a time, for the queries in turn. It starts at the first progress."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CommitThread:
         retention: timedelta | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The thread owns `ledger` from now on. Others reach it only through `tell` and `wait`."""
+        """The thread takes over `ledger`. Other threads use it only through `tell` and `wait`."""
         self._client = client
         self._ledger = ledger
         self._retention = retention
@@ -90,16 +90,16 @@ class CommitThread:
             self._changed.notify_all()
 
     def wait(self, is_over: Callable[[ProgressLedger], bool], timeout_s: float) -> bool:
-        """Waits until `is_over` holds for the ledger; False: it did not in time."""
+        """Waits until `is_over` holds for the ledger. Returns False after the timeout."""
         with self._changed:
             self._ledger.hurry()
             self._changed.notify_all()
             return self._changed.wait_for(lambda: is_over(self._ledger), timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the thread once all is committed, or after the time.
+        """Ends the thread when all progress is committed, or after `timeout_s`.
 
-        False: not all was committed.
+        Returns False if not all progress was committed.
         """
         self.wait(lambda ledger: self._is_closed or not ledger.is_behind, timeout_s)
         with self._changed:
@@ -110,7 +110,7 @@ class CommitThread:
         return is_done
 
     def join(self) -> None:
-        """Waits a moment for a commit in progress, after `close`."""
+        """Waits a short time for a commit in progress, after `close`."""
         if self._thread is not None:
             self._thread.join(_JOIN_S_MAX)
 

@@ -16,7 +16,7 @@ KAFKA_SOURCES: Final = ("KafkaV2[", "KafkaSourceV1[", "KafkaSource[")
 
 
 class QueryProgress(Protocol):
-    """The part of Spark's `StreamingQueryProgress` that is needed here."""
+    """The part of Spark's `StreamingQueryProgress` that this module needs."""
 
     @property
     def json(self) -> str:
@@ -25,7 +25,7 @@ class QueryProgress(Protocol):
 
 @attrs.frozen
 class Position:
-    """The next offset to read, and the end of the partition as far as the query knows it."""
+    """The next offset to read, and the end of the partition if the query knows it."""
 
     offset: int
     end_offset: int | None = None
@@ -59,7 +59,7 @@ def batch_progress(progress: QueryProgress) -> BatchProgress | None:
 
 
 def idle_progress(progress: QueryProgress) -> BatchProgress | None:
-    """The progress after the last batch, from that of a query that waits for data.
+    """The progress after the last batch, from the report of a query that waits for data.
 
     None if it has read nothing yet, or no longer waits.
     """
@@ -67,12 +67,12 @@ def idle_progress(progress: QueryProgress) -> BatchProgress | None:
     found = _batch_progress(told)
     if found is None or any(each["startOffset"] != each["endOffset"] for each in _kafkas(told)):
         return None
-    # It has the number of the next batch.
+    # The report has the number of the next batch.
     return attrs.evolve(found, batch_id=found.batch_id - 1)
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """The offsets in a source's JSON, `{"orders":{"0":42}}`; None: it has another form."""
+    """The offsets in a source's JSON, `{"orders":{"0":42}}`; None if it has another form."""
     try:
         return _offsets(json.loads(text))
     except ValueError:
@@ -80,7 +80,7 @@ def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
 
 
 def least_offsets(sources: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """The offsets that all sources have read: for a partition of several, the smallest."""
+    """The offsets that all sources have read. If several read a partition, the smallest counts."""
     least: dict[TopicPartition, int] = {}
     for offsets in sources:
         for where, offset in offsets.items():
@@ -105,7 +105,7 @@ def _batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
         run_id=told["runId"],
         name=told.get("name"),
         batch_id=told["batchId"],
-        # In real-time mode, the latest offset is that of the batch's beginning, and may be below
+        # In real-time mode, the latest offset is the one at the batch's beginning, and may be below
         # its end.
         positions={
             where: Position(offset, max(offset, latest[where]) if where in latest else None)

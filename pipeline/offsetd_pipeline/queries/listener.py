@@ -33,7 +33,7 @@ REFRESH_S: Final = 3600.0
 
 @attrs.frozen(kw_only=True)
 class ReadingQuery:
-    """A query that is to get a group. `id` stays with its checkpoint; `name` may be None."""
+    """A query that needs a group. Its checkpoint keeps its `id`; `name` may be None."""
 
     id: str
     run_id: str
@@ -42,7 +42,7 @@ class ReadingQuery:
 
 
 GroupOf: TypeAlias = Callable[[ReadingQuery], str | None]
-"""Returns the group of a query; None: its progress is not committed."""
+"""Returns the group of a query. If it is None, the query's progress is not committed."""
 
 
 class OffsetCommitListener(StreamingQueryListener):
@@ -65,13 +65,13 @@ class OffsetCommitListener(StreamingQueryListener):
     ) -> None:
         """`client`: a client, or the address of a server, `host:port`.
 
-        `queries`: only these, by name or id.
+        `queries`: commit only for these, by name or id.
         `rewinds`: what happens to the group when a query reads again what was committed.
         `retention`: how long the offsets are kept, instead of the group's retention.
         `refresh_s`: unchanged offsets are committed again after this many seconds.
 
-        If a session is active at this point, the listener also looks for progress of waiting
-        queries that was not reported. Raises ValueError for invalid arguments.
+        If a session is active at this point, the listener also checks waiting queries for
+        unreported progress. Raises ValueError for invalid arguments.
         """
         if isinstance(queries, str):
             raise TypeError("queries: one text where several are expected")
@@ -84,7 +84,7 @@ class OffsetCommitListener(StreamingQueryListener):
         self._streams: Any = session and session.streams
         self._group = group
         self._queries = frozenset(queries)
-        self._groups: dict[str, str | None] = {}  # By run.
+        self._groups: dict[str, str | None] = {}  # The group of each run.
         self._thread = CommitThread(
             using.with_retry(RetryPolicy(timeout_s=COMMIT_S_MAX)),
             ledger,
@@ -102,26 +102,26 @@ class OffsetCommitListener(StreamingQueryListener):
         self._thread.tell(lambda ledger: ledger.start(query_id, run_id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
-        """Passes on the end of a batch to be committed."""
+        """Passes the end of a batch to the commit thread."""
         found = self._found(lambda: batch_progress(event.progress))
         if found is not None:
             self._thread.tell(lambda ledger: ledger.put(*found))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
-        """Commits the last batch if its commit is missing (of a killed run), or would expire."""
+        """Commits the last batch if a killed run did not, or if its offsets would expire."""
         found = self._found(lambda: self._idle_progress(str(event.id)))
         if found is not None:
             now_s = self._thread.now_s()
             self._thread.tell(lambda ledger: ledger.put_idle(*found, now_s))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
-        """Notes that a query has ended. No more events of it follow."""
+        """Notes that a query has ended. No more events of the query follow."""
         run_id = str(event.runId)
         self._groups.pop(run_id, None)
         self._thread.tell(lambda ledger: ledger.end(run_id))
 
     def flush(self, *queries: Any, timeout_s: float = 30.0) -> bool:
-        """Waits until all noted progress is committed; False: it is not in time.
+        """Waits until all noted progress is committed. Returns False after the timeout.
 
         For `queries` that have ended, it first waits for all events that Spark still has.
         """
@@ -131,7 +131,7 @@ class OffsetCommitListener(StreamingQueryListener):
         )
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Commits the rest as far as the time allows, and ends. False: not all was committed.
+        """Commits the rest, and ends. Returns False if not all was committed in time.
 
         Later events of Spark are ignored. A client that was passed in stays open.
         """

@@ -1,4 +1,4 @@
-"""The running queries, what each has to commit, and the outcomes. Its owner's lock protects it."""
+"""Holds running queries, the progress they must commit, and the outcomes. Its owner locks it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("offsetd_pipeline.queries")
 
 
 class GroupTaken(Exception):
-    """Two running queries read the same topic for one group: neither's offsets would be true."""
+    """Two running queries read the same topic for one group: its offsets would be wrong."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +53,7 @@ class ProgressLedger:
         self._rewinds = rewinds
         self._refresh_s = refresh_s
         self._counts = ListenerCounts()
-        self._runs: dict[str, tuple[str, int]] = {}  # Query and number of each running one.
+        self._runs: dict[str, tuple[str, int]] = {}  # The query and the number of each run.
         self._runs_seen = 0
         self._queries: dict[str, QueryCommits] = {}
 
@@ -73,11 +73,11 @@ class ProgressLedger:
 
     @property
     def is_behind(self) -> bool:
-        """Whether anything has to be committed."""
+        """Whether any progress must be committed."""
         return any(each.is_behind for each in self._queries.values())
 
     def runs(self, run_id: str) -> bool:
-        """Whether a run has begun and not ended, by the events so far."""
+        """Whether a run has begun and not ended, by the events until now."""
         return run_id in self._runs
 
     def start(self, query_id: str, run_id: str) -> int:
@@ -123,19 +123,20 @@ class ProgressLedger:
             commits.failures = min(commits.failures, 1)
 
     def next_part(self, now_s: float) -> tuple[QueryCommits, Part] | None:
-        """The next commit, if one is due: of the query whose turn was longest ago."""
+        """The next commit that is due. The query with the longest wait comes first."""
         for query_id, commits in list(self._queries.items()):
             if not commits.is_behind or commits.due_s > now_s:
                 continue
             part = commits.next_part(now_s)
             if part is not None:
-                self._queries[query_id] = self._queries.pop(query_id)  # Now after the others.
+                # The query is now the last one.
+                self._queries[query_id] = self._queries.pop(query_id)
                 return commits, part
-            self._is_done(commits)  # Nothing of it has changed.
+            self._is_done(commits)  # None of its offsets has changed.
         return None
 
     def next_due_s(self) -> float | None:
-        """When the next commit is due; None: there is nothing to commit."""
+        """The time at which the next commit is due; None if there is nothing to commit."""
         return min((each.due_s for each in self._queries.values() if each.is_behind), default=None)
 
     def committed(
@@ -155,7 +156,7 @@ class ProgressLedger:
         error: CommitConflict,
         now_s: float,
     ) -> None:
-        """Notes that other stored offsets forbid a part."""
+        """Notes that a part was refused because of other stored offsets."""
         were_held_back = bool(commits.held_back)
         if not commits.refused(part, error.conflicts):
             self.failed(commits, error, now_s)
@@ -193,7 +194,7 @@ class ProgressLedger:
                     f" {min(shared)}; give each a group of its own"
                 )
             if shared and self._rewinds is Rewinds.FOLLOW and commits.is_behind:
-                commits.drop()  # The query that reads the topic now is followed.
+                commits.drop()  # The group follows the query that reads the topic now.
                 self._count(batches_skipped=1)
 
     def _is_done(self, commits: QueryCommits) -> None:

@@ -1,4 +1,7 @@
-"""What one streaming query has committed and still has to commit. No thread, clock or server."""
+"""Tracks what one streaming query has committed and must still commit.
+
+It has no thread or clock, and calls no server.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ if TYPE_CHECKING:
     from offsetd_pipeline.queries.kafka_progress import BatchProgress, Position
 
 PART_OFFSETS_MAX: Final = 1000
-"""The most offsets of one commit: with their metadata far below the limit of a record batch."""
+"""The most offsets of one commit. They stay far below the size limit of a record batch."""
 TURNS_MAX: Final = 5
-"""A commit may lose its comparison this often in a row before it counts as failed."""
+"""A commit counts as failed after its condition did not hold this many times in a row."""
 
 
 def told_batch(query_id: str, batch_id: int) -> str:
@@ -29,10 +32,10 @@ def told_batch(query_id: str, batch_id: int) -> str:
 
 
 class Rewinds(StrEnum):
-    """What happens to a group when its query reads again what was already committed.
+    """Decides what happens to a group whose query reads committed records again.
 
     REFUSE: an offset never goes back; the group waits until the query reaches it again. FOLLOW: the
-    group follows the query; if someone else sets it meanwhile, it returns to the query.
+    group follows the query; if another client sets it, the group returns to the query's offsets.
     """
 
     REFUSE = "refuse"
@@ -66,10 +69,10 @@ class QueryCommits:
         """Unchanged offsets are committed again after `refresh_s`, so that they do not expire."""
         self.group_id = group_id
         self.due_s = 0.0  # The time of the next attempt after a failure.
-        self.failures = 0  # In a row.
-        self.refusals = 0  # In a row.
+        self.failures = 0  # The failures in a row.
+        self.refusals = 0  # The refusals in a row.
         self.committed_batch_id = -1
-        self.held_back: set[TopicPartition] = set()  # Partitions in which the group is further.
+        self.held_back: set[TopicPartition] = set()  # The partitions whose stored offset is larger.
         self.progress: BatchProgress | None = None
         self._rewinds = rewinds
         self._refresh_s = refresh_s
@@ -78,12 +81,12 @@ class QueryCommits:
         self._parts: list[Part] = []
         self._cuts = 0
         self._done: dict[TopicPartition, _Done] = {}
-        # With FOLLOW: the stored offset; None: none is stored.
+        # Only FOLLOW uses it: the revision of each stored offset; None if none is stored.
         self._revisions: dict[TopicPartition, int | None] = {}
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to commit, or to check for it."""
+        """Whether there is progress to commit, or to compare with the committed offsets."""
         return not self._is_cut or bool(self._parts)
 
     @property
@@ -96,7 +99,7 @@ class QueryCommits:
         return (run_number, progress.batch_id) > self._order
 
     def put(self, progress: BatchProgress, run_number: int) -> bool:
-        """Replaces uncommitted progress by this batch. False: a newer one is known."""
+        """Replaces uncommitted progress by this batch. Returns False if a newer batch is known."""
         if not self.is_before(progress, run_number):
             return False
         self._order, self.progress = (run_number, progress.batch_id), progress
@@ -104,7 +107,7 @@ class QueryCommits:
         return True
 
     def refresh(self, now_s: float) -> bool:
-        """Starts again with the newest batch, if some of it was committed long ago."""
+        """Commits the newest batch again, if the commit of a part of it is old enough."""
         if self.is_behind or not any(self._is_old(each, now_s) for each in self._done.values()):
             return False
         self._is_cut = False
@@ -115,7 +118,7 @@ class QueryCommits:
         self._is_cut, self._parts = True, []
 
     def next_part(self, now_s: float) -> Part | None:
-        """The next commit; None: all is committed. It stays the next until it is committed."""
+        """The next commit, or None. It stays the next one until it is committed."""
         if not self._is_cut:
             self._cut(now_s)
         return self._parts[0] if self._parts else None
@@ -129,7 +132,7 @@ class QueryCommits:
     def learn(
         self, asked: Iterable[TopicPartition], stored: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Notes the result of fetching these partitions."""
+        """Notes the stored offsets that were fetched for these partitions."""
         for where in asked:
             found = stored.get(where)
             self._revisions[where] = None if found is None else found.revision
@@ -144,7 +147,7 @@ class QueryCommits:
         }
 
     def committed(self, part: Part, revision: Revision, now_s: float) -> None:
-        """Notes that the part is stored; `revision` is that of its last offset."""
+        """Notes that the part is stored; `revision` is the revision of its last offset."""
         self.failures = self.refusals = 0
         first = revision.log_offset - len(part.positions) + 1
         for log_offset, (where, position) in enumerate(part.positions.items(), first):
@@ -156,10 +159,10 @@ class QueryCommits:
     def refused(self, part: Part, conflicts: Sequence[Conflict]) -> bool:
         """Notes that the part is refused because of other stored offsets.
 
-        False: a retry cannot help.
+        Returns False if a retry cannot help.
 
-        With REFUSE, offsets that would go back are left out. With FOLLOW, it continues from what is
-        stored.
+        With REFUSE, offsets that would go back are left out. With FOLLOW, the next attempt expects
+        the offsets that are stored now.
         """
         self.refusals += 1
         in_the_way = {each.topic_partition: each.revision for each in conflicts}
@@ -214,7 +217,7 @@ class QueryCommits:
         The new part has its own name, because the server answers each name once.
         """
         place = [each is part for each in self._parts]
-        if any(place):  # Otherwise a newer batch has come meanwhile.
+        if any(place):  # Otherwise a newer batch has replaced the part.
             self._parts[place.index(True)] = self._part(positions)
         self._parts = [each for each in self._parts if each.positions]
 

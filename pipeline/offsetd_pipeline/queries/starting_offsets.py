@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Uncommitted(IntEnum):
-    """Where a partition begins if nothing is committed for it. The numbers are Spark's."""
+    """The start of a partition without a committed offset. The numbers are Spark's."""
 
     LATEST = -1
     EARLIEST = -2
 
 
 class FetchesOffsets(Protocol):
-    """The part of `OffsetClient` that is needed here."""
+    """The part of `OffsetClient` that this module needs."""
 
     def fetch(
         self, group_id: str, *, require_stable: bool = False
@@ -39,9 +39,9 @@ def starting_offsets(
 ) -> str:
     """The value of Spark's option `startingOffsets` that lets a new query continue a group.
 
-    `topics` has the number of partitions of each topic: Spark wants all of them named. Names alone
-    are enough if the server knows the Kafka cluster (`kafka.bootstrap.servers`). A partition begins
-    at its committed offset, which is the next one to read. Waits while a transaction has pending
+    `topics` has the number of partitions of each topic: Spark requires all of them. Names alone are
+    enough if the server knows the Kafka cluster (`kafka.bootstrap.servers`). A partition begins at
+    its committed offset, which is the next one to read. Waits while a transaction has pending
     offsets.
 
     Raises ValueError for a committed partition that is not among them, or a topic whose partitions

@@ -1,4 +1,4 @@
-"""The findings of a job, for people (a page) and for programs (tables)."""
+"""The findings of a job, for users (a page) and for programs (tables)."""
 
 from offsetd_pipeline.reports.report import Finding, Level, Plot, Report, Section, Table
 from offsetd_pipeline.reports.writing import write_report

@@ -1,4 +1,4 @@
-"""How values are shown to people, by the unit at the end of their names."""
+"""Formats values for users, by the unit at the end of their names."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,7 +23,8 @@ def _bytes(value: float) -> str:
 def _seconds(value: float) -> str:
     if abs(value) < _SECONDS_SHOWN_MAX:
         return f"{value:,.3g} s"
-    sign = "-" if value < 0 else ""  # Python writes a negative duration as a day less the rest.
+    # Python writes a negative duration as negative days plus a positive rest.
+    sign = "-" if value < 0 else ""
     return f"{sign}{timedelta(seconds=round(abs(value)))}"
 
 
@@ -45,7 +46,7 @@ _BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
 
 
 def headings(names: Iterable[str]) -> list[str]:
-    """The names of columns for people: their words, without the unit.
+    """The names of columns for users: their words, without the unit.
 
     The unit stays if two names would otherwise be equal, or one the plural of the other.
     """

@@ -49,7 +49,7 @@ def lines(
 ) -> str:
     """Lines over time, one for each of `series`.
 
-    `unit` is as at the end of columns' names (`_bytes`).
+    `unit` has the form of the ends of column names (`_bytes`).
     """
     with mpl.rc_context(_SETTINGS):
         figure, axes = _figure(_SIZE_INCHES)
@@ -71,7 +71,7 @@ def bars(values: Mapping[str, float], *, unit: str = "") -> str:
     with mpl.rc_context(_SETTINGS):
         height = 0.8 + _BAR_INCHES * max(len(values), 1)
         figure, axes = _figure((_SIZE_INCHES[0], height))
-        # By number: names may be equal once they are cut off.
+        # The positions are numbers, because shortened names may be equal.
         drawn = axes.barh(range(len(values)), list(values.values()), height=0.7)
         axes.set_yticks(range(len(values)), [_short(each) for each in values])
         axes.bar_label(drawn, [shown(unit, each) for each in values.values()], padding=4)
@@ -84,7 +84,7 @@ def bars(values: Mapping[str, float], *, unit: str = "") -> str:
 
 
 def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> str:
-    """A column for each number from 0 on: for each log partition, for example."""
+    """A column for each number, starting at 0: for each log partition, for example."""
     with mpl.rc_context(_SETTINGS):
         figure, axes = _figure(_SIZE_INCHES)
         axes.bar(range(len(values)), values, width=0.8)
@@ -103,10 +103,10 @@ def histogram(
     y_label: str = "",
     counts: Sequence[int] | None = None,
 ) -> str:
-    """How many values have which size, in bins of equal ratios if their range is wide.
+    """The number of values of each size, in bins of equal ratios if their range is wide.
 
-    `counts`: how often each value occurs. If the bins have equal ratios, zeros have no bin of their
-    own: they count in the first one, and the plot says so.
+    `counts`: how often each value occurs. If the bins have equal ratios, there is no bin for zeros:
+    they count in the first one, and the plot says so.
     """
     weights = [1] * len(values) if counts is None else counts
     positive = [each for each in values if each > 0]
@@ -132,14 +132,14 @@ def histogram(
 
 
 def _figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
-    # Without pyplot, which keeps figures, and state that threads share.
+    # This does not use pyplot, which keeps figures, and state that threads share.
     figure = Figure(figsize=size_inches, layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.subplots()
 
 
 def _end(drawn_end: float, values: Iterable[float], unit: str) -> float:
-    """The end of an axis from 0: as it was drawn, or one unit if all values are zero."""
+    """The end of an axis that begins at 0: the drawn end, or one unit if all values are zero."""
     if any(values):
         return drawn_end
     return _KIB if unit == "_bytes" else 1

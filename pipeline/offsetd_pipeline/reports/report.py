@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class Level(StrEnum):
-    """How important a finding is."""
+    """The importance of a finding."""
 
     GOOD = "good"
     NOTE = "note"
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 @attrs.frozen
 class Finding:
-    """A sentence on what was found."""
+    """A finding in one sentence."""
 
     level: Level
     text: str
@@ -26,10 +26,10 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Rows. The page shows the first `shown_rows`; `name.parquet` beside it has all of `rows`.
+    """Rows. The page shows the first `shown_rows`; `name.parquet` next to it has all of `rows`.
 
-    `row_count`: the number of all rows, of which `rows` has the first. `is_written`: the caller
-    writes `name.parquet`, with all rows. The names of columns end with their units: see `formats`.
+    `row_count`: the number of all rows; `rows` has the first ones. `is_written`: the caller writes
+    `name.parquet`, with all rows. The names of columns end with their units: see `formats`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Table:
 
     @property
     def count(self) -> int:
-        """The number of all rows, in the table or not."""
+        """The number of all rows, including those that `rows` does not have."""
         return self.rows.num_rows if self.row_count is None else self.row_count
 
 
@@ -68,7 +68,7 @@ class Section:
 class Report:
     """A report.
 
-    `facts`: what was read, and how much, by name; names end with units as columns do.
+    `facts`: the facts about the source, by name; names end with units as columns do.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""A report as a page that needs no network, with its tables as Parquet beside it."""
+"""Writes a report as a page that needs no network, and its tables as Parquet."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,7 +17,7 @@ PAGE: Final = "report.html"
 
 
 def write_report(report: Report, folder: Path) -> Path:
-    """Writes the page and the tables; returns the page's path. The page comes last.
+    """Writes the page and the tables; returns the page's path. It writes the page last.
 
     Existing files with these names are replaced. Raises OSError.
     """

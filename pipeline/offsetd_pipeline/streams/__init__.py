@@ -1,1 +1,1 @@
-"""Changes as they come: `readStream.format("offsetd")`, for folders and servers."""
+"""Streams of changes: `readStream.format("offsetd")`, for folders and servers."""

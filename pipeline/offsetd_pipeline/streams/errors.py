@@ -9,7 +9,7 @@ class RecordsLost(StorageError):
     """Records that the stream had not read yet were cleaned away or deleted.
 
     `position`: the next log offset of the stream. `goes_on_at`: the log offset at which the stream
-    would go on with `fail_on_data_loss=false`. Both are None if a server does not report them.
+    would continue with `fail_on_data_loss=false`. Both are None if a server does not report them.
     """
 
     def __init__(

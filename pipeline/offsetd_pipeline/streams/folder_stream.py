@@ -50,7 +50,7 @@ class _Ahead(NamedTuple):
 
 
 class FolderStream:
-    """Finds new records in a folder by repeated looks. For the driver.
+    """Finds new records in a folder: each call reads its present state. The driver uses it.
 
     All methods raise StorageError (FolderChanged: the folder keeps changing) and OSError.
     """
@@ -82,7 +82,7 @@ class FolderStream:
         return self._steadily(self._latest)
 
     def bounded(self, start: Positions, limit: Limit, until: Positions | None) -> Positions:
-        """The end of a batch from `start`: at most `until`, and within the limit.
+        """The end of a batch that begins at `start`: at most `until`, and within the limit.
 
         A log partition that is missing in `start` is begun, and read by the next batch. Raises
         RecordsLost, PositionAboveEnd.
@@ -94,13 +94,13 @@ class FolderStream:
         return self._steadily(lambda: self._ranges(start, end))
 
     def commit(self, end: Positions) -> None:
-        """Forgets everything below `end`: it is not asked for any more."""
+        """Forgets everything below `end`: no later call needs it."""
         for each, offset in end.offsets.items():
             if each in self._tails:
                 self._tails[each].forget(offset)
 
     def _steadily(self, look: Callable[[], _Found]) -> _Found:
-        """Calls `look`; again, without known places, if segments were cleaned meanwhile."""
+        """Calls `look`. If segments were cleaned during it, drops known places and retries."""
         for _ in range(_LOOKS_MAX):
             try:
                 return look()
@@ -215,7 +215,7 @@ class FolderStream:
     # Lost records
 
     def _kept(self, log: LogView, start: Positions, end: Positions | None = None) -> int:
-        """Where a stream goes on in a log.
+        """The offset at which a stream continues in a log.
 
         Raises if records that it expects up to `end` are gone.
         """
@@ -285,7 +285,7 @@ class FolderStream:
         }
 
     def _tail(self, log: LogView, floor: int) -> LogTail:
-        """Reads a log from `floor` on, as far as it can be read now."""
+        """Reads a log, starting at `floor`, as far as it can be read now."""
         number = log.topic_partition.partition
         tail = self._tails.get(number)
         if tail is None or floor < tail.floor:
@@ -297,8 +297,8 @@ class FolderStream:
     def _advance(self, log: LogView, tail: LogTail) -> None:
         number, point = log.topic_partition.partition, log.recovery_point
         if point is None:
-            # The last records of a log may have been cleaned away. The log then goes on at the base
-            # offset of its last segment, which is empty.
+            # The last records of a log may have been cleaned away. The log then continues at the
+            # base offset of its last segment, which is empty.
             end = max(segment_base_offsets(self._files, log.folder), default=0)
             segments = segments_of(self._files, log)
             if segments != self._listed.get(number):
@@ -310,8 +310,8 @@ class FolderStream:
         self._listed.pop(number, None)
         if point.offset <= tail.offset_next:
             return
-        # Usually only the active segment has grown. If reading it does not reach the end, it was
-        # another file.
+        # Usually only the active segment has grown. If reading it does not reach the end, the file
+        # was another one.
         base_offset, size_bytes = point.segment_base_offset, point.segment_bytes
         was_read = tail.advance_last(self._files, base_offset, size_bytes)
         if was_read and tail.offset_next == point.offset:
@@ -328,7 +328,7 @@ class FolderStream:
         _log.warning("passed over: %s", damage)
 
     def _stable_end(self, tail: LogTail) -> int:
-        """How far the log may be read: `history` stops at an open transaction."""
+        """The offset up to which the log may be read: `history` stops at an open transaction."""
         return tail.stable_end if self._options.mode is Mode.HISTORY else tail.offset_next
 
     def _earliest(self, log: LogView) -> int:
@@ -336,7 +336,7 @@ class FolderStream:
         return max(first, self._log_start(log))
 
     def _log_start(self, log: LogView) -> int:
-        """Records below are not read. `raw` reads everything in the segments."""
+        """The offset below which records are not read. `raw` reads everything in the segments."""
         if self._options.mode is Mode.RAW:
             return 0
         assert self._view is not None, "it was looked at"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Limit:
-    """The limits of a batch: its most records, or about its most bytes. None: no limit.
+    """The limits of a batch: the most records, or about the most bytes. None: unlimited.
 
     If there are fewer records than `records_min`, the batch reads none.
     """
@@ -23,7 +23,7 @@ class Limit:
 
     @classmethod
     def of(cls, spark_limit: object) -> Limit:
-        """From Spark's limit, which versions before 4.2 do not have. Raises ValueError."""
+        """Reads Spark's limit, which versions before 4.2 do not have. Raises ValueError."""
         match type(spark_limit).__name__:
             case "ReadAllAvailable":
                 return cls()
@@ -37,7 +37,7 @@ class Limit:
                 raise ValueError(f"a stream of offsets knows no {name}: rows and bytes are limited")
 
     def records_of(self, record_count: int, size_bytes: int) -> int:
-        """How many of these records, with this total size, a batch reads."""
+        """The number of these records, with this total size, that a batch reads."""
         if record_count < self.records_min:
             return 0
         allowed = record_count if self.records_max is None else self.records_max

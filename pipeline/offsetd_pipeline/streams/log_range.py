@@ -1,4 +1,4 @@
-"""A range of a log that one task reads. It has the planned records, or the task raises an error."""
+"""A range of a log that one task reads. The task raises an error if planned records are missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class LogRange:
     """The `record_count` records of a log with offsets from `start` to `end` (exclusive).
 
     `segments` hold them; `behind` are the segments to search for the ends of their transactions.
-    The last segment of the log was read up to the batch at `offset_next`, and may have grown since.
+    The planner read the last segment of the log up to the batch at `offset_next`. The segment may
+    have grown since.
     """
 
     folder: str
@@ -48,7 +49,7 @@ class LogRange:
 
     @property
     def piece(self) -> Piece:
-        """The range as it was planned."""
+        """The planned segments."""
         log = LogPlan(
             folder=self.folder,
             log_partition=self.log_partition,
@@ -63,8 +64,8 @@ class LogRange:
 def opened_range(files: Files, wanted: LogRange) -> Iterator[tuple[Piece, SegmentFiles]]:
     """The segments of a range, with files that stay the same during the read.
 
-    If a server has cleaned the planned segments, the log is looked up again. Records may then be
-    gone; the caller notices by counting. Raises as `plan_folder` does.
+    If a server has cleaned the planned segments, the log's segments are listed again. Records may
+    then be missing; the caller detects this by counting. Raises the errors of `plan_folder`.
     """
     with SegmentFiles(files) as opened:
         if _are_as_planned(opened, wanted):
@@ -100,18 +101,18 @@ def _are_as_planned(opened: SegmentFiles, wanted: LogRange) -> bool:
 def is_as_known(file: File, segment: Segment, offset_next: int | None) -> bool:
     """Whether a segment is the same as when it was planned.
 
-    `offset_next` is for the last segment, which may have grown: the offset up to which it was read.
+    `offset_next` is the offset up to which the last segment was read. It may have grown since.
     """
     size = file.size()
     if size == segment.size_bytes:
         return True
     if offset_next is None or size < segment.size_bytes:
         return False
-    # Only later batches follow the part that was read; zeros are not a batch.
+    # After the part that was read, there are only later batches, or zeros, which are not a batch.
     return base_offset_at(file, segment.size_bytes) in (0, offset_next)
 
 
 def base_offset_at(file: File, position: int) -> int | None:
-    """The base offset of the batch at `position`; None: the file ends before it."""
+    """The base offset of the batch at `position`; None if the file ends before it."""
     found = file.pread(_OFFSET_BYTES, position)
     return int.from_bytes(found, "big", signed=True) if len(found) == _OFFSET_BYTES else None

@@ -1,6 +1,6 @@
-"""A stream's knowledge of a log from an offset on: record counts, places of batches, transactions.
+"""Counts the records of a log above an offset, and notes positions of batches, and transactions.
 
-Each look reads only what is new.
+Each call of `advance` reads only the new parts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Mark(NamedTuple):
 
 
 class LogTail:
-    """One log from `floor` on, as far as it was read: up to `offset_next`.
+    """One log from offset `floor` up to `offset_next`, the end of the part that was read.
 
     `log_end` is the end of its batches, which may be below `floor`. Records that are cleaned away
     later still count.
@@ -71,22 +71,22 @@ class LogTail:
         self.records = 0
         self.last_segment: Segment | None = None
         self._damaged = damaged
-        self._position = 0  # In the last segment.
+        self._position = 0  # The position in the last segment.
         self._segments: dict[int, Segment] = {}
         self._marks: list[_Mark] = []
-        self._open: dict[int, int] = {}  # By producer: the start of its open transaction.
+        self._open: dict[int, int] = {}  # The start of the open transaction of each producer.
         self._has_transactions = False
 
     @property
     def stable_end(self) -> int:
-        """The outcomes of all transactions with records below this offset are known."""
+        """The end of the records whose transactions all have a known outcome."""
         return min(self._open.values(), default=self.offset_next)
 
     def advance(self, opened: SegmentFiles, segments: Sequence[Segment]) -> None:
-        """Reads the new parts of the segments, which are all segments of the log, in order.
+        """Reads the new parts of `segments`: all segments of the log, in order.
 
         Raises PlacesMoved if a segment that was read is now another one, OSError, and errors of
-        damage. What was read until then is kept.
+        damage. The findings up to the error are kept.
         """
         listed = {each.base_offset: each.size_bytes for each in segments}
         self._segments = {
@@ -111,7 +111,8 @@ class LogTail:
     def advance_last(self, files: Files, base_offset: int, size_bytes: int) -> bool:
         """Reads the new part of the last segment, which now has `size_bytes`.
 
-        False: it is another segment, or was cleaned, as far as that shows. Raises OSError.
+        Returns False if it detects that the file is another segment, or was cleaned. Raises
+        OSError.
         """
         last = self.last_segment
         if last is None or last.base_offset != base_offset:
@@ -125,7 +126,7 @@ class LogTail:
         return True
 
     def _known_position(self, file: File, segment: Segment) -> int:
-        """The position at which a segment goes on; 0 if it is another one, or was cleaned."""
+        """The position of a segment's new part; 0 if it is another segment, or was cleaned."""
         last = self.last_segment
         if last is None or segment.base_offset != last.base_offset:
             return 0
@@ -140,7 +141,7 @@ class LogTail:
         self, file: File, segment: Segment, start: int, damaged: Callable[[Damage], object]
     ) -> None:
         if not start and any(mark.base_offset == segment.base_offset for mark in self._marks):
-            raise PlacesMoved  # It was cleaned: the marks are of its earlier content.
+            raise PlacesMoved  # It was cleaned: the marks belong to its earlier content.
         self.last_segment = self._segments[segment.base_offset] = segment
         self._position = start
         reading = _Walk(
@@ -171,18 +172,18 @@ class LogTail:
             try:
                 marker = decode_transaction_marker(record.key or b"", record.value)
             except UndecodableRecord:
-                continue  # As when a server loads the log: the transaction stays open.
+                continue  # A server that loads the log does the same: the transaction stays open.
             if marker is not None:
                 self._open.pop(producer, None)
 
     def reach(self, end: int) -> None:
-        """Notes that all below `end` was read: no batch follows the last known one."""
+        """Notes that everything below `end` was read: no batch follows the last known one."""
         self.offset_next = max(self.offset_next, end)
 
     # Counts and places
 
     def records_before(self, files: Files, offset: int) -> int:
-        """The number of records from the first known one up to `offset`.
+        """The number of records from the first known one to `offset` (exclusive).
 
         Raises PlacesMoved.
         """
@@ -212,7 +213,7 @@ class LogTail:
         return self.records_before(files, end) - self.records_before(files, start)
 
     def offset_behind(self, files: Files, start: int, count: int) -> int:
-        """The offset after `count` records from `start` on. Raises PlacesMoved."""
+        """The offset after the first `count` records at or above `start`. Raises PlacesMoved."""
         wanted = self.records_before(files, start) + count
         place = bisect_right(self._marks, wanted, key=lambda mark: mark.records) - 1
         mark = self._marks[place]
@@ -227,7 +228,7 @@ class LogTail:
         raise PlacesMoved
 
     def first_offset(self, files: Files, start: int) -> int:
-        """The first offset from `start` on with a record; else the end. Raises PlacesMoved."""
+        """The first offset of a record at or above `start`; else the end. Raises PlacesMoved."""
         for mark in self._marks[max(self._place(start), 0) :]:
             for offsets in self._offsets_from(files, mark):
                 if offsets[-1] >= start:
@@ -235,14 +236,14 @@ class LogTail:
         return self.offset_next
 
     def bytes_behind(self, start: int) -> int:
-        """About how many bytes there are from `start` on."""
+        """The approximate number of bytes from `start` to the end."""
         begun: dict[int, int] = {}
         for mark in self._marks[max(self._place(start), 0) :]:
             begun.setdefault(mark.base_offset, mark.position)
         return sum(self._segment(base).size_bytes - at for base, at in begun.items())
 
     def forget(self, offset: int) -> None:
-        """Forgets everything below `offset`: it is not asked for any more."""
+        """Forgets everything below `offset`: no later call needs it."""
         offset = min(offset, self.offset_next)
         if offset <= self.floor:
             return
@@ -313,7 +314,7 @@ class LogTail:
             yield group
 
     def _place(self, offset: int) -> int:
-        """The index of the last mark at or below an offset; -1: none."""
+        """The index of the last mark at or below an offset; -1 if there is none."""
         return bisect_right(self._marks, offset, key=lambda mark: mark.offset) - 1
 
     def _segment(self, base_offset: int) -> Segment:
@@ -347,7 +348,7 @@ def _doubted(_: Damage) -> None:
 
 
 class _Walked(NamedTuple):
-    """The findings of one call of the kernel, and its end; the arrays are reused."""
+    """The findings of one call of the kernel, and its end position. The arrays are reused."""
 
     buffer: Bytes
     marks: Numbers
@@ -358,7 +359,7 @@ class _Walked(NamedTuple):
 
 
 class _Walk(SegmentPass[_Walked]):
-    """Counts the records of a segment's batches from an offset on."""
+    """Counts the records of a segment's batches at or above an offset."""
 
     def __init__(
         self,
@@ -395,7 +396,8 @@ class _Walk(SegmentPass[_Walked]):
             yield self._walked(position + start)
             reason = int(state[records.REASON])
             if reason == walk.STRADDLES:
-                # Only for this batch: how many of its records are above the floor.
+                # This slot holds for this batch only: the number of its records at or above the
+                # floor.
                 size = scan.batch_size(self._buffer, start)
                 state[walk.STRADDLING] = self._count_above_floor(start, size)
                 start = walk.walk_batches(

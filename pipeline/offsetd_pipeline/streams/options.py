@@ -44,7 +44,7 @@ _SPARKS_OWN: Final = "paths"
 
 @attrs.frozen(kw_only=True)
 class StreamOptions:
-    """What to read, from where, and how much at a time. Either `path` or `server` is set.
+    """The source, start and limits of a stream. Either `path` or `server` is set.
 
     `starting_offsets`: EARLIEST, LATEST, or the positions at which a batch ended.
     """

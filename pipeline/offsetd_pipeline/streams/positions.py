@@ -1,4 +1,4 @@
-"""The position of a stream over a folder, as Spark keeps it in its checkpoint."""
+"""The position of a stream over a folder, in the form that Spark stores in its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BEGUN: Final = "from"
-"""Beside the end of a first batch: the position from which it was planned."""
+"""An extra field with the end of a first batch: the position at which it was planned to begin."""
 _GAPS: Final = "gaps"
 _OTHERS: Final = (BEGUN, _GAPS)
 
@@ -21,10 +21,10 @@ def _nonzero(gaps: Mapping[int, int]) -> dict[int, int]:
 
 @attrs.frozen(kw_only=True)
 class Positions:
-    """The next log offset of each log partition, and how many later offsets have no record.
+    """The next log offset of each log partition, and the number of later offsets without a record.
 
-    The number is taken when a partition is begun whose log was cleaned before. With it, the stream
-    knows how many records every range has, so that a missing record is noticed.
+    The number is computed when the stream begins a partition whose log was cleaned before. With it,
+    the stream knows the number of records in every range, and can detect a missing record.
     """
 
     offsets: Mapping[int, int]
@@ -45,7 +45,7 @@ class Positions:
         return found | ({_GAPS: gaps} if gaps else {})
 
     def gaps_of(self, log_partition: int) -> int:
-        """How many offsets after the position have no record."""
+        """The number of offsets after the position without a record."""
         return self.gaps.get(log_partition, 0)
 
 

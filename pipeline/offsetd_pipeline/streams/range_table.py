@@ -1,4 +1,4 @@
-"""The rows of ranges of logs, as the tasks of a stream read them."""
+"""Reads the rows of ranges of logs, in the tasks of a stream."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def range_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range.
 
-    Raises RecordsLost at its end if it has fewer records than planned; DamagedSegment,
+    Raises RecordsLost at its end if it has fewer records than planned, and DamagedSegment,
     FolderChanged, OSError.
     """
     selection = Selection.of(filters_of(options.chosen))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.streaming import datasource as admission
-except ImportError:  # Before Spark 4.2.
+except ImportError:  # Spark is older than 4.2.
     admission = None  # type: ignore[assignment]
 
 
@@ -38,13 +38,13 @@ class StreamSource(Protocol):
         """The start of a new query."""
 
     def ends(self) -> Text:
-        """The present end: everything written later is after it."""
+        """The present end: all later records are after it."""
 
     def latest(self) -> Text:
         """The position up to which a stream could read now."""
 
     def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
-        """The end of a batch from `start`: not after `until`, and within the limit."""
+        """The end of a batch that begins at `start`: not after `until`, and within the limit."""
 
     def works(self, start: Text, end: Text) -> Sequence[InputPartition]:
         """The work of a batch's tasks."""
@@ -90,8 +90,8 @@ class FolderSource:
 class StreamReader(DataSourceStreamReader):
     """Plans on the driver and reads on the executors, which know only the options.
 
-    Spark asks for the start of a query again until its first batch is done. So the end of the first
-    batch also records the start from which it was planned.
+    Spark requests the start of a query again until its first batch is done. So the end of the first
+    batch also records the start with which it was planned.
     """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
@@ -117,11 +117,12 @@ class StreamReader(DataSourceStreamReader):
     def latestOffset(self, start: Text | None = None, limit: object = None) -> Text:  # noqa: N802
         """The end of the next batch.
 
-        Before Spark 4.2 the arguments are not given; then `start` is the end of the last planned
-        batch, and the limit is that of the options.
+        Versions before Spark 4.2 do not pass the arguments. Then `start` is the end of the last
+        planned batch, and the limit is that of the options.
         """
         start = self._start if start is None else start
-        if start is None:  # Before Spark 4.2: the first batch of a new query, and `availableNow`.
+        # This happens before Spark 4.2, for the first batch of a new query, and for `availableNow`.
+        if start is None:
             return self._changes.latest()
         bound = Limit.of(limit) if limit is not None else self._own_limit()
         end = self._changes.bounded(_plain(start), bound, self._until)
@@ -162,7 +163,7 @@ class StreamReader(DataSourceStreamReader):
             yield from range_batches(OsFiles(), each, schema, self._options)
 
     def commit(self, end: Text) -> None:
-        """Notes that a batch is done: nothing before its end is asked for any more."""
+        """Notes that a batch is done: no later call needs records before its end."""
         self._changes.commit(_plain(end))
 
     def stop(self) -> None:
@@ -182,9 +183,9 @@ if admission is None:
 else:
 
     class _AvailableNow(StreamReader, admission.SupportsTriggerAvailableNow):
-        """For Spark 4.2 and later.
+        """A stream reader for `availableNow` in Spark 4.2 and later.
 
-        `availableNow` reads the present records in batches, and ends.
+        It reads the present records in batches, and ends.
         """
 
     OffsetdStreamReader = _AvailableNow

@@ -1,4 +1,4 @@
-"""A stream over a running server: by tokens of WatchOffsets."""
+"""A stream over a running server. Its positions are tokens of WatchOffsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOKEN: Final = "token"  # noqa: S105  A place in the log.
-_ROWS: Final = 10_000  # In one batch.
+_ROWS: Final = 10_000  # The most rows in one batch.
 
 
 class WatchWork(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -43,7 +43,7 @@ class WatchWork(InputPartition):  # type: ignore[misc, unused-ignore]
 class ServerStream:
     """Finds new events on a server.
 
-    For the driver; see `StreamSource`. Raises the client's errors.
+    The driver uses it; see `StreamSource`. Raises the client's errors.
     """
 
     def __init__(self, options: StreamOptions) -> None:
@@ -65,9 +65,10 @@ class ServerStream:
         return self.ends()
 
     def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
-        """The present token, or the token after about as many events as the limit allows.
+        """The present token, or the token after about the number of events that the limit allows.
 
-        To find that token it watches the events. A message of events, 200 at most, is not divided.
+        To find that token it watches the events. It does not divide a message, which has at most
+        200 events.
         """
         end = self.ends() if until is None else until
         if start == end or (limit.records_max is None and not limit.records_min):
@@ -118,7 +119,7 @@ def watched_batches(
 
 
 def _events(options: StreamOptions, token: str, until_token: str) -> Iterator[OffsetEvents]:
-    """All events between two tokens. If some may be gone, and that is allowed, the later ones."""
+    """Yields the events between two tokens; only the later ones, if a loss of events is allowed."""
     with _server(options).client() as client:
         while True:
             try:

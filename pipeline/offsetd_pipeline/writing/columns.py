@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class WriteMode(StrEnum):
-    """The condition for a stored offset to be replaced.
+    """The condition under which a stored offset is replaced.
 
-    `overwrite`: none.
-    `compare_and_set`: it is the one that the row expects; null: none is stored.
-    `monotonic`: it is not larger.
-    `create`: none is stored.
+    `overwrite`: always.
+    `compare_and_set`: if it is the offset that the row expects; null expects no stored offset.
+    `monotonic`: if it is not larger.
+    `create`: if no offset is stored.
     """
 
     OVERWRITE = "overwrite"
@@ -38,7 +38,7 @@ class WriteMode(StrEnum):
 
 
 class WriteColumn(NamedTuple):
-    """`types`: those accepted from Spark. `packed`: the type sent to the driver.
+    """`types`: the types accepted from Spark. `packed`: the type sent to the driver.
 
     `given`: the original type.
     """
@@ -73,7 +73,7 @@ COLUMNS: Final[Mapping[str, WriteColumn]] = {
 
 
 RANK: Final = "latest_by"
-"""Ranks the rows of one partition on their way to the driver: a number in each row."""
+"""The name of the column that has the rank of each row of a partition, on its way to the driver."""
 RANK_TYPE: Final = pa.int64()
 _TIME_NAME: Final = "commit_time"
 _RANKED: Final = (*_WHOLE, TimestampType, TimestampNTZType)
@@ -82,8 +82,8 @@ _RANKED: Final = (*_WHOLE, TimestampType, TimestampNTZType)
 class WrittenColumns(NamedTuple):
     """The columns of a table, in the order of `COLUMNS`, with their places in the table.
 
-    `rank_place`: the place of the column that identifies a partition's latest row. None: two rows
-    of a partition are an error.
+    `rank_place`: the place of the column that identifies a partition's latest row. If it is None,
+    two rows of a partition are an error.
     """
 
     places: Mapping[str, int]
@@ -98,7 +98,7 @@ class WrittenColumns(NamedTuple):
         keep_commit_times: bool,
         latest_by: str | None = None,
     ) -> WrittenColumns:
-        """Compares names without case. Raises ValueError for a table that cannot be written."""
+        """Ignores the case of names. Raises ValueError for a table that cannot be written."""
         found: dict[str, int] = {}
         rank_place = None if latest_by is None else _rank_place(schema, latest_by)
         for place, field in enumerate(schema.fields):

@@ -1,4 +1,4 @@
-"""Groups of rows as requests. Attempts of the same write use the same request ids."""
+"""Makes requests from groups of rows. Attempts of the same write use the same request ids."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PLAIN: Final = ("topic", "partition", "offset", "leader_epoch", "metadata", "en
 class RequestMaker:
     """Makes the requests of one write, whose name is the job's, or that of a query and an epoch.
 
-    A server answers a known request id as it did the first time, whatever the request contains. So
-    an id is made of the name and of all content: another attempt with the same rows has the same
-    id, whichever tasks had them; an attempt with other rows has another id.
+    A server repeats its first answer to a known request id, even if the request has other content.
+    So an id depends on the name and on all content: another attempt with the same rows has the same
+    id, even in other tasks. An attempt with other rows has another id.
     """
 
     def __init__(self, name: str, mode: WriteMode) -> None:

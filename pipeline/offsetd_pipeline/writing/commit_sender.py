@@ -62,7 +62,7 @@ class CommitSender:
         self._rejects = rejects
         self._unanswered: deque[tuple[GroupRows, Future[Revision]]] = deque()
         self._failure: OffsetdError | None = None
-        self._unknown = 0  # Groups whose outcome is unknown.
+        self._unknown = 0  # The number of groups with an unknown outcome.
 
     def commit(self, groups: Iterable[GroupRows]) -> None:
         """Commits each group, many at a time, and waits for all answers.
@@ -122,9 +122,10 @@ class CommitSender:
             self._reject(group, error)
 
     def _is_stored(self, group: GroupRows, error: OffsetConflict) -> bool:
-        """Whether all of a group is already stored as it is to be written.
+        """Whether all offsets of a group are already stored with the values to write.
 
-        An attempt leaves it so if the server no longer knows its request id.
+        This happens if an earlier attempt stored them, and the server no longer knows its request
+        id.
         """
         columns = map(group.column, ("offset", "leader_epoch", "metadata"))
         values = [(*rest, metadata or "") for *rest, metadata in zip(*columns, strict=True)]
@@ -144,7 +145,7 @@ class CommitSender:
             return {}
 
     def _conflicts(self, group: GroupRows, error: CommitConflict) -> Iterator[Conflict]:
-        """The conflicts in the answer, and those for which it had no room, as they are now."""
+        """The conflicts in the answer, and the present conflicts for which it had no room."""
         listed = {each.topic_partition: each for each in error.conflicts}
         yield from listed.values()
         if len(listed) >= int(error.details.get("conflict_count", "0")):
@@ -203,9 +204,9 @@ class CommitSender:
         self._check()
 
     def _without_wrong(self, groups: list[GroupRows], error: InvalidImport) -> list[GroupRows]:
-        """Rejects the groups that have a line which the server named.
+        """Rejects the groups with a line that the server named; returns the other groups.
 
-        There may be more such groups.
+        Among these, more groups may have wrong lines.
         """
         problems = {int(str(each["line"])): str(each["problem"]) for each in error.lines}
         good: list[GroupRows] = []
@@ -222,7 +223,7 @@ class CommitSender:
                 self._rejects.add_group(group, rest, own)
             else:
                 good.append(group)
-        if len(good) == len(groups):  # The same import would be refused again and again.
+        if len(good) == len(groups):  # The server would refuse the same import every time.
             self._failure = error
             self._check()
         return good

@@ -35,7 +35,7 @@ _JOB_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class OnError(StrEnum):
-    """What to do with rows that are not written."""
+    """The action for rows that are not written."""
 
     FAIL = "fail"
     COLLECT = "collect"
@@ -43,10 +43,10 @@ class OnError(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """The server to write to, and how. `job_id` names a batch; None: a random name.
+    """The server to write to, and how. `job_id` names a batch. If it is None, the name is random.
 
-    `latest_by`: the column that identifies the latest of several rows of a partition. None: such
-    rows are rejected.
+    `latest_by`: the column that identifies the latest of several rows of a partition. If it is
+    None, such rows are rejected.
     """
 
     server: ServerOptions
@@ -91,7 +91,7 @@ class WriteOptions:
 
     @property
     def retry(self) -> RetryPolicy:
-        """How long a commit is retried."""
+        """The retry policy of commits."""
         return RetryPolicy(timeout_s=self.retry_timeout_s)
 
     def named(self) -> str:

@@ -34,7 +34,7 @@ class WrittenOffsets:
     """The rows written; the rejected rows by reason, and some of them.
 
     `superseded_offset_count`: rows that were replaced by a later row of their partition.
-    `rejects`: the file with all rejected rows; None: there is none.
+    `rejects`: the file with all rejected rows, or None.
     """
 
     group_count: int
@@ -48,7 +48,7 @@ class WrittenOffsets:
 
 
 class OffsetsRejected(Exception):
-    """All groups were tried. Some were rejected; nothing of those was stored."""
+    """All groups were tried. Some were rejected: none of their offsets was stored."""
 
     def __init__(self, written: WrittenOffsets) -> None:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in written.reasons.items())
@@ -77,8 +77,8 @@ class OffsetsRejected(Exception):
 class UnfinishedWrite(Exception):
     """The server did not answer: some groups are written, and some were not tried.
 
-    Repeat the same write under the same name: it writes the rest, and does not harm what is
-    written.
+    Repeat the same write under the same name: it writes the rest, and does not harm the offsets
+    that are written.
     """
 
 
@@ -90,7 +90,7 @@ def outcome_to_json(outcome: WrittenOffsets | UnfinishedWrite) -> bytes:
 
 
 def outcome_of_json(content: bytes) -> WrittenOffsets:
-    """Decodes an outcome. Raises UnfinishedWrite if it is one."""
+    """Decodes an outcome. Raises UnfinishedWrite if the content is one."""
     found = json.loads(content)
     if "unfinished" in found:
         raise UnfinishedWrite(found["unfinished"])

@@ -1,8 +1,7 @@
 """The tasks' part of a write: it checks the rows, and packs them for the driver.
 
-It sends nothing.
-
-So a task may fail, be retried or run twice without effect on others.
+It sends nothing to the server. So a task may fail, be retried or run twice without effect on
+others.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ REJECTION: Final = pa.schema(
         ("stored_revision", pa.int64()),
     ]
 )
-"""The extra columns of a rejected row: the reason, and the stored offset in its way."""
+"""The extra columns of a rejected row: the reason, and the conflicting stored offset."""
 
 _NAME_REASONS: Final = {
     "group": "INVALID_GROUP_ID",
@@ -113,10 +112,10 @@ class TaskRows:
 
 
 class _Findings:
-    """The problems of a batch's rows: for each row the first that was found."""
+    """The problems of a batch's rows: for each row, the first problem that was found."""
 
     def __init__(self, count: int) -> None:
-        self.which = np.zeros(count, np.int32)  # 0: no problem.
+        self.which = np.zeros(count, np.int32)  # 0 means no problem.
         self._problems: list[tuple[str, str]] = []
 
     def note(self, mask: Mask, reason: str, message: str) -> None:
@@ -181,7 +180,7 @@ def _checked_times(values: Any, findings: _Findings) -> Any:
     micros = values.cast(COLUMNS["commit_time"].packed).cast(pa.int64())
     before = pc.fill_null(pc.less(micros, 0), False)
     findings.note(_mask(before), "INVALID_COMMIT_TIME", "commit_time is before 1970")
-    # The server takes all future times as now. But these travel as Python's times.
+    # The server takes all future times as now. But these rows are sent as Python's times.
     micros = pc.min_element_wise(micros, TIMESTAMP_MS_MAX * 1000, skip_nulls=False)
     return micros.cast(COLUMNS["commit_time"].packed)
 
@@ -212,7 +211,7 @@ def _as_bytes(values: Any) -> Any:
 
 
 def _is_plain(name: str, values: Any) -> bool:
-    """Whether their lengths alone show that no value has a problem."""
+    """Whether the lengths of the values alone show that none has a problem."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
@@ -226,7 +225,7 @@ def _is_plain(name: str, values: Any) -> bool:
 
 
 def _judged(name: str, content: bytes) -> tuple[str, str | None]:
-    """A name as text, and its problem by the server's rules for names."""
+    """Returns a name as text, and its problem by the server's rules for names."""
     try:
         text = content.decode()
     except UnicodeDecodeError:

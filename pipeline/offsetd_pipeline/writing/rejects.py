@@ -1,4 +1,4 @@
-"""Rows that are not written: counted, some kept for people, all written to a Parquet file."""
+"""Counts rows that are not written, keeps some for users, and writes all to a Parquet file."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class RejectsFile:
     """`NAME.parquet` in a folder. It is written as a whole, or not at all.
 
     The folder is a path, or a URI of `pyarrow.fs`. A file of an earlier attempt with the same name
-    is replaced; it is removed if nothing is rejected any more.
+    is replaced; it is removed if no row is rejected any more.
     """
 
     def __init__(self, folder: str, name: str, schema: pa.Schema) -> None:
-        """Creates the folder, so that a write error shows before anything is sent.
+        """Creates the folder, so that a write error occurs before anything is sent.
 
         Raises OSError, and ValueError for an unknown kind of URI.
         """
@@ -66,7 +66,7 @@ class RejectsFile:
         self._writer.write_table(table)
 
     def close(self) -> str | None:
-        """Closes the file and returns its place. None: there was nothing to write."""
+        """Closes the file and returns its place; None if there was nothing to write."""
         if self._writer is None:
             if self._files.get_file_info(self.path).type is not pyarrow.fs.FileType.NotFound:
                 self._files.delete_file(self.path)
@@ -104,7 +104,7 @@ class Rejects:
     def add_group(
         self, group: GroupRows, rest: Rejection, own: Mapping[int, Rejection] | None = None
     ) -> None:
-        """Adds all rows of a group; those at the places in `own` with their own reasons."""
+        """Adds all rows of a group. Rows at the places in `own` have their own reasons."""
         self.groups.add(group.group_id)
         own = own or {}
         for each in own.values():
@@ -121,7 +121,7 @@ class Rejects:
             self._keep_first(islice(rows, FIRST_MAX))
 
     def close(self) -> str | None:
-        """Writes all rows to the file, and returns its place. None: there is none."""
+        """Writes all rows to the file, and returns its place; None if there is no file."""
         if self._file is None:
             return None
         self._flush()

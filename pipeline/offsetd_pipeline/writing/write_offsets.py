@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def write_offsets(table: DataFrame, server: str, **options: object) -> WrittenOffsets:
     """Writes a table of offsets to a server, `host:port`, and returns the outcome.
 
-    The options are those of `df.write.format("offsetd")`; None means not set. The session must be a
-    local one, not of Spark Connect. Raises ValueError for invalid options, OffsetsRejected unless
-    `on_error="collect"`, UnfinishedWrite, and Spark's errors.
+    The options are those of `df.write.format("offsetd")`; None means that an option is not set. The
+    session must be local, not one of Spark Connect. Raises ValueError for invalid options,
+    OffsetsRejected unless `on_error="collect"`, UnfinishedWrite, and Spark's errors.
     """
     texts = {name: _text(value) for name, value in options.items() if value is not None}
     texts["server"] = server

@@ -55,12 +55,12 @@ _log: Final = logging.getLogger(__name__)
 
 
 class OffsetdWriter(DataSourceArrowWriter):
-    """Writes a batch. Nothing is written if a task of it fails."""
+    """Writes a batch. Nothing is written if one of its tasks fails."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns) -> None:
         self._options = options
         self._columns = columns
-        self._name = options.named()  # Set here, so that the tasks and the commit share it.
+        self._name = options.named()  # It is set here, so that the tasks and the commit share it.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Checks and packs a task's rows."""
@@ -126,8 +126,8 @@ def write_packed(
 ) -> None:
     """Commits the packed rows of tasks, in a write of that name.
 
-    Raises OffsetsRejected, if rejects are to be an error, and UnfinishedWrite. If an outcome file
-    is requested, the outcome goes there, and neither is raised.
+    Raises OffsetsRejected, if rejects must be an error, and UnfinishedWrite. If an outcome file is
+    requested, it writes the outcome to this file instead, and raises neither.
     """
     outcome = _outcome_of(options, columns, name, messages)
     if options.outcome_file is not None:
@@ -186,7 +186,7 @@ def _outcome_of(
 
 
 def _whole(groups: Iterable[GroupRows], rejects: Rejects) -> Iterator[GroupRows]:
-    """The groups without problems so far. The others are rejected."""
+    """Yields the groups without problems. Rejects the others."""
     found = frozenset(rejects.groups)
     for group in groups:
         if group.group_id in found:

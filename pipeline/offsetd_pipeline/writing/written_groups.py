@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     Ranks = npt.NDArray[np.int32]
 
 _ROWS_AT_ONCE: Final = 50_000
-"""About how many rows are Python objects at one time. A group is not divided."""
+"""The approximate number of rows that are Python objects at one time. A group is not divided."""
 
 
 class GroupRows:
     """The rows of one group, by topic and partition: a part of shared columns.
 
-    `repeated` has the places, from 0, of rows whose topic and partition another row has too.
+    `repeated` has the places, starting at 0, of rows whose topic and partition another row has too.
     """
 
     __slots__ = ("_begin", "_columns", "_end", "group_id", "repeated")
@@ -72,17 +72,17 @@ class GroupRows:
 class GroupedRows:
     """The rows of all tasks by group, topic and partition.
 
-    If rows have ranks, only those with the highest rank of each partition; `superseded_count`
-    counts the others.
+    If rows have ranks, it has only the rows with the highest rank of each partition.
+    `superseded_count` counts the others.
     """
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:
         """`tables` are those of the tasks, all with one schema."""
         self._table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-        del tables  # They are copied, and may be large.
+        del tables  # The tables were copied, and may be large.
         keys = {name: _ranks(self._table.column(name)) for name in ("group", "topic")}
         partitions = self._table.column("partition").to_numpy()
-        # Only a later row replaces a row; two equally late rows both stay.
+        # A row is replaced only by a later one; two rows of equal rank both stay.
         ranks = np.zeros(len(partitions), np.int64)
         if RANK in self._table.column_names:
             ranks = self._table.column(RANK).to_numpy()
@@ -136,7 +136,7 @@ class GroupedRows:
 
 
 def _is_latest(ranks: Numbers, places: Sequence[npt.NDArray[Any]]) -> Mask:
-    """Which rows have the highest rank at their place. The rows are sorted by both."""
+    """A mask of the rows with the highest rank at their place. The rows are sorted by both."""
     is_same = np.ones(len(ranks) - 1, np.bool_)
     for each in places:
         is_same &= each[1:] == each[:-1]

@@ -1,8 +1,8 @@
-"""Timestamps of appended batches: a writer's are checked, or the clock's replace them.
+"""Timestamps of appended batches: the writer's are checked, or the clock's replace them.
 
-`message.timestamp.type` decides which. `prepared_batch` looks at every record. If all records of a
-batch have the same timestamp, `prepared_at_append` is enough and costs next to nothing. A timestamp
-beyond `message.timestamp.after.max.ms` would hold back retention
+`message.timestamp.type` decides which. `prepared_batch` reads every record. If all records of a
+batch have the same timestamp, `prepared_at_append` is enough and costs almost nothing. A timestamp
+beyond `message.timestamp.after.max.ms` would block retention
 (`offsetd_storage.retention.retention_rules`); the time of the append never does.
 """
 
@@ -34,7 +34,7 @@ _MAX_TIMESTAMP: Final = 8
 
 
 def prepared_batch(batch: bytes, config: LogConfig, *, now_ms: int) -> bytes:
-    """A writer's batch as it goes into the log. Raises InvalidTimestamp, CorruptBatch."""
+    """A writer's batch in its form in the log. Raises InvalidTimestamp, CorruptBatch."""
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return with_append_time(batch, now_ms)
     timestamps_ms = (record.timestamp_ms for record in decode_batch(batch).records)
@@ -45,9 +45,9 @@ def prepared_batch(batch: bytes, config: LogConfig, *, now_ms: int) -> bytes:
 def prepared_at_append(
     batch: bytes, config: LogConfig, *, max_timestamp_ms: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """The same for a batch of one timestamp, which is `max_timestamp_ms`.
+    """Prepares a batch whose records all have the timestamp `max_timestamp_ms`.
 
-    Returns the batch and its largest timestamp then. Raises InvalidTimestamp.
+    Returns the batch in its form in the log, and its largest timestamp. Raises InvalidTimestamp.
     """
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return with_append_time(batch, now_ms), now_ms
@@ -58,7 +58,7 @@ def prepared_at_append(
 
 
 def unchanged_timestamps_ms(config: LogConfig, *, now_ms: int) -> tuple[int, int]:
-    """The first and last timestamp that is taken unchanged; none if the log sets timestamps."""
+    """The first and last timestamp that is accepted unchanged; none if the log sets timestamps."""
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return sys.maxsize, -1
     return now_ms - config.timestamp_before_ms_max, now_ms + config.timestamp_after_ms_max

@@ -1,7 +1,7 @@
 """Runs: several record batches of one log, one after the other in one buffer.
 
-Appending a run costs less than appending its batches one by one, and leaves the same log and the
-same indexes.
+To append a run costs less than to append its batches one by one. The log and the indexes are the
+same.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class Run(NamedTuple):
 
 
 class AppendedRuns(NamedTuple):
-    """How much of each run was appended."""
+    """The parts of runs that were appended."""
 
     batch_counts: list[int]  # The number of first batches of each run that were appended.
-    refusals: dict[int, StorageError]  # By the run's place, why no more were.
+    refusals: dict[int, StorageError]  # By the run's place: the error that stopped its append.
 
 
 def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
-    """The runs in `content`, each from the first to the second number of a row of `spans`.
+    """The runs in `content`. Each row of `spans` has the start and the end of a run.
 
-    Raises CorruptBatch unless each run is whole batches that continue each other.
+    Raises CorruptBatch unless each run has whole batches whose offsets have no gaps.
     """
     found = np.empty((len(spans), FOUND_COLUMNS), np.int64)
     flawed = look_at_runs(content, spans, found)

@@ -44,7 +44,7 @@ def produced_batch(
 
 
 def _check_header(batch: RecordBatch) -> None:
-    """Refuses what only brokers write (markers, stamps, gaps), and producers with ids."""
+    """Refuses batches that only brokers write (markers, append times, gaps), and producer ids."""
     if batch.is_control or batch.is_transactional or batch.producer_id != NO_PRODUCER_ID:
         raise InvalidRecord("batches of transactions and of idempotent producers are not accepted")
     if batch.has_delete_horizon:

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Far above what a broker takes in a batch, and small enough that a hostile batch does no harm.
+# Far above the size that a broker accepts, and small enough that a hostile batch does no harm.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _ROOM_BYTES: Final = 32 * 1024
@@ -31,7 +31,7 @@ assert _XERIAL_HEADER.size == 16, "xerial's header is 16 bytes"
 
 
 class Compression(enum.IntEnum):
-    """The codec of a batch, by its number in the attributes; names as in Kafka's dump."""
+    """The codec of a batch, by its number in the attributes. Kafka's dump uses these names."""
 
     NONE = 0
     GZIP = 1
@@ -81,7 +81,7 @@ def decompress(
 
 def _decompress_into(into: Callable[[bytes, Any], int], content: bytes, size_max: int) -> bytes:
     small = min(size_max, max(_ROOM_BYTES, _ROOM_GROWTH * len(content)))
-    if small < size_max:  # Nearly always enough, and far cheaper than memory for the largest size.
+    if small < size_max:  # This is nearly always enough, and far cheaper than the largest size.
         room = np.empty(small, dtype=np.uint8)
         with contextlib.suppress(cramjam.DecompressionError):
             size = into(content, room)

@@ -1,8 +1,8 @@
 """Kafka's record batch, format v2, as Python values: for tools, tests and rare cases.
 
 Code that runs for every commit or over whole segments is in `kernels`. Layout: `BATCH_HEADER`, then
-the records, compressed together if the attributes say so. The checksum covers everything from the
-attributes on.
+the records, compressed together if the attributes say so. The checksum covers the attributes and
+everything after them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a control batch, such as a transaction's marker."""
+        """Returns whether it is a control batch, such as a transaction's marker."""
         return bool(self.attributes & _CONTROL)
 
     @property
@@ -106,9 +106,9 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From then on the cleaner may drop the batch's tombstones; None if it has no such time.
+        """The time after which the cleaner may remove the batch's tombstones; None if not set.
 
-        KIP-534 keeps it in the field of the base timestamp.
+        KIP-534 stores it in the field of the base timestamp.
         """
         return self.base_timestamp_ms if self.has_delete_horizon else None
 
@@ -129,7 +129,7 @@ def with_delete_horizon(attributes: int, has_delete_horizon: bool) -> int:
 
 
 def batch_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`; the rest of the batch may be missing.
+    """The header at `position`. The rest of the batch may be missing.
 
     Raises CorruptBatch unless there are 61 bytes, with magic 2 and possible lengths and counts.
     """
@@ -182,7 +182,7 @@ def decode_batch(
     check_crc: bool = True,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> RecordBatch:
-    """The batch at `position`. Raises CorruptBatch for anything but a whole, valid batch."""
+    """The batch at `position`. Raises CorruptBatch if it is not a whole, valid batch."""
     header = batch_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):
@@ -226,7 +226,7 @@ def computed_crc(batch: bytes) -> int:
 def _index_records(
     buffer: npt.NDArray[np.uint8], start: int, end: int, count: int, position: int
 ) -> list[list[int]]:
-    """A row of Python's numbers for each record from `start` to `end`; see `load_record`."""
+    """A row of Python numbers for each record from `start` to `end`; see `load_record`."""
     if count > (end - start) // RECORD_BYTES_MIN:
         raise CorruptBatch(f"no room for {count} records", position=position)
     rows = np.empty((count, RECORD_COLUMNS), dtype=np.int64)
@@ -269,7 +269,7 @@ def _decode_headers(
         value, start = _read_sized(content, start, end, position)
         if name is None:
             raise CorruptBatch("a record header has no name", position=position)
-        # Names that are not UTF-8 are shown as Java shows them.
+        # Names that are not UTF-8 are decoded as Java decodes them.
         headers.append((name.decode("utf-8", "replace"), value))
     if start != end:
         raise CorruptBatch("bytes are left behind a record's headers", position=position)
@@ -307,7 +307,7 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """A batch with these records, whose offsets are `base_offset` or above and grow.
+    """A batch with these records, whose offsets are rising, and not below `base_offset`.
 
     By default the base timestamp is that of the first record, the max timestamp the largest, and
     the last offset that of the last record. Compaction leaves the last offset unchanged.

@@ -1,8 +1,8 @@
-"""What there is to clean in each log of a store, kept in memory so that few checks need the disk.
+"""The cleaner's work in each log of a store, kept in memory so that few checks need the disk.
 
 A log's headers are read once, before its first round. They show whether producers wrote to it, and
 when its earliest delete horizon comes due; the cleaner of an earlier process may have left one.
-Batches appended here have no producers, so a log without producers stays without. A log with
+Batches appended here have no producers, so a log without producers never gets one. A log with
 producers, from a broker's folder, is read again when its segments have changed.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _NO_HISTORY: Final = ProducerHistory()
-_IDLE_SHARE: Final = 0.5  # For an idle log, the share of the dirty ratio from which it is cleaned.
+_IDLE_SHARE: Final = 0.5  # An idle log is cleaned above this share of its dirty ratio.
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +55,7 @@ class _Summary:
 
 
 class Candidates:
-    """One thread at a time surveys a log or notes its rounds. Any thread may ask."""
+    """Knows what to clean. One thread at a time surveys a log or notes its rounds; any may read."""
 
     def __init__(self, store: LogStore, files: Files, checkpoint: CleanerCheckpoint) -> None:
         self._store = store
@@ -74,7 +74,7 @@ class Candidates:
     def survey(self, log: PartitionLog, throttle: Callable[[int], None]) -> None:
         """Reads the headers.
 
-        Raises CorruptBatch, OldMessageFormat, OSError, and what throttle raises.
+        Raises CorruptBatch, OldMessageFormat, OSError, and the errors of `throttle`.
         """
         segments = log.segments
         history = read_history(log, throttle=throttle)
@@ -88,7 +88,7 @@ class Candidates:
         return _NO_HISTORY if survey is None else survey.history
 
     def delete_horizon_ms(self, topic_partition: TopicPartition) -> int | None:
-        """The earliest known delete horizon of a log: then a pass is due."""
+        """The earliest known delete horizon of a log. At that time a pass is due."""
         survey = self._surveys.get(topic_partition)
         return None if survey is None else survey.delete_horizon_ms
 
@@ -101,20 +101,20 @@ class Candidates:
             and horizon_ms <= report.started_ms
             and report.offset_next == report.first_dirty
         ):
-            # The horizon stays for another reason. The next dirty round looks again.
+            # The horizon stays for another reason. The next dirty round checks again.
             horizon_ms = None
         self._surveys[report.topic_partition] = attrs.evolve(survey, delete_horizon_ms=horizon_ms)
 
     def find(self, log: PartitionLog, *, now_ms: int) -> LogToClean:
-        """What there is to clean in a log now."""
+        """Finds what there is to clean in a log now."""
         return log_to_clean(self._summary(log), log.config, now_ms=now_ms)
 
     def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool, now_ms: int) -> bool:
         """Whether an idle log is worth a round over all its closed segments.
 
-        `is_rolled`: as if its active segment were closed, too. The log must be half as dirty as one
-        that takes appends, and all of it old enough to be cleaned. False until its headers were
-        read. Raises OSError.
+        With `is_rolled`, its active segment counts as closed, too. The log must be half as dirty as
+        one that takes appends, and all of it old enough to be cleaned. Returns False until its
+        headers were read. Raises OSError.
         """
         if self.needs_survey(log):
             return False
@@ -136,9 +136,10 @@ class Candidates:
         return log_to_clean(as_rolled(summary, log), log.config, now_ms=now_ms)
 
     def next_due_ms(self, log: PartitionLog, found: LogToClean) -> int | None:
-        """When a log becomes due by the clock alone; None if never.
+        """The time at which a log becomes due without an append; None if never.
 
-        By the wall clock: when a delete horizon comes, or its oldest dirty batch gets too old.
+        The time is by the wall clock. A delete horizon comes then, or the oldest dirty batch gets
+        too old.
         """
         times = []
         horizon_ms = self.delete_horizon_ms(log.topic_partition)

@@ -52,13 +52,13 @@ _WRITEBACK_BYTES: Final = 4 << 20
 class CleanedSegmentWriter:
     """Writes what is left of a group of segments.
 
-    As long as this equals the sources, byte for byte, it makes no file. So a group with nothing to
-    gain costs the disk nothing. Blocks are reserved ahead, so that a full disk refuses a write and
-    fails no sync. Each segment that was begun must be finished or discarded.
+    As long as the output equals the sources, byte for byte, no file is made. So a group with
+    nothing to gain costs the disk nothing. Blocks are reserved ahead, so that a full disk refuses a
+    write and does not fail a sync. Each segment that was begun must be finished or discarded.
     """
 
     def __init__(self, files: Files, folder: Path, base_offset: int, config: LogConfig) -> None:
-        self.size_bytes = 0  # Of the batches written so far.
+        self.size_bytes = 0  # The size of the batches written so far.
         self._files = files
         self._folder = folder
         self._base_offset = base_offset

@@ -5,8 +5,8 @@ its ratio; a log with a delete horizon that is due. If there is no work, the thr
 `log.cleaner.backoff.ms`, or until the clock alone makes a log due. At the same interval it does
 retention of compacted logs, which `kafka-log-retention` leaves to the cleaner.
 
-If the round of a log fails, only that log pauses (`failures`); the others go on. Its retention also
-goes on, unless the log is damaged. If the store fails, the thread calls `on_failed`.
+If the round of a log fails, only that log pauses (`failures`); the others continue. Its retention
+also continues, unless the log is damaged. If the store fails, the thread calls `on_failed`.
 
 Batches that the store appends are assumed to have no producers; a broker's batches may have one.
 """
@@ -67,7 +67,7 @@ class _Work:
     """A log that a thread has taken for cleaning."""
 
     log: PartitionLog
-    request: CompactionRequest | None = None  # None: the log is due, or its headers must be read.
+    request: CompactionRequest | None = None  # None if the log is due, or its headers must be read.
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -108,7 +108,7 @@ class CleanerLoop:
         self._on_round = on_round
         self._on_failed = on_failed
         self._on_uncleanable = on_uncleanable
-        self._choosing = threading.Lock()  # Held while one thread looks for work.
+        self._choosing = threading.Lock()  # Held while one thread searches for work.
         self._retained_ms: int | None = None
 
     def step(self, thread: CleanerThread) -> int:
@@ -149,12 +149,12 @@ class CleanerLoop:
         ]
         found = self._look_at([log for log in idle if not self.candidates.needs_survey(log)])
         for each in found:
-            if not each.is_due:  # What made it fail is gone in some other way.
+            if not each.is_due:  # It is not due any more: its failures do not count.
                 self.failures.succeed(each.topic_partition)
         while (chosen := select(found)) is not None:
             if self._states.begin(chosen.topic_partition):
                 return _Work(log=self._store.log(chosen.topic_partition))
-            found.remove(chosen)  # Another thread has taken it meanwhile.
+            found.remove(chosen)  # Another thread took it first.
         for log in idle:
             if self.candidates.needs_survey(log) and self._states.begin(log.topic_partition):
                 return _Work(log=log)
@@ -243,7 +243,7 @@ class CleanerLoop:
         self._on_uncleanable(failure)
 
     def _clean(self, thread: CleanerThread, work: _Work) -> FinishedRound | None:
-        """The finished round; None if there is nothing to clean. Raises what a round raises."""
+        """The finished round; None if there is nothing to clean. Raises the errors of a round."""
         log, topic_partition = work.log, work.topic_partition
         tools = self._tools(thread, log)
         if self.candidates.needs_survey(log):
@@ -297,7 +297,7 @@ class CleanerLoop:
     def _retain_compacted(self, thread: CleanerThread) -> None:
         """Retention of the logs that `kafka-log-retention` leaves to the cleaner.
 
-        A log whose round failed still deletes. A damaged log keeps everything.
+        Retention still deletes from a log whose round failed. A damaged log keeps everything.
         """
         monotonic_ms = self._clock.monotonic_ms()
         with self._choosing:
@@ -320,7 +320,7 @@ class CleanerLoop:
                         self._note_failure(log.topic_partition, error)
 
     def _rest_ms(self) -> int:
-        """How long until something may be due by the clock alone; at most the backoff."""
+        """The time until something may be due without an append; at most the backoff."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         rests = [self.backoff_ms]
         if self.requests.are_waiting:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class FinishedRound:
-    """A round that succeeded, and why its log was chosen."""
+    """A round that succeeded, and the reason why its log was chosen."""
 
     thread: int
     report: CleanReport
     ended_ms: int  # By the wall clock.
-    overdue_ms: int  # By how much its oldest dirty batch exceeded `max.compaction.lag.ms`.
+    overdue_ms: int  # The age of its oldest dirty batch above `max.compaction.lag.ms`.
     dirty_ratio: float  # Before the round; 0 to 1.
     map_slots: int
-    requested: bool  # Requested by an operator.
+    requested: bool  # Whether an operator requested it.
 
 
 @attrs.frozen(kw_only=True)
@@ -36,10 +36,10 @@ class CleanerThreadStatus:
     """One of the cleaner's threads."""
 
     run: RunStatus
-    is_alive: bool  # False from a failure of the thread (not of a log) until a step succeeds.
-    replaced: int  # How often it has died.
+    is_alive: bool  # False after a failure of the thread (not of a log) until a step succeeds.
+    replaced: int  # The number of times that it died.
     cleans: TopicPartition | None
-    # By the monotonic clock: the last chunk read, or the last check for work.
+    # The time of the last chunk read, or of the last check for work, by the monotonic clock.
     last_progress_ms: int
     last: FinishedRound | None
 
@@ -58,7 +58,7 @@ class CleanerStatus:
     """The present state of the log cleaner."""
 
     is_enabled: bool
-    # Why nothing may be cleaned, whatever the settings say; None if it may.
+    # The reason why nothing may be cleaned, even if the settings allow it; None if there is none.
     held: str | None = None
     threads: tuple[CleanerThreadStatus, ...]
     last_look: LastLook
@@ -71,12 +71,12 @@ class CleanerStatus:
 
     @property
     def max_dirty_ratio(self) -> float:
-        """Of all logs, at the last check."""
+        """The largest dirty ratio of all logs at the last check."""
         return self.last_look.max_dirty_ratio
 
     @property
     def max_overdue_ms(self) -> int:
-        """Of all logs, at the last check."""
+        """The longest time that a log was overdue at the last check."""
         return self.last_look.max_overdue_ms
 
     @property
@@ -86,12 +86,12 @@ class CleanerStatus:
 
     @property
     def replaced_threads(self) -> int:
-        """How many threads have died since they were set up."""
+        """The number of times that one of these threads has died."""
         return sum(each.replaced for each in self.threads)
 
     @property
     def is_alive(self) -> bool:
-        """Whether every thread works; also if the settings say that there are none."""
+        """Whether every thread works. True if the settings say that there are none."""
         return self.dead_threads == 0
 
 
@@ -104,15 +104,15 @@ class LogCleaningStatus:
     first_dirty: int
     first_uncleanable: int
     last_stable_offset: int
-    clean_bytes: int  # Of the segments that begin below `first_dirty`.
-    cleanable_bytes: int  # Of the segments from there to `first_uncleanable`.
-    dirty_bytes: int  # Of all segments from there on, the active one included.
+    clean_bytes: int  # The size of the segments that begin below `first_dirty`.
+    cleanable_bytes: int  # The size of the segments up to `first_uncleanable`.
+    dirty_bytes: int  # All segments since `first_dirty`, the active one included.
     dirty_ratio: float
-    oldest_dirty_age_ms: int | None  # None: nothing is dirty, or it has no timestamp.
+    oldest_dirty_age_ms: int | None  # None if nothing is dirty, or it has no timestamp.
     overdue_ms: int
     delete_horizon_ms: int | None
     uncleanable: UncleanablePartition | None
-    last: FinishedRound | None  # In this process.
+    last: FinishedRound | None  # The last round in this process.
 
 
 def log_cleaning_status(

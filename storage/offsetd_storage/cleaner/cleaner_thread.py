@@ -76,7 +76,7 @@ class CleanerThread:
         self._worker.start()
 
     def tell_to_stop(self) -> None:
-        """Tells the thread to stop; its round ends at the next chunk."""
+        """Asks the thread to stop; its round ends at the next chunk."""
         self.is_told_to_stop = True
 
     def stop(self) -> None:

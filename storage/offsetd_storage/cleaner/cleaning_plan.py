@@ -47,8 +47,8 @@ class LogSummary:
     topic_partition: TopicPartition
     segments: Sequence[SegmentSummary]
     log_start_offset: int
-    # The durable recovery point, where the log ends after a crash, and the base offset of the
-    # segment that was active there.
+    # The durable recovery point, at which the log ends after a crash, and the base offset of the
+    # segment that was active at that point.
     recovery_point: int
     recovery_segment_base_offset: int
     last_stable_offset: int
@@ -66,11 +66,11 @@ class LogToClean:
 
     topic_partition: TopicPartition
     first_dirty: int
-    checkpoint_was_reset: bool  # It is impossible, and will be written again.
+    checkpoint_was_reset: bool  # The checkpoint is impossible, and will be written again.
     first_uncleanable: int
-    clean_bytes: int  # Of the segments that begin below `first_dirty`.
-    cleanable_bytes: int  # Of the segments in the dirty range.
-    overdue_ms: int  # By how much its oldest dirty batch has exceeded the bound; 0: it has not.
+    clean_bytes: int  # The size of the segments that begin below `first_dirty`.
+    cleanable_bytes: int  # The size of the segments in the dirty range.
+    overdue_ms: int  # The age of its oldest dirty batch above the bound; 0 if not above.
     is_dirty: bool  # The ratio is above the log's setting.
     horizon_is_due: bool
 
@@ -92,7 +92,7 @@ class LogToClean:
 
 
 def log_to_clean(log: LogSummary, config: LogConfig, *, now_ms: int) -> LogToClean:
-    """What there is to clean in one log, by its settings (`LogCleanerManager`)."""
+    """Finds what there is to clean in one log, by its settings (`LogCleanerManager`)."""
     first_dirty, was_reset = first_dirty_offset(log)
     first_uncleanable = first_uncleanable_offset(
         log, first_dirty=first_dirty, lag_ms_min=config.compaction_lag_ms_min, now_ms=now_ms
@@ -119,9 +119,10 @@ def log_to_clean(log: LogSummary, config: LogConfig, *, now_ms: int) -> LogToCle
 
 
 def first_dirty_offset(log: LogSummary) -> tuple[int, bool]:
-    """The end of the last round; and whether that is impossible, so the log's start is taken.
+    """The first dirty offset, and whether the end of the last round is impossible.
 
-    An end above the recovery point is impossible: nothing there was ever cleaned.
+    The first dirty offset is the end of the last round, or the log's start if that end is unknown
+    or impossible. An end above the recovery point is impossible: nothing there was ever cleaned.
     """
     if log.checkpoint is None:
         return log.log_start_offset, False
@@ -143,15 +144,15 @@ def first_uncleanable_offset(
             if each.largest_timestamp_ms > now_ms - lag_ms_min
         ][:1]
     bound = max(first_dirty, min(bounds))
-    # Rounded down to the start of a segment: a segment that is only partly in range stays out. The
-    # segment of the recovery point and the active one stay out, wherever the range begins.
+    # The bound is rounded down to the start of a segment: a segment that is only partly in range
+    # stays out. The segment of the recovery point and the active one always stay out.
     inactive = _inactive_from(log.segments, bound)
     floor = inactive[0].base_offset if inactive else active_base
     return min(floor, log.recovery_segment_base_offset)
 
 
 def _inactive_from(segments: Sequence[SegmentSummary], offset: int) -> Sequence[SegmentSummary]:
-    """The segments from the one with `offset` on, without the active one."""
+    """The segments without the active one, starting at the one with `offset`."""
     slot = bisect_right(segments, offset, key=lambda each: each.base_offset)
     return segments[max(slot - 1, 0) : -1]
 
@@ -159,14 +160,14 @@ def _inactive_from(segments: Sequence[SegmentSummary], offset: int) -> Sequence[
 def _segments_between(
     segments: Sequence[SegmentSummary], start: int, end: int
 ) -> Sequence[SegmentSummary]:
-    """The segments from the one with `start` on that begin below `end`."""
+    """The segments that begin below `end`, starting at the one with `start`."""
     if end <= start:
         return ()
     return [each for each in _inactive_from(segments, start) if each.base_offset < end]
 
 
 def _overdue_ms(log: LogSummary, first_dirty: int, lag_ms_max: int, now_ms: int) -> int:
-    """By how much the oldest dirty batch has exceeded `max.compaction.lag.ms`."""
+    """The age of the oldest dirty batch above `max.compaction.lag.ms`; 0 if it is not above."""
     first_timestamps = [
         each.first_timestamp_ms
         for each in _inactive_from(log.segments, first_dirty)
@@ -227,12 +228,12 @@ def group_segments(
 
 
 def is_worth_rewriting(group: Sequence[SegmentSummary], *, is_changed: bool) -> bool:
-    """Whether a group gains if it is replaced by what is left of it.
+    """Whether it is worth it to replace a group by what is left of it.
 
-    It does if something changes: a record is superseded or aborted, a tombstone or a marker gets
-    its stamp, an empty batch can be removed, a horizon is due. Kafka rewrites all groups. If no
-    batch changes, a merge only gives fewer files. So it is done only if no segment has most of the
-    bytes; then each byte is copied only a few times by merges.
+    It is if something changes: a record is superseded or aborted, a tombstone or a marker gets its
+    stamp, an empty batch can be removed, a horizon is due. Kafka rewrites all groups. If no batch
+    changes, a merge only gives fewer files. So it is done only if no segment has most of the bytes;
+    then each byte is copied only a few times by merges.
     """
     sizes = [each.size_bytes for each in group]
     return is_changed or (len(group) > 1 and 2 * max(sizes) <= sum(sizes))

@@ -48,7 +48,7 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000  # Kafka's producer.id.expiration.ms.
 
 @attrs.frozen(kw_only=True)
 class CleanerTools:
-    """What a cleaner thread uses in every round.
+    """The tools that a cleaner thread uses in every round.
 
     `throttle(bytes)` is called for what is read and written, and may wait. If `should_stop` returns
     True, a round ends between two chunks. `discard` removes the files of replaced segments, which
@@ -62,7 +62,7 @@ class CleanerTools:
     should_stop: Callable[[], bool] = lambda: False
     discard: Callable[[Sequence[Path]], None] | None = None
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
-    chunk_bytes: int = CHUNK_BYTES  # Read at once. A larger batch is read whole.
+    chunk_bytes: int = CHUNK_BYTES  # The size of one read. A larger batch is read whole.
 
     def pace(self, size_bytes: int) -> None:
         """Waits for the throttle. Raises CleaningAborted."""
@@ -84,11 +84,11 @@ class CleanReport:
     first_uncleanable: int
     offset_next: int  # Kafka's end offset: the first dirty offset of the next round.
     started_ms: int  # By the wall clock, after the map was built.
-    last_modified_ms: int  # Of the last segment that was read; 0 if none was.
-    # Tombstones that an earlier round met before this time were removed (`delete.retention.ms`
-    # ago).
+    last_modified_ms: int  # The time of the last segment that was read; 0 if none was.
+    # Tombstones that an earlier round found before this time were removed. It is
+    # `delete.retention.ms` ago.
     tombstones_until_ms: int
-    map_is_full: bool  # Then the round ended before the first uncleanable offset.
+    map_is_full: bool  # If so, the round ended before the first uncleanable offset.
     map_utilization: float  # 0 to 1.
     map_bytes_read: int
     map_messages_read: int
@@ -100,7 +100,7 @@ class CleanReport:
     segments_before: int
     segments_after: int
     segments_left_alone: int  # Not rewritten: nothing could be removed.
-    delete_horizon_ms: int | None  # The earliest that is left: the next pass is due then.
+    delete_horizon_ms: int | None  # The earliest one that is left: the next pass is due then.
     index_ms: int  # The part of `elapsed_ms` that the map took.
     elapsed_ms: int
 
@@ -114,14 +114,14 @@ def clean_log(
     history: ProducerHistory | None = None,
     dry_run: bool = False,
 ) -> CleanReport:
-    """Cleans a log once, between these offsets (`plan.LogToClean`). Its swaps are durable.
+    """Cleans a log once, between these offsets (`LogToClean`). Its swaps are durable.
 
     `history` describes the log's producers; without it, the headers of the whole log are read. A
     `dry_run` changes nothing, and reports what would be left.
 
     Raises CleaningAborted, StorageFull, CorruptBatch, OldMessageFormat, and OSError if a file could
     not be opened. Then the log is unchanged, except for groups that were finished, and a round can
-    be tried again. Raises StorageFailed: the process must exit.
+    be tried again. If this raises StorageFailed, the process must exit.
     """
     clock, started_ms = tools.clock, tools.clock.monotonic_ms()
     with _reading(log):
@@ -168,10 +168,10 @@ def clean_and_checkpoint(
     *,
     history: ProducerHistory | None = None,
 ) -> CleanReport:
-    """Cleans a log and then records, as its swaps are durable, up to where it is clean.
+    """Cleans a log. When the swaps are durable, records the offset up to which it is clean.
 
-    Raises what `clean_log` raises. If there is no room for the checkpoint, it stays behind. That
-    only means that more is mapped again after a restart.
+    Raises the errors of `clean_log`. If there is no room for the new checkpoint, the old one stays.
+    Then only more is mapped again after a restart.
     """
     if found.checkpoint_was_reset:
         with suppress(StorageFull):
@@ -220,7 +220,7 @@ def _map_dirty(
     first_uncleanable: int,
     history: ProducerHistory,
 ) -> MappedRange:
-    """Maps the dirty range. If it is empty, so is the map, and it covers all that is clean."""
+    """Maps the dirty range. The map of an empty range is empty, and covers all that is clean."""
     end = max(first_dirty, first_uncleanable)
     dirty = [each for each in log.segments_from(first_dirty) if each.base_offset < end]
     return tools.offset_map.build(
@@ -238,7 +238,7 @@ def _opened(
 ) -> Iterator[SegmentChunks]:
     """Opens one segment after the other; the last ends below `offset_next`.
 
-    Reading may begin at `offset`, or, with `skips_plain`, behind plain batches
+    Reading may begin at `offset`, or, with `skips_plain`, after plain batches
     (`Segment.plain_bytes`).
     """
     for place, segment in enumerate(segments):
@@ -282,7 +282,7 @@ class _Round:
         )
         self._log = log
         self._tools = tools
-        self._config = log.config  # The same for the whole round.
+        self._config = log.config  # The config does not change during the round.
         self._mapped = mapped
         self._dry_run = dry_run
         self._transactions = CleanedTransactions(history.aborted)
@@ -360,7 +360,7 @@ class _Round:
 
 
 def _no_write(_: npt.NDArray[np.uint8]) -> None:
-    """The write of a dry run."""
+    """The `write` of a dry run does nothing."""
 
 
 @contextmanager

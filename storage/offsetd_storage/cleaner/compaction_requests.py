@@ -26,7 +26,7 @@ class CompactionRequest:
     rolls_active: bool  # Rolls its active segment first, so that all of it can be cleaned.
 
     def answer(self, report: CleanReport | None) -> None:
-        """Answers that the log was cleaned; None: it has no closed segment."""
+        """Answers with the report of the round, or with None if the log has no closed segment."""
         for each in self.answers:
             if each.set_running_or_notify_cancel():
                 each.set_result(report)
@@ -80,7 +80,7 @@ class CompactionRequests:
         return [each.topic_partition for each in found]
 
     def take(self, begin: Callable[[TopicPartition], bool]) -> CompactionRequest | None:
-        """Takes the first request for whose log `begin` returns True."""
+        """Takes the first request that has a log for which `begin` returns True."""
         with self._lock:
             for topic_partition in self._waiting:
                 if begin(topic_partition):

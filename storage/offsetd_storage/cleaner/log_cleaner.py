@@ -73,7 +73,7 @@ class LogCleaner:
     ) -> None:
         """Reads the checkpoint; `folder` is the store's. Raises OSError.
 
-        `held` says why nothing may be cleaned for now; None if it may.
+        `held` is the reason why nothing may be cleaned for now; None if there is none.
         """
         self.config = config
         self.held = held
@@ -139,8 +139,8 @@ class LogCleaner:
     def configure(self, config: CleanerConfig, *, held: str | None = None) -> None:
         """Takes new settings; requests stay.
 
-        Blocks if the threads must be replaced, for another number of them or other buffers. Then
-        rounds end at their next chunk; otherwise they go on.
+        Blocks if the threads must be replaced, because their number or their buffers change. Then
+        rounds end at their next chunk; otherwise they continue.
         """
         with self._life_lock:
             if (config, held) == (self.config, self.held):
@@ -158,15 +158,15 @@ class LogCleaner:
             self.steps.requests.fail_all(self._off())
 
     def wake(self) -> None:
-        """Looks for work again, for example after the clock was moved by hand."""
+        """Checks for work again, for example after the clock was moved by hand."""
         for thread in self._threads:
             thread.wake()
 
     def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool) -> bool:
         """Whether an idle log is worth a round.
 
-        `is_rolled`: as if its active segment were closed. That one is not worth it if it holds less
-        than is reserved ahead of it. Nor is a log whose last round failed. Raises OSError.
+        With `is_rolled`, its active segment counts as closed; it must hold at least as much as is
+        reserved ahead of it. A log whose last round failed is not worth a round. Raises OSError.
         """
         config, active = log.config, log.segments[-1]
         return (
@@ -198,7 +198,7 @@ class LogCleaner:
             thread.start()
 
     def _stop_threads(self) -> None:
-        # First, so that a thread that has ended is not taken for one that died.
+        # This comes first, so that a thread that has ended is not taken for one that died.
         threads, self._threads = self._threads, ()
         for thread in threads:
             thread.tell_to_stop()
@@ -217,12 +217,12 @@ class LogCleaner:
     def compact(
         self, topic_partitions: Iterable[TopicPartition], *, rolls_active: bool = False
     ) -> dict[TopicPartition, Future[CleanReport | None]]:
-        """Has each of these logs cleaned once and soon, whatever its ratio.
+        """Requests that each of these logs is cleaned once and soon, at any ratio.
 
-        `rolls_active`: with the records of their active segments. Returns at once. A future returns
-        None if no segment is closed. It raises what the round raised; PartitionQuarantined;
-        PolicyViolation if the log is not compacted; CleaningAborted if the cleaner stops, or is
-        off.
+        With `rolls_active`, the records of the active segments are cleaned, too. Returns at once. A
+        future returns None if no segment is closed. It raises the errors of the round;
+        PartitionQuarantined; PolicyViolation if the log is not compacted; CleaningAborted if the
+        cleaner stops, or is off.
         """
         requests = self.steps.requests
         answers = {each: requests.add(each, rolls_active=rolls_active) for each in topic_partitions}
@@ -242,9 +242,9 @@ class LogCleaner:
     ) -> CleanReport | None:
         """The report that `compact` would give. Changes nothing. None if no segment may be cleaned.
 
-        Waits while another thread has the log, and keeps others away meanwhile. A pause of the log
-        ends the preview, like a round. It shares the threads' rate limit, and allocates a map of
-        its own. Raises what `clean_log` raises, MemoryError, and PartitionQuarantined;
+        Waits while another thread has the log, and then keeps the log from others. A pause of the
+        log ends the preview, like a round. It shares the threads' rate limit, and allocates a map
+        of its own. Raises the errors of `clean_log`, MemoryError, and PartitionQuarantined;
         CleaningAborted also if another thread has the log for too long.
         """
 

@@ -46,7 +46,7 @@ def clean_partition(
 ) -> CleanReport | None:
     """Cleans a log of an open store once, at any ratio; None if no segment may be cleaned.
 
-    Raises what `clean_and_checkpoint` raises, and PartitionQuarantined.
+    Raises the errors of `clean_and_checkpoint`, and PartitionQuarantined.
     """
     log = store.log(topic_partition)
     history = read_history(log)
@@ -70,8 +70,8 @@ def viewed_log(
 ) -> Iterator[PartitionLog]:
     """The log of a folder that is only viewed, after a check. Takes no lock and changes nothing.
 
-    Its start is that of its recovery point; without one, `log_start_offset`, unless that is behind
-    its end. Raises DamageFound, FolderMismatch.
+    The log starts where its recovery point says. Without a recovery point it starts at
+    `log_start_offset`, unless that is above its end. Raises DamageFound, FolderMismatch.
     """
     point = view.recovery_point
     scans = _scans(files, view, config)
@@ -123,10 +123,10 @@ def preview_partition(
     log_start_offset: int = 0,
     rolls_active: bool = False,
 ) -> CleanReport | None:
-    """What `clean_partition` would do. `first_dirty` comes from the cleaner's checkpoint.
+    """The report that `clean_partition` would return.
 
-    `rolls_active`: as if the active segment had been rolled first. Raises what `viewed_log` and
-    `clean_log` raise.
+    `first_dirty` comes from the cleaner's checkpoint. With `rolls_active`, the active segment
+    counts as rolled. Raises the errors of `viewed_log` and `clean_log`.
     """
     with viewed_log(tools.files, view, config, log_start_offset=log_start_offset) as log:
         return preview_round(

@@ -87,7 +87,7 @@ class OffsetMap:
         self.keys_max = int(self.slots * load_factor)
         # One slot is never filled, because a search ends at a free slot.
         self._slots_max = self.slots + 1
-        self.slots_used = self._slots_max  # In this round: a short dirty range needs few of them.
+        self.slots_used = self._slots_max  # The number for this round: a short range needs few.
         if self.keys_max < 1:
             raise ValueError(
                 f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"
@@ -120,8 +120,8 @@ class OffsetMap:
     ) -> MappedRange:
         """Clears the map, and maps the keys of the segments in `source`, in order.
 
-        It maps the records with a key, from `first_dirty` on, that are neither control records nor
-        part of an aborted transaction. It stops at the first keyed record for which there is no
+        It maps the records with a key, at or above `first_dirty`, that are neither control records
+        nor part of an aborted transaction. It stops at the first keyed record for which there is no
         more room. `throttle(bytes)` is called for each chunk read: it may wait, and raise to end
         the build. Raises CorruptBatch (every batch is checked) and OldMessageFormat.
         """

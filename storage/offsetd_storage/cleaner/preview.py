@@ -24,9 +24,9 @@ def preview_round(
 ) -> CleanReport | None:
     """The report of a round at any ratio; None if no segment may be cleaned.
 
-    No other thread may clean the log meanwhile. `first_dirty` comes from the cleaner's checkpoint.
-    `rolls_active`: as if the active segment had been rolled first. Batches that are not in the
-    files yet do not count. Raises what `clean_log` raises.
+    No other thread may clean the log during the call. `first_dirty` comes from the cleaner's
+    checkpoint. With `rolls_active`, the active segment counts as rolled. Batches that are not in
+    the files yet do not count. Raises the errors of `clean_log`.
     """
     history = read_history(log, throttle=tools.pace)
     summary = log_summary(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
     from offsetd_storage.disk.files import File
 
-# So small that it stays in the processor's cache while kernels work on it.
+# A chunk is so small that it stays in the processor's cache while kernels work on it.
 CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -60,11 +60,11 @@ class SegmentChunk:
         self.source = source
         self.buffer: npt.NDArray[np.uint8] = padded_buffer(max(chunk_bytes, BATCH_HEADER_BYTES))
         self.position = source.start_position
-        self.limit = source.size_bytes  # Bytes from here on are not read.
+        self.limit = source.size_bytes  # Bytes at or after this position are not read.
         self.end = 0
 
     def read_on(self, taken: int, throttle: Callable[[int], None]) -> bool:
-        """Moves on behind the first `taken` bytes; False at the segment's end, or at `limit`.
+        """Continues after the first `taken` bytes; returns False at the end or at `limit`.
 
         If nothing was taken, the first batch is larger than the buffer, which grows then. Raises
         CorruptBatch if no batch can be so large, or the file is short.
@@ -82,7 +82,7 @@ class SegmentChunk:
         return True
 
     def skip_to(self, position: int) -> None:
-        """Moves on behind a stretch that need not be read."""
+        """Continues after a stretch that need not be read."""
         self.position = position
         self.end = 0
 

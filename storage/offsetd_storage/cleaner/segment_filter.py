@@ -37,9 +37,9 @@ _NO_HORIZON_MS: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True)
 class KeepRules:
-    """What decides in a round, besides its map.
+    """The inputs that decide in a round, in addition to its map.
 
-    `last_records`: of the producers that are active, by their ids (`ProducerHistory.active`). The
+    `last_records` are those of the active producers, by their ids (`ProducerHistory.active`). The
     batch that ends at `first_uncleanable` is kept, if only as a header.
     """
 
@@ -60,7 +60,7 @@ class KeepStats:
 
     bytes_read: int = 0
     messages_read: int = 0
-    # Without a key, below the first dirty offset. The map counts the others.
+    # Messages without a key below the first dirty offset. The map counts the others.
     invalid_messages: int = 0
     bytes_retained: int = 0
     messages_retained: int = 0
@@ -148,7 +148,7 @@ class _Keeper:
         self._last_batches = np.array(last, dtype=np.int64).reshape(-1, 2)
 
     def keep_up_to(self, limit: int, throttle: Callable[[int], None]) -> None:
-        """Reads on up to `limit` in the file, and writes what is kept."""
+        """Reads up to `limit` in the file, and writes what is kept."""
         self._chunk.limit = limit
         taken = 0
         while self._chunk.read_on(taken, throttle):
@@ -248,7 +248,7 @@ class _Keeper:
                 self._out = np.empty(int(state[record_retention.ROOM_NEEDED]), dtype=np.uint8)
 
     def _flush(self, at: int) -> None:
-        """Writes `out`, and the untouched batches from there up to `at`."""
+        """Writes `out`, and then the untouched batches up to `at`."""
         state = self._state
         if state[record_retention.OUT_BYTES]:
             self._write(self._out[: state[record_retention.OUT_BYTES]])
@@ -408,7 +408,7 @@ class _Keeper:
         retained: int,
         drops: bool = False,
     ) -> None:
-        """Moves on behind a batch that is kept, replaced or dropped."""
+        """Continues after a batch that is kept, replaced or dropped."""
         state = self._state
         state[record_retention.OFFSET_NEXT] = header.last_offset + 1
         state[record_retention.MESSAGES_RETAINED] += retained

@@ -18,7 +18,7 @@ def _never() -> bool:
 
 
 class Throttle:
-    """Waits before more is read or written, until the rate is met again. For several threads.
+    """Waits before more is read or written, until the rate is met again. Threads share it.
 
     Like Kafka's, it counts the bytes read for the map, the bytes read by the filter, and the bytes
     written (`log.cleaner.io.max.bytes.per.second`).
@@ -31,8 +31,8 @@ class Throttle:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._free_ms = 0.0  # When the bytes taken so far are paid for.
-        self._changes = 0  # Of the rate.
+        self._free_ms = 0.0  # The time at which the bytes taken so far are paid for.
+        self._changes = 0  # The number of changes of the rate.
 
     def configure(self, bytes_per_second_max: float) -> None:
         """Changes the rate. No thread waits any more for bytes taken at the old rate."""
@@ -43,7 +43,7 @@ class Throttle:
                 self._changes += 1
 
     def __call__(self, size_bytes: int, *, should_stop: Callable[[], bool] = _never) -> None:
-        """Takes so many bytes, and waits. Returns early if `should_stop` returns True."""
+        """Takes this many bytes, and waits. Returns early if `should_stop` returns True."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             free_ms, changes = self._free_ms, self._changes

@@ -1,9 +1,9 @@
 """The state of producers and transactions that cleaning needs, in the order of offsets.
 
-The records of an aborted transaction are removed, whatever their keys. The marker of a transaction,
-aborted or committed, stays until a pass has found no batch of the transaction; then it gets a
-delete horizon, like a tombstone. The last batch of an active producer stays, if necessary empty: it
-shows which sequence numbers were used.
+All records of an aborted transaction are removed. The marker of a transaction, aborted or
+committed, stays until a pass has found no batch of the transaction; then it gets a delete horizon,
+like a tombstone. The last batch of an active producer stays, if necessary empty: it shows which
+sequence numbers were used.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class AbortedTransaction:
     producer_id: int
     first_offset: int
     last_offset: int
-    last_stable_offset: int  # Of the log, directly behind the marker.
+    last_stable_offset: int  # The last stable offset of the log directly after the marker.
 
 
 @attrs.frozen(kw_only=True)
 class LastRecord:
     """The last data batch of an active producer, by its last offset.
 
-    None if its epoch has no data batch.
+    `last_data_offset` is None if its epoch has no data batch.
     """
 
     last_data_offset: int | None
@@ -55,7 +55,7 @@ class LastRecord:
 
 @attrs.frozen(kw_only=True)
 class ProducerHistory:
-    """What the batches of a log show about its producers. Empty if no producer wrote to it.
+    """The producers of a log, as its batches show them. Empty if no producer wrote to it.
 
     `open_first_offsets`: the starts of transactions that are not decided yet, by producer id.
     `delete_horizon_ms`: the earliest one that a batch has, None if none has one.
@@ -171,7 +171,7 @@ class _HistorySoFar:
 
 
 class CleanedTransactions:
-    """Kafka's `CleanedTransactionMetadata`: one for each pass over a log, from its start on.
+    """Kafka's `CleanedTransactionMetadata`: one for each pass over a whole log.
 
     The first `open_count` of `open_rows` are for the kernels: each producer that has a
     transactional batch since its last marker, and whether that transaction is aborted.

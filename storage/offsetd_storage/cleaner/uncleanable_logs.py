@@ -1,4 +1,4 @@
-"""Logs that could not be cleaned: the error, since when, and when they are tried again.
+"""Logs that could not be cleaned: the errors, their times, and the times of the next tries.
 
 In Kafka such a log is not cleaned until the broker restarts, and nothing reports why. Here it is
 tried again after a delay that doubles with each failure in a row, or at once if an operator asks.
@@ -30,7 +30,7 @@ class UncleanablePartition:
     failures_in_row: int
     since_ms: int  # The first failure in a row, by the wall clock.
     last_ms: int  # The last failure.
-    retry_in_ms: int  # From now; 0: now.
+    retry_in_ms: int  # From now; 0 means now.
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +38,7 @@ class _Rest:
     """A log that is not tried until the monotonic clock says `due_ms`."""
 
     due_ms: int
-    failure: UncleanablePartition | None  # None: it was not the log's fault.
+    failure: UncleanablePartition | None  # None if it was not the log's fault.
 
 
 class CleaningFailures:
@@ -122,7 +122,7 @@ class CleaningFailures:
         return tuple(sorted(failures, key=lambda each: each.topic_partition))
 
     def next_due_ms(self, *, monotonic_ms: int) -> int | None:
-        """When the next resting log may be tried; None if none rests."""
+        """The time at which the next resting log may be tried; None if none rests."""
         with self._lock:
             due = [each.due_ms for each in self._rests.values() if each.due_ms > monotonic_ms]
         return min(due, default=None)

@@ -14,7 +14,7 @@ from offsetd_storage.timestamp_type import TimestampType
 
 
 class CleanupPolicy(enum.Enum):
-    """What happens to old records: both policies, one, or none (then nothing is removed)."""
+    """The way old records are removed. A log has both policies, one, or none (removes nothing)."""
 
     DELETE = "delete"  # Removes whole segments, by age and by size.
     COMPACT = "compact"  # Removes records whose key has a later one.
@@ -34,8 +34,8 @@ _TIMESTAMP_TYPES: Final = {
 class LogConfig:
     """The settings by which a log rolls, indexes, limits its batches and deletes.
 
-    A value out of bounds is an `InvalidSetting`. Defaults and bounds are those of Kafka 4.1.1,
-    unless a comment says otherwise. A limit that can be off is off below 0.
+    A value out of bounds raises `InvalidSetting`. Defaults and bounds are those of Kafka 4.1.1,
+    unless a comment says otherwise. A limit that can be switched off is off below 0.
     """
 
     # Segments.
@@ -73,7 +73,7 @@ class LogConfig:
         10_485_760,
         "segment.index.bytes",
         unit="bytes",
-        least=24,  # Kafka allows 4, which holds no entry: then every batch gets its own segment.
+        least=24,  # Kafka allows 4, which holds no entry, so each batch gets its own segment.
         most=INT32_MAX,
         server_name="log.index.size.max.bytes",
         reason="A segment is closed when one of its indexes is this large.",
@@ -219,12 +219,12 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner compacts the log. Then it does the log's retention, too."""
+        """Returns whether the cleaner compacts the log. Then it does the log's retention, too."""
         return CleanupPolicy.COMPACT in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """Whether segments are deleted by age and by size."""
+        """Returns whether segments are deleted by age and by size."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
 

@@ -12,7 +12,7 @@ from offsetd_storage.configuration.settings import flag, milliseconds, real, who
 from offsetd_storage.errors import InvalidSetting
 
 DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka requires more than this.
-_DEDUPE_SLOT_BYTES: Final = 24  # For one key.
+_DEDUPE_SLOT_BYTES: Final = 24  # The memory for one key.
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -20,7 +20,7 @@ _HOUR_MS: Final = 3_600_000
 
 @attrs.frozen(kw_only=True)
 class CleanerConfig:
-    """The threads that compact. Buffer sizes are totals, shared evenly by the threads."""
+    """The threads that compact. Buffer sizes are totals, which the threads share equally."""
 
     is_enabled: bool = flag(
         True, "log.cleaner.enable", reason="false: nothing is compacted, and disks fill up."
@@ -67,7 +67,7 @@ class CleanerConfig:
         "log.cleaner.io.max.bytes.per.second",
         unit="bytes per second",
         least=0,
-        excludes_least=True,  # Kafka allows 0, and then stands still.
+        excludes_least=True,  # Kafka allows 0, and then its cleaner stops.
         most=sys.float_info.max,
         reason="The rate at which all threads together read and write.",
     )
@@ -89,7 +89,7 @@ class CleanerConfig:
 
 @attrs.frozen(kw_only=True)
 class RetentionConfig:
-    """Retention of topics that do not set it themselves, and how often it is checked."""
+    """Retention of topics that do not set it themselves, and the interval of its checks."""
 
     retention_hours: int = whole(
         168,
@@ -134,7 +134,7 @@ class RetentionConfig:
             raise InvalidSetting(name, "0 is neither -1, for never, nor 1 or more")
 
     def _counting(self) -> tuple[str, int]:
-        """The setting that counts, and its value in milliseconds."""
+        """The setting that has precedence, and its value in milliseconds."""
         if self.retention_ms is not None:
             return "log.retention.ms", self.retention_ms
         if self.retention_minutes is not None:
@@ -248,7 +248,7 @@ class DiskConfig:
         " that, 20 KiB for each log, and 1 MiB.",
     )
     free_bytes_min: int = whole(
-        # More than commits write between two checks.
+        # This is more than commits write between two checks.
         67_108_864,
         "disk.free.bytes.min",
         unit="bytes",

@@ -28,7 +28,7 @@ class Kind(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The allowed values, in words for people."""
+        """The allowed values, as text for people."""
 
     def parse(self, text: str) -> object:
         """The value of a text. Raises ValueError if the text is not of this kind."""
@@ -37,14 +37,14 @@ class Kind(Protocol):
         """The text that Kafka shows for a value."""
 
     def allows(self, value: Any) -> bool:
-        """Whether the value is within the bounds."""
+        """Returns whether the value is allowed."""
 
 
 @attrs.frozen(kw_only=True)
 class Whole:
     """An integer."""
 
-    least: int | None  # None: down to the least number of its size.
+    least: int | None  # None for the least number of the integer's size.
     most: int
     is_optional: bool
 
@@ -119,7 +119,7 @@ class Flag:
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """One of an enumeration's members, or with `is_set` any of them, joined by commas."""
+    """One member of an enumeration; with `is_set`, any number of them, joined by commas."""
 
     names: Mapping[str, enum.Enum]
     is_set: bool

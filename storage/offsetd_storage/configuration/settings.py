@@ -1,8 +1,8 @@
 """Settings under Kafka's names: declared once, as fields of a frozen class, and read as text.
 
-A field carries its `Setting`: name, unit, bounds and reason. A value that a program sets is checked
+A field has its `Setting`: name, unit, bounds and reason. A value that a program sets is checked
 against the bounds of the engine. A value that an operator writes is also checked against Kafka's
-bounds where those are narrower; the prefix `internal.` skips these, as with a broker.
+bounds if these are narrower. The prefix `internal.` skips Kafka's bounds, as in a broker.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
 
 
 class _Names(TypedDict, total=False):
-    """The names of a setting elsewhere."""
+    """The names of a setting in other places."""
 
     server_name: str  # The broker's setting that is the default for all topics.
     kafka_name: str  # If Kafka's name differs.
-    is_ours: bool  # Whether Kafka has no such setting.
+    is_ours: bool  # True if Kafka has no such setting.
 
 
 @attrs.frozen(kw_only=True)
@@ -56,10 +56,10 @@ class Setting:
     operator_kind: Kind  # The bounds for values that an operator writes.
     default: object
     server_name: str | None  # The broker's setting that is the default for all topics.
-    kafka_name: str | None  # None: Kafka has no such setting.
+    kafka_name: str | None  # None if Kafka has no such setting.
 
     def check(self, value: object) -> None:
-        """For programs: raises InvalidSetting if the engine cannot work with the value."""
+        """Checks a program's value. Raises InvalidSetting if the engine cannot work with it."""
         if not self.kind.allows(value):
             raise InvalidSetting(self.name, self._refusal(value, self.kind))
 
@@ -98,7 +98,7 @@ def whole(
     operator_least: int | None = None,
     **names: Unpack[_Names],
 ) -> Any:
-    """An integer from `least` (None: no lower bound) to `most`; None only as a default.
+    """An integer from `least` (no lower bound if None) to `most`. None only as a default.
 
     `operator_least` is the least that an operator may write, if the engine allows less.
     """
@@ -116,7 +116,7 @@ def milliseconds(
     most: int = INT64_MAX,
     **names: Unpack[_Names],
 ) -> Any:
-    """A time of `least` (None: no lower bound) to `most` ms; None only as a default."""
+    """A time from `least` (no lower bound if None) to `most` ms. None only as a default."""
     return whole(default, name, unit="ms", reason=reason, least=least, most=most, **names)
 
 
@@ -226,7 +226,7 @@ def settings_of(config_class: type[attrs.AttrsInstance]) -> dict[str, Setting]:
 
 
 def canonical_name(name: str) -> str:
-    """The name without the prefix that lets an operator go below Kafka's bounds."""
+    """The name without the prefix with which an operator can go beyond Kafka's bounds."""
     return name.removeprefix(INTERNAL_PREFIX)
 
 
@@ -235,7 +235,7 @@ def unknown_setting(
 ) -> InvalidSetting:
     """The error for a name that does not exist; it suggests the nearest name.
 
-    `elsewhere` holds names that exist in another place, each with words that say where.
+    `elsewhere` has names that exist in another place, each with a text that names the place.
     """
     places = {**(elsewhere or {}), **dict.fromkeys(names, "")}
     near = difflib.get_close_matches(canonical_name(name), list(places), n=1)

@@ -1,9 +1,10 @@
 """The settings of each topic and of the server, and the source of each value.
 
-The first source that has a value wins: set for the topic while the server runs (dynamic); set for
-the topic at the start (static); the topic's own defaults; set for the whole server, again dynamic
-before static; Kafka's default. As with a broker, every setting of a topic goes before every setting
-of the server: a server-wide `log.cleanup.policy` does not delete from a topic that is compacted.
+The first source that has a value wins: the topic's values set while the server runs (dynamic); the
+topic's values set at the start (static); the topic's own defaults; the values of the whole server,
+dynamic before static; Kafka's defaults. As in a broker, every setting of a topic has precedence
+over every setting of the server: a server-wide `log.cleanup.policy` does not delete from a topic
+that is compacted.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ SERVER_SETTINGS: Final[dict[str, Setting]] = {
 
 
 class Source(enum.Enum):
-    """The source of a value. The nearest comes first."""
+    """The source of a value, in the order of precedence."""
 
     FLOOR = "floor"  # The value was below what the server needs.
     DYNAMIC_TOPIC = "dynamic topic"
@@ -70,7 +71,7 @@ class Source(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class SettingEntry:
-    """A setting with its present value. `default` is its value if nothing were set."""
+    """A setting with its present value. `default` is the value that it has if nothing is set."""
 
     name: str
     value: str
@@ -101,17 +102,17 @@ class TopicRule:
     name: str
     is_kept: Callable[[LogConfig], bool] = attrs.field(eq=False)
     reason: str
-    needs_restart: bool = False  # Whether the value of the start is kept until a restart.
+    needs_restart: bool = False  # True if the value of the start is kept until a restart.
 
 
 @attrs.frozen(kw_only=True)
 class TopicConfigs:
     """The settings of all topics and of the server. Texts are by canonical name.
 
-    `check` says whether the settings fit. The methods below that change a setting have called it.
+    `check` checks that the settings fit each other. The methods that change a setting call it.
     """
 
-    # By topic: its own defaults.
+    # The own defaults of each topic.
     brought: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     static_server: Mapping[str, str] = attrs.field(factory=dict)
     static_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
@@ -151,7 +152,7 @@ class TopicConfigs:
         )
 
     def server_config(self, config_class: type[_Config]) -> _Config:
-        """The server's settings for one of the classes, also of `more_classes`."""
+        """The server's settings for one of the classes, including those of `more_classes`."""
         values: dict[str, Any] = {}
         for field, setting in settings_of(config_class).items():
             text = self._server_text(setting.name)
@@ -160,7 +161,7 @@ class TopicConfigs:
         return config_class(**values)
 
     def log_config(self, topic: str) -> LogConfig:
-        """The settings of a topic's logs. A topic without its own has the server's."""
+        """The settings of a topic's logs. A topic without own settings has the server's."""
         values: dict[str, Any] = {
             _TOPIC_FIELDS[name]: TOPIC_SETTINGS[name].parsed(text, is_internal=True)
             for name, (text, _) in self._resolved(topic).items()
@@ -201,8 +202,8 @@ class TopicConfigs:
     ) -> TopicConfigs:
         """The settings after an operator sets some, and resets others.
 
-        Raises InvalidSetting: no such setting here, a value that is not allowed, one that needs a
-        restart, or values that do not fit each other.
+        Raises InvalidSetting if there is no such setting here, if a value is not allowed, if a
+        setting needs a restart, or if values do not fit each other.
         """
         texts = dict(self.texts(topic))
         for name in removals:
@@ -219,11 +220,11 @@ class TopicConfigs:
     def with_stored(
         self, stored: Mapping[str | None, Mapping[str, str]]
     ) -> tuple[TopicConfigs, dict[tuple[str | None, str], InvalidSetting]]:
-        """The settings with all of `stored`, by topic, as the values set while the server ran.
+        """The settings with the `stored` values, by topic, as those set while the server runs.
 
-        They were allowed when they were stored. Values that do not fit any more (because of another
-        release, or other static settings) are left out, and the reasons are returned, by topic and
-        name.
+        The values were allowed when they were stored. Values that do not fit any more (because of
+        another release, or other static settings) are left out. Also returns the reasons for these,
+        by topic and name.
         """
         configs = attrs.evolve(self, dynamic_server={}, dynamic_topics={})
         problems: dict[tuple[str | None, str], InvalidSetting] = {}
@@ -243,11 +244,11 @@ class TopicConfigs:
         return configs, problems
 
     def _without_misfits(self) -> tuple[TopicConfigs, dict[tuple[str | None, str], InvalidSetting]]:
-        """The settings with all stored values that fit; and why the others do not.
+        """The settings with all stored values that fit, and the reasons against the others.
 
-        Values are taken one by one. If settings only fit together, each is left out: offsetd cannot
-        guess which of them is right. They are kept and shown, and count again once the conflict is
-        resolved.
+        Values are added one by one. If some only fit together, each is left out: offsetd cannot
+        guess which of them is right. They stay stored and are shown, and count again after the
+        conflict is resolved.
         """
         configs = attrs.evolve(self, dynamic_server={}, dynamic_topics={})
         problems: dict[tuple[str | None, str], InvalidSetting] = {}
@@ -271,7 +272,7 @@ class TopicConfigs:
         )
 
     def _setting(self, topic: str | None, name: str) -> Setting:
-        """The setting of this name. Raises InvalidSetting if none may be changed by that name."""
+        """The setting of this name. Raises InvalidSetting if no such setting may be changed."""
         known = self._server_settings if topic is None else TOPIC_SETTINGS
         setting = known.get(canonical_name(name))
         if setting is not None:

@@ -32,7 +32,7 @@ class WaitingFile:
 
 
 class DeletionQueue:
-    """The files to remove, and when. Pure; one thread at a time."""
+    """The files to remove, and their times. Touches no file; one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._waiting: dict[Path, WaitingFile] = {}
@@ -49,13 +49,13 @@ class DeletionQueue:
         return sorted(found, key=lambda each: each.due_ms)
 
     def remove(self, waiting: WaitingFile) -> None:
-        """Takes a file out, unless it was added again meanwhile."""
+        """Takes a file out, unless it was added again since then."""
         if self._waiting.get(waiting.path) is waiting:
             del self._waiting[waiting.path]
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next file may be removed; None if there is none."""
+        """The time at which the next file may be removed; None if there is none."""
         return min((each.due_ms for each in self._waiting.values()), default=None)
 
     @property
@@ -117,7 +117,7 @@ class FileDeleter:
             raise failures[0]
 
     def _unlink(self, due: Iterable[WaitingFile]) -> list[OSError]:
-        """Removes a file. If another file has the name by now, that one is to be removed, too."""
+        """Removes files. If another file has a name by now, that file must be removed, too."""
         failures = []
         for waiting in due:
             try:

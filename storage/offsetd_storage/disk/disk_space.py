@@ -3,10 +3,10 @@
 A log needs free space to become smaller: the cleaner writes what stays before it removes the rest,
 and a deletion is a record too. So the folder holds a *reserve*, a file of blocks that hold nothing.
 If an append finds no space, or less is free than the mark, the disk is LOW: the reserve is given
-back and commits are refused; reads, deletions and cleaning go on. The disk is OK again when there
-is space for the reserve and twice the mark, and the reserve was made again. Making it is the proof:
-a quota may allow less than the file system reports as free. The second, higher mark keeps the state
-from changing to and fro.
+back and commits are refused; reads, deletions and cleaning continue. The disk is OK again when
+there is space for the reserve and twice the mark, and the reserve was made again. Making it is the
+proof: a quota may allow less than the file system reports as free. The second, higher mark keeps
+the state from changing too often.
 
 The name of the reserve is in `docs/formats/reserve.md`.
 """
@@ -36,11 +36,12 @@ RESERVE_NAME: Final = "offsetd-reserve"
 # On a small file system, settings are limited to its size divided by these.
 RESERVE_SHARE: Final = 16
 FREE_SHARE: Final = 32
-# For a copied segment's indexes, and for deletions.
+# The space for a copied segment's indexes, and for deletions.
 _MORE_PERCENT: Final = 28
 _MORE_BYTES_MIN: Final = 1 << 20
-# For each log with small segments: one block for an old segment's index when it rolls, one for each
-# of the new segment's three files, and one for more tombstones (about 60 with the first block).
+# The space for each log with small segments: one block for an old segment's index when it rolls,
+# one for each of the new segment's three files, and one for more tombstones (about 60 with the
+# first block).
 _LOG_BYTES: Final = 5 * 4096
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
@@ -75,7 +76,7 @@ class DiskMarks:
 
     @property
     def room_bytes_enough(self) -> int:
-        """The free space, reserve included, from which on commits are accepted again."""
+        """The free space, reserve included, at which commits are accepted again."""
         return self.reserve_bytes + 2 * self.free_bytes_min
 
 
@@ -96,7 +97,7 @@ def next_state(
     reserve_bytes_held: int,
     was_full: bool,
 ) -> SpaceState:
-    """The state that follows. Pure. `was_full`: an append found no room since the last check.
+    """The next state. `was_full`: an append found no room since the last check.
 
     OK after LOW is only a proposal: it holds once the reserve is made.
     """
@@ -137,7 +138,7 @@ class DiskSpace:
         reserve_bytes_needed: Callable[[], int],
         on_low: Callable[[], object] = lambda: None,
     ) -> None:
-        """`reserve_bytes_needed` returns the reserve's size for when no setting gives one.
+        """`reserve_bytes_needed` returns the reserve's size if no setting gives one.
 
         `on_low` is called when an append found no room: then a `check` is due.
         """
@@ -177,9 +178,10 @@ class DiskSpace:
             )
 
     def note_full(self, refusal: StorageFull) -> None:
-        """Notes that an append found no room: from now on the disk is LOW.
+        """Notes that an append found no room. This sets the state LOW.
 
-        Except if no descriptor was free, or a file may not grow: the reserve helps with neither.
+        The state does not change if no descriptor was free, or a file may not grow: the reserve
+        does not help then.
         """
         cause = refusal.__cause__
         if isinstance(cause, OSError) and not is_no_room(cause):
@@ -191,7 +193,7 @@ class DiskSpace:
             self._on_low()
 
     def check(self) -> None:
-        """Looks at the free space, and gives the reserve back or makes it, as the state requires.
+        """Checks the free space, and gives the reserve back or makes it, as the state requires.
 
         Raises OSError if the disk fails; too little space is not a failure.
         """
@@ -208,7 +210,7 @@ class DiskSpace:
         )
         if state is SpaceState.LOW:
             with self._lock:
-                self._set_low()  # First, so that commits do not use the space that is given back.
+                self._set_low()  # Done first, so that commits do not use the freed space.
             self._give_back()
         elif self._has_reserve() or not self.is_low:
             with self._lock:
@@ -265,10 +267,10 @@ class DiskSpace:
 def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
     """Makes a file of this size with blocks of its own. Raises OSError.
 
-    An existing reserve grows or shrinks in place, so the smaller of both sizes is held meanwhile.
-    If the file system cannot reserve blocks, zeros are written. (If it compresses zeros, there is
-    no reserve, and only the mark protects.) If a power cut removes the name, the reserve is made
-    again.
+    An existing reserve grows or shrinks in place, so the smaller of both sizes is held during the
+    call. If the file system cannot reserve blocks, zeros are written. (If it compresses zeros,
+    there is no reserve, and only the mark protects.) If a power cut removes the name, the reserve
+    is made again.
     """
     if not size_bytes:
         return
@@ -276,7 +278,7 @@ def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
     try:
         if not file.allocate(0, size_bytes):
             _write_zeros(file, size_bytes)
-        file.truncate(size_bytes)  # Last, so that a file of this length also has its blocks.
+        file.truncate(size_bytes)  # Done last, so that a file of this length also has its blocks.
         file.sync()
     finally:
         file.close()

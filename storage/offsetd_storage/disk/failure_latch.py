@@ -22,7 +22,7 @@ class FailureLatch:
         self.failed: StorageFailed | None = None
 
     def latch(self, error: BaseException) -> StorageFailed:
-        """Notes a failure, if it is the first, so that everything is refused from now on.
+        """Notes a failure, if it is the first, so that everything later is refused.
 
         Returns the StorageFailed that counts, which is the first; its cause is the failure. Later
         refusals have the same cause.
@@ -50,9 +50,9 @@ class FailureLatch:
 
     @contextmanager
     def latching(self) -> Iterator[None]:
-        """For work on segments outside of the store.
+        """Guards work on segments outside of the store.
 
-        It raises after a failure, and latches a StorageFailed in the block. Other errors pass.
+        Raises after a failure, and latches a StorageFailed in the block. Other errors pass.
         """
         self.refuse_if_failed()
         try:

@@ -1,7 +1,7 @@
-"""The one door to the disk: what the engine asks of files, and the operating system's answer.
+"""All access to the disk: the file operations that the engine uses, and those of Linux.
 
-Every module of the engine takes a `Files` and touches the disk through nothing else, so that
-tests can pass a disk that loses, tears and reorders whatever was not synced
+Every module of the engine takes a `Files` and touches the disk through nothing else, so that tests
+can pass a disk that loses, tears and reorders all that was not synced
 (`offsetd_storage.disk.simulated_files`). All sizes and positions are in bytes. Every failure of the
 disk is an `OSError`, as the operating system raised it.
 """
@@ -30,23 +30,23 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
-_CLOSED = 2**31 - 1  # No descriptor: EBADF, where -1 would be a ValueError to os.fsync.
+_CLOSED = 2**31 - 1  # Not a descriptor: gives EBADF. With -1, os.fsync raises ValueError.
 _IOV_MAX = 1024  # Linux's bound on the chunks of one call.
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid.
 assert _FLOCK.size == 32, "struct flock is 32 bytes on 64-bit Linux"
 
 
 class File(Protocol):
-    """An open file. Safe to use from several threads, as positions are always given."""
+    """An open file. Several threads may use it, because every call has a position."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer only where the file ends."""
+        """`size` bytes from `position`; fewer only at the end of the file."""
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
-        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only at the file's end."""
 
     def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Writes all `chunks`, one behind the other, from `position`.
+        """Writes all `chunks`, one after the other, from `position`.
 
         An error may come after some of the bytes were written.
         """
@@ -55,7 +55,7 @@ class File(Protocol):
         """The file's length; blocks reserved beyond it do not count."""
 
     def truncate(self, size: int) -> None:
-        """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
+        """Sets the length, adds zeros if it grows, and frees blocks that are reserved beyond it."""
 
     def allocate(self, position: int, size: int) -> bool:
         """Reserves blocks without changing the length, so that a write there cannot lack room.
@@ -70,7 +70,7 @@ class File(Protocol):
         """Puts the contents and the length on stable storage; not the file's name."""
 
     def sync(self) -> None:
-        """Like `datasync`, and the times too."""
+        """Puts the contents, the length and the times on stable storage; not the file's name."""
 
     def drop_cache(self) -> None:
         """Forgets cached pages that need no writing, so that reads see what the disk holds."""
@@ -88,7 +88,7 @@ class FileLock(Protocol):
 
         A path into the folder leads to the folder that was locked, even if it was moved, and never
         to another folder at its path. Unless the lock `is_in_place`, no file is made, renamed or
-        removed there: ESTALE. Not to be used once the lock is released.
+        removed there: ESTALE. Do not use them after the release.
         """
 
     def is_in_place(self) -> bool:
@@ -105,7 +105,7 @@ class Files(Protocol):
     """The file system."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Opens a file; `create` makes an empty one where there is none."""
+        """Opens a file; `create` makes an empty one if there is none."""
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or a folder of that name."""
@@ -117,10 +117,10 @@ class Files(Protocol):
         """The names inside a folder, sorted."""
 
     def make_folder(self, path: Path) -> None:
-        """Makes one folder. Its parent has to exist, itself must not."""
+        """Makes one folder. Its parent must exist, and the folder must not exist."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Renames within a folder, at once; a file that was at `target` is gone."""
+        """Renames within a folder, in one step; a file that was at `target` is gone."""
 
     def unlink(self, path: Path) -> None:
         """Removes a file's name. Processes that have it open keep the file."""
@@ -135,17 +135,17 @@ class Files(Protocol):
         """A file's length."""
 
     def modified_ms(self, path: Path) -> int:
-        """When a file was last written, in milliseconds since 1970, UTC."""
+        """The time at which a file was last written, in milliseconds since 1970, UTC."""
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Sets the time of a file's last write; durable with the file's next `sync`."""
 
     def stamp(self, path: Path) -> tuple[int, ...]:
-        """A value that no other file or folder has, nor the same one after a change.
+        """A value that no other file or folder has. It is another value after a change.
 
         A folder changes when its names change. The stamp says nothing of durability. A power cut
         may leave newer content with an old stamp, if only the times were not written. That is
-        harmless: after a power cut nothing that is read is in memory alone.
+        harmless: after a power cut, everything that is read is on the disk.
         """
 
     def free_bytes(self, path: Path) -> int:
@@ -173,7 +173,7 @@ def as_memoryview(chunk: Buffer) -> memoryview:
 def read_start(files: Files, path: Path, bytes_max: int) -> bytes:
     """The first `bytes_max` bytes of a file, or all of a shorter one.
 
-    For files of any size: ask for one byte too many to learn whether a file is too large.
+    For files of any size. To check that a file is not too large, ask for one byte more.
     """
     file = files.open(path, read_only=True)
     try:
@@ -190,7 +190,7 @@ def replace_file(files: Files, path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     file = files.open(temporary, create=True)
     try:
-        file.truncate(0)  # A crashed attempt may have left one.
+        file.truncate(0)  # A crashed attempt may have left a file.
         file.pwrite([content], 0)
         file.sync()  # Contents first: a name must never point at unsynced bytes.
     finally:
@@ -208,7 +208,7 @@ class OsFile:
         self._descriptor = descriptor
 
     def pread(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer only where the file ends."""
+        """`size` bytes from `position`; fewer only at the end of the file."""
         chunk = os.pread(self._descriptor, size, position)
         if len(chunk) == size or not chunk:
             return chunk
@@ -220,7 +220,7 @@ class OsFile:
         return b"".join(chunks)
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
-        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only at the file's end."""
         target = buffer.data[:size]
         assert len(target) == size, "the buffer is smaller than the read"
         done = 0
@@ -232,7 +232,7 @@ class OsFile:
         return done
 
     def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Writes all `chunks`, one behind the other, from `position`."""
+        """Writes all `chunks`, one after the other, from `position`."""
         waiting = [as_memoryview(chunk) for chunk in chunks if len(chunk)]
         first = 0
         while first < len(waiting):
@@ -251,21 +251,21 @@ class OsFile:
         return os.fstat(self._descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        """Sets the length, and gives back blocks reserved beyond it."""
+        """Sets the length, and frees blocks that are reserved beyond it."""
         os.ftruncate(self._descriptor, size)
 
     def allocate(self, position: int, size: int) -> bool:
-        """Reserves blocks without changing the length; raises ENOSPC. False: it cannot."""
+        """Reserves blocks without changing the length; raises ENOSPC. Returns False if unable."""
         while _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, size) != 0:
             error = ctypes.get_errno()
             if error in (errno.EOPNOTSUPP, errno.ENOSYS):
-                return False  # A full disk then shows at the write.
+                return False  # Then the write fails if the disk is full.
             if error != errno.EINTR:
                 raise OSError(error, os.strerror(error))
         return True
 
     def begin_writeback(self, position: int, size: int) -> None:
-        """Starts to write a range to the disk. Its errors show at the next sync."""
+        """Starts to write a range to the disk. The next sync raises its errors."""
         _sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
 
     def datasync(self) -> None:
@@ -273,7 +273,7 @@ class OsFile:
         os.fdatasync(self._descriptor)
 
     def sync(self) -> None:
-        """Like `datasync`, and the times too."""
+        """Puts the contents, the length and the times on stable storage."""
         os.fsync(self._descriptor)
 
     def drop_cache(self) -> None:
@@ -293,10 +293,10 @@ class OsFiles:
     The files of a lock appear in errors by their path inside of the locked folder.
     """
 
-    _locked: OsFileLock | None = None  # Of `OsFileLock.files`: what leads into its folder.
+    _locked: OsFileLock | None = None  # Set in the files of a lock, to reach its folder.
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OsFile:
-        """Opens a file; `create` makes an empty one where there is none."""
+        """Opens a file; `create` makes an empty one if there is none."""
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
         if create:
             flags |= os.O_CREAT
@@ -323,12 +323,12 @@ class OsFiles:
             return sorted(os.listdir(descriptor))
 
     def make_folder(self, path: Path) -> None:
-        """Makes one folder. Its parent has to exist, itself must not."""
+        """Makes one folder. Its parent must exist, and the folder must not exist."""
         name, folder = self._place(path, changes_names=True)
         os.mkdir(name, 0o755, dir_fd=folder)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Renames within a folder, at once; a file that was at `target` is gone."""
+        """Renames within a folder, in one step; a file that was at `target` is gone."""
         name, folder = self._place(source, changes_names=True)
         new_name, new_folder = self._place(target)
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
@@ -353,7 +353,7 @@ class OsFiles:
         return self._status(path).st_size
 
     def modified_ms(self, path: Path) -> int:
-        """When a file was last written, in milliseconds since 1970, UTC."""
+        """The time at which a file was last written, in milliseconds since 1970, UTC."""
         return self._status(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
@@ -412,9 +412,9 @@ class OsFiles:
         return within
 
     def _place(self, path: Path, *, changes_names: bool = False) -> tuple[Path | str, int | None]:
-        """A path for system calls, and the folder that it starts from, unless the usual one.
+        """A path for system calls, and the folder that it starts from; None for the usual one.
 
-        Raises ESTALE if a name is to be changed in a folder that is not at its path any more.
+        Raises ESTALE if `changes_names` and the locked folder is not at its path any more.
         """
         if self._locked is None or (name := self._locked.name_within(path)) is None:
             return path, None
@@ -428,7 +428,7 @@ class OsFiles:
 
     def _file_system(self, path: Path) -> os.statvfs_result:
         name, folder = self._place(path)
-        if folder is None or name == ".":  # May be asked without a free descriptor.
+        if folder is None or name == ".":  # This needs no free descriptor.
             return os.statvfs(name if folder is None else folder)
         descriptor = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=folder)
         try:
@@ -452,7 +452,7 @@ class OsFileLock:
     """A lock that lives as long as its descriptor, and so no longer than the process."""
 
     def __init__(self, files: OsFiles, path: Path, *, folder: int, file: int) -> None:
-        """`folder` and `file` are descriptors that belong to this lock from now on."""
+        """`folder` and `file` are descriptors, which the lock owns and closes."""
         self.folder = folder
         self._file = file
         self._path = path

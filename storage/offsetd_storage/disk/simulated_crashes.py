@@ -55,12 +55,13 @@ def crashed_roots(
     samples: int,
     random: Random,
 ) -> Iterator[FolderNode]:
-    """What a power cut may leave of `root`, each outcome once. `root` must not change meanwhile.
+    """The states that a power cut may leave of `root`, each once.
 
-    First the outcome without any pending change, then the one with all. If at most
-    `exhaustive_pending_max` changes are pending, every subset follows, then every subset in which
-    one write is torn at a sector boundary; if there are more than `samples` of these, `samples`
-    chosen at random. With more pending changes, `samples` of all outcomes follow, chosen at random.
+    `root` must not change during the iteration. First comes the outcome without any pending change,
+    then the one with all. If at most `exhaustive_pending_max` changes are pending, every subset
+    follows, then every subset in which one write is torn at a sector boundary; if there are more
+    than `samples` of these, `samples` chosen at random. With more pending changes, `samples` of all
+    outcomes follow, chosen at random.
     """
     pending = [
         _Pending(number, node, change)
@@ -173,7 +174,7 @@ def _crashed_folder(folder: FolderNode, survivors: Survivors) -> tuple[FolderNod
 
 def _crashed_content(file: FileNode, kept: Sequence[Change]) -> Content:
     if not kept:
-        file.durable.digest()  # Known to all copies from here on.
+        file.durable.digest()  # All later copies know the digest.
         return file.durable.share()
     content = file.durable.share()
     for change in kept:

@@ -42,11 +42,11 @@ class Content:
         return Content(self._bytes, self._digest)
 
     def read(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer where the contents end."""
+        """`size` bytes from `position`; fewer at the end of the contents."""
         return bytes(memoryview(self._bytes)[position : position + size])
 
     def write(self, position: int, chunk: bytes) -> None:
-        """Puts `chunk` at `position`, with zeros up to there where the contents were shorter."""
+        """Puts `chunk` at `position`, after zeros if the contents were shorter."""
         own = self._own()
         if position > len(own):
             own.extend(bytes(position - len(own)))
@@ -90,14 +90,14 @@ class Write:
         content.write(self.position, self.chunk)
 
     def torn_count(self, sector_bytes: int) -> int:
-        """The number of ways `torn` knows."""
+        """The number of ways in which `torn` can tear it."""
         return 2 * len(self._cuts(sector_bytes)) + 1
 
     def torn(self, way: int, sector_bytes: int) -> FileChange:
-        """What remains if only some of its sectors were written; `way` is below `torn_count`.
+        """The change that remains if only some sectors were written; `way` is below `torn_count`.
 
-        The sectors before a boundary; those from a boundary on, with the length grown to the
-        write's end; or the length alone.
+        It has the sectors before a boundary; or those after a boundary, with the length grown to
+        the write's end; or the length alone.
         """
         cuts = self._cuts(sector_bytes)
         if way < len(cuts):
@@ -108,7 +108,7 @@ class Write:
         return Extend(self.position + len(self.chunk))
 
     def torn_at_random(self, random: Random, sector_bytes: int) -> list[FileChange]:
-        """What remains if each of its sectors was written or not, at random."""
+        """The changes that remain if each sector was written or not, at random."""
         end = self.position + len(self.chunk)
         bounds = [self.position, *self._cuts(sector_bytes), end]
         left: list[FileChange] = [
@@ -165,7 +165,7 @@ class FileNode:
     def __init__(self, durable: Content, modified_ms: int, *, stamp: int) -> None:
         self.durable = durable
         self.cached = durable.share()
-        # Each with its number among all changes of the disk.
+        # The unsynced changes, each with its number among all changes of the disk.
         self.pending: list[tuple[int, FileChange]] = []
         self.lost = False  # Whether reads see bytes that no sync will write any more.
         self.blocks = blocks_of(0, len(durable))  # One bit for each block that the file has.
@@ -186,10 +186,10 @@ class FileNode:
         self.pending.clear()
 
     def fail_sync(self, writes_done: int) -> None:
-        """A sync of which only the first `writes_done` writes reached the disk.
+        """Fails a sync: only the first `writes_done` writes reached the disk.
 
         The pages of the other writes count as clean: reads see them, and a later sync does not
-        write them. The length that these writes gave the file is kept, as it goes through the file
+        write them. The length that these writes gave the file is kept, because it is in the file
         system's journal (seen on ext4: the lost blocks read as zeros once the cache is dropped).
         """
         done = 0
@@ -261,7 +261,7 @@ class AddName:
 
 @attrs.frozen(slots=True)
 class RemoveName:
-    """A name taken away."""
+    """A removed name."""
 
     name: str
     node: Node
@@ -274,7 +274,7 @@ class RemoveName:
 
 @attrs.frozen(slots=True)
 class MoveName:
-    """A node renamed, in place of what had that name before."""
+    """A renamed node, which replaces the node that had the name before."""
 
     source: str
     target: str
@@ -301,7 +301,7 @@ def blocks_of(position: int, size: int) -> int:
 
 
 def fitting_bytes(file: FileNode, position: int, size: int, free_blocks: int) -> int:
-    """How many of the bytes from `position` on fit into the file's blocks and the free blocks."""
+    """The number of bytes after `position` that fit into the file's blocks and the free blocks."""
     missing = blocks_of(position, size) & ~file.blocks
     for _ in range(free_blocks):
         missing &= missing - 1  # Takes the lowest bit away.
@@ -323,7 +323,7 @@ def visible_files(root: FolderNode) -> Iterator[FileNode]:
 
 
 def all_nodes(root: FolderNode) -> Iterator[Node]:
-    """Every node that has a name, or that a crash could give its name back, each once."""
+    """Every node that has a name, or could get its name back in a crash; each node once."""
     seen = {id(root)}
     waiting: list[Node] = [root]
     while waiting:

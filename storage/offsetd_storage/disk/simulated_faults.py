@@ -19,7 +19,7 @@ class OperationKind(StrEnum):
     WRITE = "write"
     TRUNCATE = "truncate"
     ALLOCATE = "allocate"
-    SYNC = "sync"  # datasync too
+    SYNC = "sync"  # Also `datasync`.
     RENAME = "rename"
     UNLINK = "unlink"
     MAKE_FOLDER = "make_folder"
@@ -41,7 +41,7 @@ class Operation:
 
 @attrs.define(kw_only=True)
 class Fault:
-    """Makes operations raise OSError: the `nth` that matches (from 1), or each one if that is None.
+    """Makes operations raise OSError: the `nth` that matches (from 1), or all if `nth` is None.
 
     `kind` None means every kind but READ. `path` is a shell pattern for the whole path. A failed
     write first writes `written_bytes`. A failed sync writes the file's first `synced_writes`

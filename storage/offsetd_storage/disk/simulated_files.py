@@ -1,8 +1,8 @@
 """The simulated disk: `Files` over memory that can lose power, run full and fail.
 
 It judges every claim of durability: what was not synced can be lost, torn and reordered by a power
-cut (`crash_states`), survives the death of the process (`kill`), and is silently given up by a
-sync that failed. Explorers look at it before each operation (`before_operation`).
+cut (`crash_states`), survives the death of the process (`kill`), and is silently given up by a sync
+that failed. Explorers inspect it before each operation (`before_operation`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class SimulatedFiles:
         # Called before each of them. If it raises, the operation does not happen, as after a kill.
         self.before_operation: Callable[[SimulatedFiles, Operation], None] | None = None
         self.faults: list[Fault] = []
-        self.capacity_bytes: int | None = None  # For contents, in blocks; names cost nothing.
+        # The space for contents, which use whole blocks. Names need no space.
+        self.capacity_bytes: int | None = None
         self._tree = FileTree(FolderNode({}))
         self._stamps = itertools.count(1)
 
@@ -71,12 +72,12 @@ class SimulatedFiles:
         The moment is that of the call, not of the iteration. On those disks nothing is pending,
         open or locked, and no fault is set. First comes the disk without any pending change, then
         the one with all. If at most `exhaustive_pending_max` changes are pending, all subsets
-        follow, then all subsets with one write torn, or `samples` of those at random; otherwise
-        `samples` of all outcomes at random.
+        follow, then all subsets with one write torn, or `samples` of those at random. With more
+        pending changes, `samples` of all outcomes follow, chosen at random.
         """
         with self._tree.turn:
             for file in visible_files(self._tree.root):
-                file.durable.digest()  # Known to this disk's later crash states too.
+                file.durable.digest()  # Later crash states of this disk know the digest, too.
             root = copied_root(self._tree.root)
         crashed = crashed_roots(
             root,
@@ -101,7 +102,7 @@ class SimulatedFiles:
             return self._with_root(copied_root(self._tree.root))
 
     def put_durable(self, path: Path, content: bytes) -> None:
-        """Puts a file there, with its folders, as if it had always been there. No operation."""
+        """Puts a file and its folders there, as if they had always been there. Not counted."""
         with self._tree.turn:
             folder = self._tree.root
             for name in names_of(path)[:-1]:
@@ -114,7 +115,7 @@ class SimulatedFiles:
             folder.durable[path.name] = folder.entries[path.name] = file
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
-        """Opens a file; `create` makes an empty one where there is none."""
+        """Opens a file; `create` makes an empty one if there is none."""
         with self._tree.turn:
             if create and self._tree.find(path) is None:
                 self._create(path)
@@ -148,7 +149,7 @@ class SimulatedFiles:
             self._change_names(parent, AddName(path.name, made))
 
     def rename(self, source: Path, target: Path) -> None:
-        """Renames within a folder, at once; a file that was at `target` is gone."""
+        """Renames within a folder, in one step; a file that was at `target` is gone."""
         with self._tree.turn:
             folder = self._tree.folder(source.parent)
             if self._tree.folder(target.parent) is not folder:
@@ -192,18 +193,18 @@ class SimulatedFiles:
             return len(self._tree.file(path).cached)
 
     def modified_ms(self, path: Path) -> int:
-        """When a file was last written, by the disk's clock."""
+        """The time at which a file was last written, by the disk's clock."""
         with self._tree.turn:
             return self._tree.file(path).modified_ms
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Sets the time of a file's last write. No operation, and never lost."""
+        """Sets the time of a file's last write. This is not an operation, and is never lost."""
         with self._tree.turn:
             file = self._tree.file(path)
             file.modified_ms, file.stamp = modified_ms, next(self._stamps)
 
     def stamp(self, path: Path) -> tuple[int, ...]:
-        """A number that no other file has, nor this one after its next change."""
+        """A number that no other file has. It is another number after the file's next change."""
         with self._tree.turn:
             return (self._tree.existing(path).stamp,)
 
@@ -289,7 +290,7 @@ class SimulatedFiles:
         return BLOCK_BYTES * sum(file.blocks.bit_count() for file in self._tree.files_with_room())
 
     def _fitting_bytes(self, file: FileNode, position: int, size: int) -> int:
-        """How many of the bytes to write from `position` on find space."""
+        """The number of bytes of a write at `position` for which there is space."""
         if self.capacity_bytes is None or not blocks_of(position, size) & ~file.blocks:
             return size
         free_blocks = max(0, self.capacity_bytes - self._used_bytes()) // BLOCK_BYTES
@@ -321,7 +322,7 @@ class SimulatedFile:
         return self._node.path
 
     def pread(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer only where the file ends."""
+        """`size` bytes from `position`; fewer only at the end of the file."""
         with self._files._tree.turn:
             self._check_open()
             fault = self._files._fault(OperationKind.READ, self._path)
@@ -330,7 +331,7 @@ class SimulatedFile:
             return self._node.cached.read(size, position)
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
-        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only at the file's end."""
         target = buffer.data[:size]
         assert len(target) == size, "the buffer is smaller than the read"
         read = self.pread(size, position)
@@ -338,7 +339,7 @@ class SimulatedFile:
         return len(read)
 
     def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Writes all `chunks` in a row from `position` on: one operation.
+        """Writes all `chunks`, one after the other, from `position`. This is one operation.
 
         On a full disk, the bytes that fit are written before ENOSPC is raised.
         """
@@ -368,7 +369,7 @@ class SimulatedFile:
             return len(self._node.cached)
 
     def truncate(self, size: int) -> None:
-        """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
+        """Sets the length, adds zeros if it grows, and frees blocks that are reserved beyond it."""
         files, node = self._files, self._node
         with files._tree.turn:
             self._check_open()
@@ -412,7 +413,7 @@ class SimulatedFile:
             node.sync()
 
     def sync(self) -> None:
-        """The same as `datasync`."""
+        """Makes the contents and the length durable, as `datasync` does."""
         self.datasync()
 
     def drop_cache(self) -> None:

@@ -25,7 +25,7 @@ class SimulatedLock:
         self._tree = tree
         self._path = path
         self._folder = folder
-        self._file: FileNode | None = file  # Held, so that no other file gets its id.
+        self._file: FileNode | None = file  # Kept, so that no other file gets its id.
         tree.locked.add(id(file))
 
     @property
@@ -55,7 +55,7 @@ class SimulatedLock:
 
 
 class _DiskOfLock:
-    """A simulated disk whose methods look up paths in a locked folder from that folder on."""
+    """A simulated disk. Its methods find paths in a locked folder through that folder."""
 
     def __init__(
         self, disk: Files, tree: FileTree, lock: SimulatedLock, path: Path, folder: FolderNode

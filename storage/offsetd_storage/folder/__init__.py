@@ -1,1 +1,1 @@
-"""The files of a data folder besides its logs: format, lock, checkpoints."""
+"""The files of a data folder other than its logs: format, lock, checkpoints."""

@@ -1,20 +1,21 @@
 """Kafka's text checkpoints.
 
-Of a data folder (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-`cleaner-offset-checkpoint`), one line for each partition of every topic in the folder:
+A checkpoint of a data folder (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`cleaner-offset-checkpoint`) has one line for each partition of every topic in the folder:
 
     0                        version
     <count>
     <topic> <partition> <offset>
 
-Of a partition (`leader-epoch-checkpoint`), one line for each leader epoch, in rising order:
+The checkpoint of a partition (`leader-epoch-checkpoint`) has one line for each leader epoch, in
+rising order:
 
     0                        version
     <count>
     <epoch> <start offset>
 
-A missing or empty file has no entries, as in Kafka (`CheckpointFile`), which leaves empty ones.
-They hold no checksum: a flipped digit can go unseen, so nothing may rest on them alone.
+A missing or empty file has no entries, as in Kafka (`CheckpointFile`), which leaves empty files.
+The files have no checksum, so a changed digit can stay unnoticed. Nothing may rely on them alone.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def write_offset_checkpoint(
 ) -> None:
     """Replaces the checkpoint by these entries, in this order, and syncs it.
 
-    The file serves the whole data folder, so the entries of other partitions must be among them.
+    The file is for the whole data folder, so `offsets` must have the entries of all partitions.
     """
     _write_entries(
         files,

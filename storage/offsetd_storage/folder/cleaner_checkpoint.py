@@ -1,13 +1,13 @@
 """`cleaner-offset-checkpoint`: the offset up to which each log is clean, in Kafka's format.
 
-One file serves all topics of a data folder. An entry says that a round has mapped everything below
+One file is for all topics of a data folder. An entry says that a round has mapped everything below
 it and that the round's swaps are durable; so the entry is written after them.
 `cleaning_plan.first_dirty_offset` corrects entries that are impossible. But a damaged digit can
-also give an entry that is possible and too high. Then a tombstone is dropped after its time, while
-an older value below it, which no round compared with it, stays: the deleted value comes back. So
-the last entry that offsetd writes is a checksum of the others, under the name of a topic that does
-not exist. A broker ignores that entry and writes the file without it; then the file is trusted, as
-the broker trusts it.
+also give an entry that is possible and too high. Then a tombstone is removed after its time, but an
+older value below it, which no round compared with it, stays: the deleted value reappears. So the
+last entry that offsetd writes is a checksum of the others, under the name of a topic that does not
+exist. A broker ignores that entry and writes the file without it. Then offsetd trusts the file, as
+the broker does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHECKSUM_ENTRY: Final = TopicPartition("__offsetd_checksum", 0)
 def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
     """The entries of the file, without the checksum.
 
-    Raises CorruptCheckpoint, also if there is a checksum and it is wrong.
+    Raises CorruptCheckpoint, also if the file has a wrong checksum.
     """
     offsets = read_offset_checkpoint(files, path)
     found = offsets.pop(CHECKSUM_ENTRY, None)
@@ -50,7 +50,10 @@ def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def was_written_here(files: Files, path: Path) -> bool:
-    """Whether the file has a checksum, right or wrong (no broker writes one), or no entries."""
+    """Returns whether the file has a checksum, right or wrong, which no broker writes.
+
+    Also returns True if it has no entries or is damaged.
+    """
     try:
         offsets = read_offset_checkpoint(files, path)
     except CorruptCheckpoint:
@@ -76,12 +79,12 @@ class CleanerCheckpoint:
         self._files = files
         self._path = folder / CLEANER_CHECKPOINT
         self._lock = threading.Lock()  # Held while writing. Readers do not wait for the disk.
-        self._is_stale = False  # Whether the file differs from what is known.
+        self._is_stale = False  # True if the file differs from `_offsets`.
         self._offsets = self._read()  # Replaced as a whole.
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
-        """The logs that have an entry, of all topics."""
+        """The logs of all topics that have an entry."""
         return list(self._offsets)
 
     def first_dirty(self, topic_partition: TopicPartition) -> int | None:
@@ -91,8 +94,8 @@ class CleanerCheckpoint:
     def advance(self, topic_partition: TopicPartition, first_dirty: int | None) -> None:
         """Records the end of a round whose swaps are durable; None removes the log's entry.
 
-        Durable when it returns. Raises StorageFull: then the file stays as it was, which only means
-        that more is mapped again after a restart. Raises StorageFailed.
+        It is durable when the call returns. Raises StorageFailed, and StorageFull: then the file is
+        unchanged, so a restart only maps more records again.
         """
         with self._lock:
             if self._offsets.get(topic_partition) == first_dirty and not self._is_stale:
@@ -113,9 +116,9 @@ class CleanerCheckpoint:
             raise (StorageFull(str(failed)) if may_pass(error) else failed) from error
 
     def put_checksum(self) -> None:
-        """Adds a checksum to a broker's file; so a later file without one is a broker's.
+        """Adds a checksum to a broker's file. So a later file without one is a broker's.
 
-        Raises what `advance` raises.
+        Raises the errors of `advance`.
         """
         if self._offsets and not was_written_here(self._files, self._path):
             with self._lock:

@@ -1,7 +1,7 @@
 """`offsetd.properties`: the format of a data folder, its id, and its number of partitions.
 
-It is the first file that is made in a folder and the first that is read. It holds lines
-`name=value`; the last line is a checksum of those before it.
+It is the first file that is made in a folder and the first that is read. Its lines are
+`name=value`; the last line is a checksum of the lines before it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROPERTIES_REMEDY: Final = (
     "put it back from a backup of any age, as it is written when the folder is made; without one,"
     f" {JOURNAL_REMEDY}"
 )
-_BYTES_MAX: Final = 65_536  # Also for a newer format, whose version must be readable.
+_BYTES_MAX: Final = 65_536  # It also limits newer formats, whose version must be readable.
 
 _FORMAT: Final = "format.version"
 _FOLDER_ID: Final = "folder.id"
@@ -57,7 +57,7 @@ class FolderIdentity:
     """The values by which journal files belong to their folder."""
 
     folder_id: bytes = attrs.field(validator=_has_length(FOLDER_ID_BYTES))
-    # Starts every frame. It is a secret, so that no client can commit bytes that look like one.
+    # It starts every frame. It is a secret, so that no client can commit bytes that look like one.
     frame_mark: bytes = attrs.field(validator=_has_length(MARK_BYTES), repr=False)
 
 
@@ -66,8 +66,8 @@ class FolderProperties:
     """The contents of `offsetd.properties`."""
 
     identity: FolderIdentity
-    offsets_partitions: int  # Of `__consumer_offsets`; fixed when the folder is made.
-    journal_begun: bool  # From the first life on there must be a journal.
+    offsets_partitions: int  # The number for `__consumer_offsets`; never changes.
+    journal_begun: bool  # True since the first life began: there must be a journal.
     # True if the folder had logs when offsetd took it over, or if that is not known.
     is_from_elsewhere: bool = False
 
@@ -75,7 +75,7 @@ class FolderProperties:
 def new_properties(
     offsets_partitions: int, random: random.Random, *, is_from_elsewhere: bool = False
 ) -> FolderProperties:
-    """The properties of a folder that becomes ours."""
+    """The properties of a folder that becomes a folder of offsetd."""
     return FolderProperties(
         identity=FolderIdentity(
             folder_id=random.randbytes(FOLDER_ID_BYTES), frame_mark=random.randbytes(MARK_BYTES)

@@ -34,8 +34,8 @@ def check_usable(files: Files, folder: Path) -> None:
 class FolderLock:
     """A data folder held by this process, until `release` or the process's end.
 
-    `files` reach the folder by its descriptor. Once the folder is not at its path any more, they
-    change no name in it: another process may have locked another folder there.
+    `files` reach the folder by its descriptor. When the folder is no longer at its path, they
+    change no name in it, because another process may have locked another folder at the path.
     """
 
     def __init__(self, folder: Path, lock: FileLock) -> None:
@@ -47,7 +47,7 @@ class FolderLock:
     def acquire(cls, files: Files, folder: Path) -> FolderLock:
         """Takes the lock, before anything else in the folder is read or written.
 
-        Raises FolderLocked if it is held, also if this same process holds it.
+        Raises FolderLocked if it is held, even by this process.
         """
         lock = files.lock(folder / LOCK_NAME)
         if lock is None:
@@ -60,9 +60,9 @@ class FolderLock:
             raise FolderGone(f"{self._folder} is no longer the folder that was opened")
 
     def leads_to(self, path: Path, file: File) -> bool:
-        """Whether a path within the folder leads to a file that is open."""
+        """Returns whether a path in the folder leads to this open file."""
         return self._lock.leads_to(path, file)
 
     def release(self) -> None:
-        """Gives the folder back. The lock's file stays: without it two could lock the folder."""
+        """Releases the folder. The lock's file stays, else two processes could lock the folder."""
         self._lock.release()

@@ -2,7 +2,7 @@
 
 When Kafka (KRaft) starts, it renames a partition's folder that its metadata do not know to
 `<topic>-<partition>.<32 digits>-stray`, and keeps it. Its contents are as offsetd left them, so
-offsetd gives the folder its name back when it opens the data folder again.
+offsetd restores the folder's name when it opens the data folder again.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ _RUNS_START: Final = FRAME.size + COUNT.size
 
 
 class BatchesFrame:
-    """The runs of one frame, in the order of their appends, behind room for the header.
+    """The runs of one frame, in the order of their appends, after the space for the header.
 
-    `ends` holds the ends of the logs after this frame; whatever fills the frame sets it.
+    `ends` holds the ends of the logs after this frame; the code that fills the frame sets it.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class BatchesFrame:
         self._set_run_count(0)
 
     def __bool__(self) -> bool:
-        """Whether it has runs."""
+        """Whether the frame has runs."""
         return self._run_count > 0
 
     @property
@@ -73,7 +73,7 @@ class BatchesFrame:
     def add_runs(
         self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
     ) -> None:
-        """Adds a run for each log; they lie in `content` at `spans`, as for `read_runs`."""
+        """Adds a run for each log. `spans` are their positions in `content` (see `read_runs`)."""
         names = bytearray().join(map(run_name, topic_partitions))
         runs_bytes = sum(end - start for start, end in spans.tolist())
         self._make_room(len(names) + len(spans) * COUNT.size + runs_bytes)

@@ -59,13 +59,13 @@ FILE_BYTES_MIN: Final = 1024
 
 @attrs.frozen(kw_only=True)
 class JournalSizes:
-    """How large files and frames are, in bytes."""
+    """The sizes of files and frames, in bytes."""
 
     file_bytes: int = attrs.field(validator=attrs.validators.ge(FILE_BYTES_MIN))
     header_bytes: int
     frame_bytes_max: int
-    # The largest batch. A smaller file, made while nothing was written, stays if it takes this
-    # batch. None: every file has `file_bytes`.
+    # The size of the largest batch. A smaller file that was made while nothing was written stays if
+    # it can take this batch. If this is None, every file has `file_bytes`.
     batch_bytes_max: int | None = None
 
 
@@ -82,7 +82,7 @@ class JournalEnd:
     # The end of each partition in the journal when the current file began. Once the recovery points
     # of all have reached these ends, nothing in the other file is needed.
     begun_at: Mapping[TopicPartition, int]
-    points: Mapping[TopicPartition, RecoveryPoint]  # Those that are durable.
+    points: Mapping[TopicPartition, RecoveryPoint]  # The durable points.
     journal_ends: Mapping[TopicPartition, int]
 
 
@@ -120,7 +120,7 @@ class Journal:
         self._bytes = [sizes.file_bytes, sizes.file_bytes]  # The files' sizes, by place.
         self._end: JournalEnd | None = None
         self._life = 0
-        self._place = 1  # So that the first turn is in file 0.
+        self._place = 1  # Then the first turn is in file 0.
         self._file_number = 0
         self._file_bytes = 0
         self._position = 0
@@ -133,8 +133,8 @@ class Journal:
         self.journaled: dict[TopicPartition, LogEnd] = {}
         self._points_frame_bytes = 0
         self._kept_bytes = 0  # The part of a file that batches may not use.
-        self.capacity_bytes = 0  # In either file, for frames of batches.
-        self.sync_durations = Durations()  # Of each frame's fdatasync.
+        self.capacity_bytes = 0  # The space in each file for frames of batches.
+        self.sync_durations = Durations()  # The duration of each frame's fdatasync.
 
     # Contents
     # ---------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Journal:
 
     @property
     def journal_ends(self) -> dict[TopicPartition, int]:
-        """How far each partition is durable in segments and journal together."""
+        """The offset up to which each partition is durable, in segments and journal together."""
         journaled = {each: end.offset_next for each, end in self.journaled.items()}
         return self._ends_before | journaled
 
@@ -227,7 +227,7 @@ class Journal:
         self._kept_bytes = frames_start + 2 * self._points_frame_bytes + frame_bytes(0)
 
     def _set_capacity(self) -> None:
-        """Computes the limits: whatever fits in the smaller file fits in both."""
+        """Computes the limits: batches that fit in the smaller file fit in both."""
         file_bytes = min(self._bytes)
         self.capacity_bytes = file_bytes - self._kept_bytes
         if self.batch_bytes_max < SECTOR_BYTES:
@@ -267,7 +267,7 @@ class Journal:
         """Begins the other file, and ends the turn of this one.
 
         The header is durable before the frame that ends this turn, and that frame is durable before
-        the first frame behind the header. So if the header is lost later, its loss is noticed.
+        the first frame after the header. So if the header is lost later, its loss is noticed.
         """
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         header = JournalHeader(
@@ -317,26 +317,26 @@ class Journal:
         return _in_sectors(self._kept_bytes + frame_bytes(payload_bytes))
 
     def rest_file_bytes(self, batch_bytes_max: int) -> int:
-        """The same, with room for more partitions, so that another start can use the file."""
+        """The least file size with room for more partitions: a later start can use the file."""
         more_bytes = 2 * self._points_frame_bytes
         return _in_sectors(self.least_file_bytes(batch_bytes_max) + more_bytes)
 
     def make_spare(self, size_bytes: int) -> None:
-        """Makes a file for `exchange_other`. Appends may go on meanwhile."""
+        """Makes a file for `exchange_other`. Appends may continue during the call."""
         self._files.make_spare(size_bytes)
 
     def drop_spare(self) -> bool:
-        """Removes the spare, also one that a dead process left; returns whether there was one."""
+        """Removes the spare, also that of a dead process. Returns whether there was one."""
         return self._files.drop_spare()
 
     def exchange_other(self, size_bytes: int) -> None:
-        """Replaces the other file, which is free, by the spare of this size."""
+        """Puts the spare of this size in the place of the other file, which is free."""
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         self._put_spare(1 - self._place, size_bytes)
         self._set_capacity()
 
     def _put_spare(self, place: int, size_bytes: int) -> None:
-        """Replaces a file that is not needed by the spare of this size.
+        """Puts the spare of this size in the place of a file that is not needed.
 
         The frames in the old file are lost. The new file holds one frame with the last sequence
         number: if the current file is replaced by an older copy of itself, the missing sequence
@@ -362,8 +362,8 @@ class Journal:
     def make_room(self, payload_bytes: int) -> bool:
         """Turns to the other file if a BATCHES frame with this payload needs it.
 
-        Returns False if it needs the other file and that is not free: first the recovery points
-        must move.
+        Returns False if the frame needs the other file and that file is not free. Then the recovery
+        points must move first.
         """
         assert payload_bytes <= self.frame_payload_bytes_max, "a frame larger than a file"
         if self._fits(frame_bytes(payload_bytes), keep=2):
@@ -409,7 +409,7 @@ class Journal:
         self._append_points(FrameKind.CLOSED, moved, keep=0)
 
     def append_closed_late(self) -> None:
-        """Ends a life that crashed like `append_closed`: no batch is above its points."""
+        """Ends a crashed life like `append_closed`. No batch is above its recovery points."""
         if not self._fits(self._points_frame_bytes, keep=0):
             self._prepare(1 - self._place)
             self._turn_over(self._points.values(), self._life)
@@ -462,7 +462,7 @@ class Journal:
         return sealed_frame(payload, mark=mark, kind=kind, life=life, sequence=sequence)
 
     def _fits(self, size: int, *, keep: int) -> bool:
-        """Whether a frame fits, with `keep` frames of recovery points behind it.
+        """Whether a frame fits, with `keep` frames of recovery points after it.
 
         Room for the frame that ends the turn is always kept.
         """

@@ -59,7 +59,7 @@ class JournalFiles:
         file.sync()
 
     def drop_spare(self) -> bool:
-        """Removes the spare, of this process or an earlier one; returns whether there was one."""
+        """Removes the spare of this process or an earlier one. Returns whether there was one."""
         self._close_spare()
         if not self._files.exists(self._spare_path):
             return False
@@ -67,9 +67,9 @@ class JournalFiles:
         return True
 
     def put_spare(self, place: int, content: Buffer, position: int) -> None:
-        """Replaces a file that holds nothing needed by the spare; durable when it returns.
+        """Puts the spare in the place of a file that is not needed. Durable when the call returns.
 
-        The new file holds `content` from the first moment on.
+        The new file holds `content` before it gets its name.
         """
         spare, self._spare = self._spare, None
         assert spare is not None, "there is no spare"

@@ -56,10 +56,10 @@ _PARTITION: Final = struct.Struct(">i")
 _POINT: Final = struct.Struct(">iBqqqqiq")
 _LISTING: Final = struct.Struct(">Iq")
 _FLAG_HELD: Final = 1
-_FLAG_LISTING: Final = 2  # The fields of `_LISTING` follow: in all versions above 2.
+_FLAG_LISTING: Final = 2  # The fields of `_LISTING` follow. Set in all versions above 2.
 _NOT_LISTED: Final = -1
 _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
-_CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
+_CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything after its own field.
 
 assert PREFIX.size == 16, "the header's prefix is 16 bytes in every version"
 assert FRAME.size == 40, "a frame header is 40 bytes"
@@ -80,16 +80,16 @@ _KINDS: Final = frozenset(int(kind) for kind in FrameKind)
 
 @attrs.frozen(kw_only=True)
 class RecoveryPoint:
-    """How far the segments of a partition are durable, and how far the journal reaches."""
+    """The ends of a partition's durable segments, and of its part of the journal."""
 
     topic_partition: TopicPartition
     offset: int  # R: everything below is durable in the segments.
     journal_offset_next: int  # The end of all batches appended to the journal so far.
-    segment_base_offset: int  # The segment that held R when the point was taken,
-    segment_bytes: int  # and the position of R in it.
-    leader_epoch: int  # Of the batches that we append.
-    log_start_offset: int = 0  # Batches below were deleted; segments may still hold some.
-    held: bool = False  # Quarantined: its quarantine file counts, not the journal.
+    segment_base_offset: int  # The segment that held R when the point was taken.
+    segment_bytes: int  # The position of R in that segment.
+    leader_epoch: int  # The epoch of the batches that we append.
+    log_start_offset: int = 0  # Batches below it were deleted; segments may still hold some.
+    held: bool = False  # It is quarantined: its quarantine file counts, not the journal.
     # The digest of the headers of the segment's batches below R (see `SegmentScan`). None if an
     # older version wrote the point.
     headers_digest: int | None = None
@@ -117,7 +117,7 @@ class JournalHeader:
 
     folder_id: bytes
     life: int  # Random, new at every start.
-    file_number: int  # Grows by one at every turn, over lives too.
+    file_number: int  # Grows by one at every turn, also in a new life.
     first_sequence: int
     file_bytes: int
     frames_start: int
@@ -145,7 +145,7 @@ class LogEnd(NamedTuple):
     """The end of a log."""
 
     offset_next: int
-    segment_base_offset: int  # Of its last segment.
+    segment_base_offset: int  # The base offset of its last segment.
     segment_bytes: int  # The size of that segment.
 
 
@@ -242,7 +242,7 @@ def run_name(topic_partition: TopicPartition) -> bytes:
 
 
 def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
-    """The size in a frame of batches of one partition that form one run."""
+    """The size of a run's entry in a frame, if its batches have `batch_bytes`."""
     return len(run_name(topic_partition)) + COUNT.size + batch_bytes
 
 
@@ -260,7 +260,7 @@ def encode_batches(runs: Sequence[tuple[TopicPartition, bytes]]) -> bytes:
 
 
 def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
-    """The runs of a BATCHES frame, those of one partition in the order of their appends.
+    """The runs of a BATCHES frame. The runs of one partition are in the order of their appends.
 
     Raises ValueError on other bytes.
     """
@@ -310,7 +310,7 @@ class FramePayload(NamedTuple):
 def sealed_frame(
     payload: FramePayload, *, mark: bytes, kind: FrameKind, life: int, sequence: int
 ) -> npt.NDArray[np.uint8]:
-    """The frame of a payload, in its buffer; of aligned size."""
+    """Fills in the header in the payload's buffer. Returns the frame, with aligned size."""
     buffer, size_bytes = payload
     view, end = buffer.data, FRAME.size + size_bytes
     FRAME.pack_into(view, 0, mark, 0, size_bytes, life, sequence, kind)
@@ -330,8 +330,7 @@ def read_frame(
 ) -> Frame | None:
     """The frame at `position` of a padded buffer; None if no valid frame there ends by `limit`.
 
-    Positions in the frame count from the start of the file; `buffer_position` is the buffer's place
-    there.
+    The result's positions count from the start of the file; the buffer starts at `buffer_position`.
     """
     if position + FRAME.size > limit:
         return None
@@ -354,9 +353,10 @@ def read_frame(
 def frame_places(
     buffer: npt.NDArray[np.uint8], start: int, limit: int, *, mark: bytes, sequence_min: int
 ) -> list[int]:
-    """Where a frame of sequence `sequence_min` or more may begin.
+    """The places at which a frame of sequence `sequence_min` or more may begin.
 
-    The places are multiples of the alignment from `start` on. The fields that tell end by `limit`.
+    The distance from `start` to a place is a multiple of the alignment. Only the mark and the
+    sequence are checked. The header of such a frame ends by `limit`.
     """
     words = (limit - start) // ALIGNMENT
     if words < FRAME.size // ALIGNMENT:
@@ -406,8 +406,8 @@ def encode_header(header: JournalHeader) -> bytes:
 def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | None:
     """The header of a journal file whose first `limit` bytes are in a padded buffer.
 
-    None if it is incomplete or its checksum is wrong. Raises NewerFormat, and ValueError if a valid
-    header has impossible values.
+    Returns None if it is incomplete or its checksum is wrong. Raises NewerFormat, and ValueError if
+    a valid header has impossible values.
     """
     if limit < PREFIX.size + HEADER.size:
         return None

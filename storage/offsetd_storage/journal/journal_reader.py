@@ -86,7 +86,7 @@ class JournalReader:
         return self._window[at : at + size].tobytes()
 
     def find_frame(self, start: int, limit: int, *, sequence_min: int) -> Frame | None:
-        """The first valid frame, of any life, from `start` on, with this sequence or a larger one.
+        """The first valid frame at or after `start`, of any life, with at least this sequence.
 
         Sequences never restart, so the frames of earlier turns and lives have smaller ones.
         """
@@ -106,12 +106,12 @@ class JournalReader:
         return None
 
     def _see(self, position: int, size: int) -> int:
-        """The place in the window of `position`, with `size` bytes from there on."""
+        """Reads `size` bytes at `position` into the window. Returns their place in it."""
         if position < self._window_start or position + size > self._window_end:
             if self._window.size - PADDING_BYTES < size:
                 self._window = padded_buffer(size)
             wanted = min(self._window.size - PADDING_BYTES, max(self.size - position, 0))
             read = self._file.pread_into(self._window, wanted, position)
-            self._window[read:] = 0  # In case the file has become shorter.
+            self._window[read:] = 0  # The file may have become shorter.
             self._window_start, self._window_end = position, position + read
         return position - self._window_start

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsetd_storage.folder.folder_format import FolderIdentity
     from offsetd_storage.topic_partition import TopicPartition
 
-# Small, as the pages behind the last frame are not in the cache.
+# This is small, because the pages after the last frame are not in the cache.
 _CLOSED_WINDOW_BYTES: Final = 1 << 16
 
 
@@ -48,9 +48,9 @@ class RecoveredJournal:
 
     end: JournalEnd
     closed_clean: bool
-    # From the recovery points on, in the order of the appends.
+    # The batches above the recovery points, in the order of the appends.
     batches: dict[TopicPartition, list[bytes]]
-    bytes_cut: int = 0  # Of the last frame, if it is incomplete.
+    bytes_cut: int = 0  # The least size of the last frame, if it is incomplete.
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class _JournalFile:
 
     place: int
     reader: JournalReader | None
-    header: JournalHeader | None  # None: it is not valid, or of another folder.
+    header: JournalHeader | None  # None if it is not valid, or of another folder.
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class _Turn:
 
     @property
     def begun_frame_bytes(self) -> int:
-        """The least size of an incomplete frame behind the last one; 0 if there is none."""
+        """The least size of an incomplete frame after the last one; 0 if there is none."""
         return self.reader.begun_frame_bytes(
             self.position,
             self.header.file_bytes,
@@ -146,11 +146,11 @@ def recover_journal(
 ) -> RecoveredJournal | None:
     """Reads the journal of a folder. Returns None if no life of the journal ever began.
 
-    `begun`: the folder's properties say that a life began. `settle`: sync the files first;
-    otherwise the call only reads. `as_closed`: the files are those that the last life closed, so
-    they are durable, and nothing follows the last frame. If the frame that marks the close is not
-    found, the call returns None. Raises JournalDamaged if durable bytes are damaged, and
-    NewerFormat; then nothing was changed.
+    `begun`: the folder's properties say that a life began. With `settle`, the files are synced
+    first; otherwise the call only reads. `as_closed`: the files are those that the last life
+    closed, so they are durable, and nothing follows the last frame. If the frame that marks the
+    close is not found, the call returns None. Raises JournalDamaged if durable bytes are damaged,
+    and NewerFormat; then nothing was changed.
     """
     settle = settle and not as_closed
     window_bytes = _CLOSED_WINDOW_BYTES if as_closed else WINDOW_BYTES
@@ -210,8 +210,9 @@ def _opened_files(
 ) -> Iterator[list[_JournalFile]]:
     """Step 1: opens both files; they are closed at the end of the block.
 
-    With `settle`, what is read is on the disk: a process that died may have left pages that were
-    never synced, or, after a failed sync, pages that no sync will ever write.
+    With `settle`, the files are synced first, and reads return what is on the disk. A process that
+    died may have left pages that were never synced, or, after a failed sync, pages that no sync
+    will ever write.
     """
     with ExitStack() as stack:
         opened = []
@@ -267,7 +268,7 @@ def _turn(file: _JournalFile) -> _Turn | None:
 
 
 def _follow(reader: JournalReader, header: JournalHeader) -> Iterator[Frame]:
-    """The frames from the file's start on, as long as life and sequence continue."""
+    """The frames at the file's start, as long as life and sequence continue."""
     position, sequence = header.frames_start, header.first_sequence
     while True:
         frame = reader.frame_at(position, header.file_bytes)
@@ -306,7 +307,7 @@ def _refuse_lost_frames(journal_files: Sequence[_JournalFile], *, sequence_min: 
 
 
 def _turn_before(current: _Turn, journal_files: Sequence[_JournalFile]) -> _Turn:
-    """Step 5: the turn before, if the recovery points have not passed it yet."""
+    """Step 5: the previous turn, which is needed if the recovery points have not passed it yet."""
     before = _turn(journal_files[1 - current.place])
     if (
         before is None
@@ -340,7 +341,7 @@ def _collect(
     points: Mapping[TopicPartition, RecoveryPoint],
     batches: dict[TopicPartition, list[bytes]],
 ) -> dict[TopicPartition, int]:
-    """Adds a turn's batches from the recovery points on. Returns their ends."""
+    """Adds a turn's batches above the recovery points. Returns the turn's end of each partition."""
     ends = {}
     for frame in turn.frames:
         if frame.kind is not FrameKind.BATCHES:

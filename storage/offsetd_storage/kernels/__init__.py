@@ -1,7 +1,7 @@
 """Loops that run per record over whole segments, compiled by Numba.
 
 Kernels read from reused `uint8` buffers that are padded, so that an unaligned 8-byte load at the
-last byte stays inside them. Every number is an `int64`: the compiler refuses anything else.
+last byte stays inside them. Every number is an `int64`: the compiler refuses other types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at runs of batches, which lie in one buffer, by the batches' headers."""
+"""Checks runs of batches in one buffer by the batches' headers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from offsetd_storage.kernels.scan import BAD_OFFSET, END, INCOMPLETE, batch_size
 if TYPE_CHECKING:
     from offsetd_storage.kernels.scan import Bytes, Numbers
 
-# Columns of where a run lies.
+# Columns of a run's position in the buffer.
 SPAN_START: Final = 0
 SPAN_END: Final = 1
 
-# Columns of what is found of a run, in the order of the fields of
-# `offsetd_storage.batch.batch_runs.Run`; and then, of a run that has a flaw, which one, and where.
+# Columns of the results for a run, in the order of the fields of
+# `offsetd_storage.batch.batch_runs.Run`. If the run has a flaw, the last two hold the flaw and its
+# position in the run.
 RUN_BATCHES: Final = 0
 RUN_BATCH_BYTES_MAX: Final = 1
 RUN_BASE_OFFSET: Final = 2
@@ -39,7 +40,7 @@ FOUND_COLUMNS: Final = 10
 
 @kernel("int64(uint8[::1], int64[:, ::1], int64[:, ::1])")
 def look_at_runs(content: Bytes, spans: Numbers, found: Numbers) -> int:
-    """Fill a row of `found` for each of `spans`; returns the first that has a flaw, or -1."""
+    """Fill a row of `found` for each of `spans`. Returns the first row that has a flaw, or -1."""
     for row in range(spans.shape[0]):
         run = found[row]
         run[RUN_BATCHES] = 0
@@ -59,7 +60,7 @@ def look_at_runs(content: Bytes, spans: Numbers, found: Numbers) -> int:
 
 @inline_kernel
 def _flaw(content: Bytes, position: int, end: int, run: Numbers) -> int:
-    """What is wrong with a batch behind those of `run`; END if nothing."""
+    """The flaw of a batch that follows those of `run`; END if it has none."""
     flaw = header_flaw(content, position, end)
     if flaw != END:
         return flaw

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Columns of a stretch: whole plain batches, one behind the other.
+# Columns of a stretch: whole plain batches, one after the other.
 SEGMENT_BASE: Final = 0
-START: Final = 1  # in the segment's file, as is the end
+START: Final = 1  # Both positions are in the segment's file.
 END_POSITION: Final = 2
 FIRST_OFFSET: Final = 3
 LAST_OFFSET: Final = 4
@@ -41,13 +41,13 @@ def _count_ones(typing_context: Any, value: Any) -> Any:
     return codegen.types.int64(codegen.types.int64), generate
 
 
-# How many bits of an int64 are set.
+# The number of bits of an int64 that are set.
 count_ones = intrinsic(_count_ones)
 
 
 @inline_kernel
 def bits_in(bits: Numbers, first: int, last: int) -> int:
-    """How many bits are set from the `first` to the `last`."""
+    """The number of bits that are set from the `first` to the `last`."""
     word = first >> 6
     word_last = last >> 6
     mask = -1 << (first & 63)
@@ -80,8 +80,9 @@ def is_plain(buffer: Bytes, position: int, first_dirty: int) -> bool:
 def find_gone(
     stretches: Numbers, count: int, bits: Numbers, first: int, end: int, round_end: int
 ) -> int:
-    """Keep, of the first `count` rows, only the stretches from which no record stays. Stretches
-    that touch become one. Returns how many are left.
+    """Of the first `count` rows, keep the stretches from which no record stays.
+
+    Stretches that touch become one. Returns the number of stretches that are left.
 
     The bits are those of the offsets from `first` up to `end`. The batch that ends right before
     `round_end` stays, if only as a header.

@@ -1,8 +1,8 @@
 """Big-endian loads and stores, and Kafka's varints, on padded `uint8` buffers.
 
-All take and give int64. Loads and stores are single unaligned machine instructions with a byte
-swap; they check nothing (except with NUMBA_BOUNDSCHECK=1), so callers check lengths first. The
-varint functions read only bytes before `end` and say so when a varint does not end there.
+All functions take and return int64. Loads and stores are single unaligned machine instructions with
+a byte swap; they check nothing (except with NUMBA_BOUNDSCHECK=1), so callers check lengths first.
+The varint functions read only bytes before `end` and report if a varint does not end there.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _store(bits: int) -> Store:
     return cast("Store", intrinsic(store))
 
 
-load_i8 = _load(8, signed=True)  # (buffer, position) -> int64, and so the others
+load_i8 = _load(8, signed=True)  # (buffer, position) -> int64, as all others
 load_u8 = _load(8, signed=False)
 load_i16 = _load(16, signed=True)
 load_u16 = _load(16, signed=False)
@@ -111,7 +111,7 @@ load_i32 = _load(32, signed=True)
 load_u32 = _load(32, signed=False)
 load_i64 = _load(64, signed=True)
 
-store_i8 = _store(8)  # (buffer, position, value); keeps the low bits, so it serves unsigned too
+store_i8 = _store(8)  # (buffer, position, value); keeps the low bits, so it also stores unsigned
 store_i16 = _store(16)
 store_i32 = _store(32)
 store_i64 = _store(64)
@@ -150,7 +150,7 @@ def _leading_zeros(typing_context: Any, value: Any) -> Any:
 # (target, position, source, start, size): the two ranges must not overlap.
 copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy_bytes)
 
-# (value) -> how many of its 64 bits are zero before the first one; 64 for zero.
+# (value) -> the number of its 64 bits before the highest 1; 64 for zero.
 leading_zeros: Callable[[int], int] = intrinsic(_leading_zeros)
 
 
@@ -184,7 +184,7 @@ def unzigzag(raw: int) -> int:
 def unsigned_varint_size(value: int) -> int:
     """Bytes of an unsigned varint; a negative number counts as its 64-bit pattern."""
     bits = 64 - leading_zeros(value | 1)
-    return ((bits + 6) * 9363) >> 16  # Division by 7, for what is below 71.
+    return ((bits + 6) * 9363) >> 16  # A division by 7, for numbers below 71.
 
 
 @inline_kernel
@@ -195,7 +195,7 @@ def varint_size(value: int) -> int:
 
 @inline_kernel
 def store_unsigned_varint(target: Bytes, position: int, value: int) -> int:
-    """Write `value` (its 64-bit pattern) at `position`; returns where it ends."""
+    """Write `value` (its 64-bit pattern) at `position`. Returns its end."""
     while value & ~127:
         store_i8(target, position, value | 128)
         value = (value >> 7) & _LOGICAL_SHIFT_7_MASK
@@ -206,7 +206,7 @@ def store_unsigned_varint(target: Bytes, position: int, value: int) -> int:
 
 @inline_kernel
 def store_varint(target: Bytes, position: int, value: int) -> int:
-    """Write a zigzag varint (or varlong: the same bytes) at `position`; returns where it ends."""
+    """Write a zigzag varint (or varlong: the same bytes) at `position`. Returns its end."""
     return store_unsigned_varint(target, position, zigzag(value))
 
 
@@ -227,20 +227,20 @@ def _load_raw_varint(buffer: Bytes, position: int, end: int, bytes_max: int) -> 
 
 @inline_kernel
 def load_unsigned_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(value, where it ends), or (0, -1) if no varint of up to 5 bytes ends before `end`."""
+    """(value, its end), or (0, -1) if no varint of up to 5 bytes ends before `end`."""
     raw, following = _load_raw_varint(buffer, position, end, _VARINT_BYTES_MAX)
     return raw & _U32_MASK, following
 
 
 @inline_kernel
 def load_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(int32 value, where it ends), or (0, -1) if no varint of up to 5 bytes ends before `end`."""
+    """(int32 value, its end), or (0, -1) if no varint of up to 5 bytes ends before `end`."""
     raw, following = _load_raw_varint(buffer, position, end, _VARINT_BYTES_MAX)
     return unzigzag(raw & _U32_MASK), following
 
 
 @inline_kernel
 def load_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(int64 value, where it ends), or (0, -1) if no varint of up to 10 bytes ends before `end`."""
+    """(int64 value, its end), or (0, -1) if no varint of up to 10 bytes ends before `end`."""
     raw, following = _load_raw_varint(buffer, position, end, _VARLONG_BYTES_MAX)
     return unzigzag(raw), following

@@ -1,8 +1,8 @@
 """Kernels that Numba has compiled, on disk.
 
-Numba's own cache does not notice that a kernel called from another file has changed, trusts
-damaged files, and is one for the whole process. Here a folder is named by a hash of everything
-the machine code depends on (see `code_files`).
+Numba's own cache does not notice that a kernel called from another file has changed. It trusts
+damaged files, and there is one cache for the whole process. Here a folder is named by a hash of
+everything the machine code depends on (see `code_files`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Numba has types for some of what we use, depending on its version.
+# It depends on Numba's version which of the things that we use have types.
 _compile_result: Final[Any] = CompileResult
 _config: Final[Any] = numba.config
 _dumps: Final[Any] = serialize.dumps
@@ -44,11 +44,11 @@ _STORAGE_KERNELS: Final = "offsetd_storage.kernels"
 
 
 class KernelCache(_Cache):
-    """What Numba asks before it compiles `function`, and tells afterwards.
+    """The cache that Numba reads before it compiles `function`, and writes after that.
 
-    Only `signature` is let through; other types raise TypeError. A damaged, foreign or unreadable
-    file is a miss; a folder that cannot be written to is not an error: the next process compiles
-    again. `check` is called with each fresh CompileResult and may raise.
+    Only `signature` is accepted; other types raise TypeError. A damaged, foreign or unreadable file
+    is a miss; a folder that cannot be written to is not an error: the next process compiles again.
+    `check` is called with each fresh CompileResult and may raise.
     """
 
     def __init__(
@@ -58,16 +58,17 @@ class KernelCache(_Cache):
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._arguments, _ = _normalize_signature(signature)
         self._check = check
-        self._found: bytes | None = None  # Read already, and not loaded yet.
-        self.compiled = 0  # How often it was not found.
+        self._found: bytes | None = None  # The content that was read, but not loaded yet.
+        self.compiled = 0  # How often the kernel was not found.
 
     @property
     def cache_path(self) -> str:
         return str(cache_folders(self._function)[0])
 
     def holds_kernel(self) -> bool:
-        """Whether the cache file exists and is undamaged. Then its content is kept in memory until
-        it is loaded, and the file may be removed.
+        """Whether the cache file exists and is undamaged.
+
+        Its content is kept in memory until it is loaded, so the file may then be removed.
         """
         if self._found is None:
             self._found = self._read()
@@ -75,16 +76,16 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         arguments, _ = _normalize_signature(sig)
-        # Forbidding Numba to compile would not do: it then turns floats into integers.
+        # It is not enough to forbid Numba to compile: it then turns floats into integers.
         if arguments != self._arguments:
             raise TypeError(f"{self._name} takes {self._arguments}, not {arguments}")
         if not self.holds_kernel():
             return None
         content, self._found = self._found, None
         assert content is not None, "it is held"
-        # Numba would first prepare to compile (`target_context.refresh()`), which takes longer
-        # than loading all kernels. A call that does compile prepares by itself.
-        # The checksum says that these are the bytes we wrote, into a folder only we can write to.
+        # Numba would first prepare to compile (`target_context.refresh()`), which takes longer than
+        # loading all kernels. A call that compiles prepares by itself. The checksum says that these
+        # are the bytes we wrote, into a folder only we can write to.
         return _compile_result._rebuild(target_context, *pickle.loads(content))  # noqa: S301
 
     def save_overload(self, sig: Any, compiled: Any) -> None:
@@ -96,7 +97,7 @@ class KernelCache(_Cache):
         write_code(cache_folders(self._function), self._file_name(), content)
 
     def machine_code(self) -> MachineCode | None:
-        """The code that `linking` makes the kernel of; None if the cache does not have it."""
+        """The code from which `linking` makes the kernel; None if the cache does not have it."""
         content = self._read()
         if content is None:
             return None
@@ -109,13 +110,13 @@ class KernelCache(_Cache):
         )
 
     def enable(self) -> None:
-        """Always enabled."""
+        """Does nothing: the cache is always enabled."""
 
     def disable(self) -> None:
-        """Always enabled."""
+        """Does nothing: the cache is always enabled."""
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: every file is written at once."""
 
     def _file_name(self) -> str:
         # A signature is part of the sources, and so of the folder's name, except in tests.
@@ -127,12 +128,12 @@ class KernelCache(_Cache):
 
 
 def cache_folders(function: Callable[..., Any]) -> tuple[Path, ...]:
-    """Where compiled code of `function` may be, best first."""
+    """The folders that may hold compiled code of `function`, best first."""
     return code_folders(_key(_sources_of(function)))
 
 
 def _sources_of(function: Callable[..., Any]) -> str:
-    """The module or package whose sources, besides our own, decide what `function` compiles to."""
+    """The module or package whose sources, with our own, decide what `function` compiles to."""
     return kernels_package(function.__module__) or function.__module__
 
 

@@ -1,8 +1,8 @@
 """Files of machine code, in a folder that is named by all that the code depends on.
 
-What they hold is run, so it is read only from folders that nobody else can write to. A file
-carries the checksum of its content, and a rename puts it in place: any number of processes may
-write the same one at once.
+The process runs this code, so it reads the files only from folders that nobody else can write to. A
+file carries the checksum of its content, and a rename puts it in place: any number of processes may
+write the same file at the same time.
 
 Machine code is not part of the data folder: this module, unlike the rest of the engine, asks the
 operating system directly.
@@ -28,7 +28,7 @@ _CHECKSUM_BYTES: Final = 32
 
 
 def code_key(environment: tuple[object, ...], *packages: str, source: str = "") -> str:
-    """A key of what decides on machine code: the sources of packages, one more, and the rest."""
+    """A key for machine code: it depends on the packages' sources, `source` and `environment`."""
     digest = hashlib.sha256(repr(environment).encode())
     for package in packages:
         _hash_package(package, digest)
@@ -37,18 +37,18 @@ def code_key(environment: tuple[object, ...], *packages: str, source: str = "") 
 
 
 def kernels_package(module: str) -> str:
-    """The package `kernels` that a module lies in, at any depth; an empty text if in none."""
+    """The package `kernels` that a module lies in, at any depth; an empty text if there is none."""
     package, found, _ = module.partition(".kernels.")
     return f"{package}.kernels" if found else ""
 
 
 def code_folders(key: str) -> tuple[Path, ...]:
-    """Where the files of a key may be, best first."""
+    """The folders that may hold the files of a key, best first."""
     return tuple(root / key for root in _roots())
 
 
 def read_code(folders: Iterable[Path], name: str) -> bytes | None:
-    """What a file holds; None where none of the folders has it whole, and may be trusted."""
+    """The content of a file; None if no trusted folder has the whole file."""
     for folder in folders:
         with contextlib.suppress(OSError):
             if not _is_trusted(folder):
@@ -60,7 +60,7 @@ def read_code(folders: Iterable[Path], name: str) -> bytes | None:
 
 
 def write_code(folders: Iterable[Path], name: str, content: bytes) -> bool:
-    """Writes it to the first folder that can be written to; False where there is none."""
+    """Writes the file to the first writable folder. Returns False if there is none."""
     for folder in folders:
         with contextlib.suppress(OSError):
             _make_private(folder)
@@ -72,7 +72,7 @@ def write_code(folders: Iterable[Path], name: str, content: bytes) -> bool:
 
 def _roots() -> Iterator[Path]:
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if cache_home.is_absolute():  # The XDG specification: a relative path is to be ignored.
+    if cache_home.is_absolute():  # The XDG specification: a relative path must be ignored.
         yield cache_home / "offsetd" / "kernels"
     else:
         with contextlib.suppress(RuntimeError):  # No home folder.
@@ -100,7 +100,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _is_trusted(folder: Path) -> bool:
-    """Whether only we, or root, can write to `folder`, and to the one that names it."""
+    """Whether only we, or root, can write to `folder` and to its parent."""
     for each in (folder, folder.parent):
         status = each.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):

@@ -1,4 +1,4 @@
-"""What intrinsics are made with: modules of Numba and llvmlite, imported when one is compiled.
+"""The modules of Numba and llvmlite that make intrinsics, imported when one is compiled.
 
 A process that links its kernels (see `linking`) compiles none, and imports none of these.
 """

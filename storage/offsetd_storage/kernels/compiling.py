@@ -1,4 +1,4 @@
-"""Kernels as Numba compiles them, or loads them from the cache."""
+"""Makes kernels with Numba: compiles them, or loads them from the cache."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
     "processor_has",
 ]
 
-# Unsigned 64-bit mixed with signed rounds through float64 in Numba; floats lose offsets.
+# Numba mixes unsigned and signed 64-bit integers as float64, which rounds: offsets get lost.
 _UNSAFE_TYPE: Final = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
 
-# A division by zero is our own mistake and checked by nobody; nobody calls kernels from C.
-# Kernels allocate nothing, so arrays need no counts of references: without `_nrt` those were most
-# of the work of a kernel that takes ten arrays.
+# A division by zero would be a bug of ours, and is not checked. Nobody calls kernels from C.
+# Kernels allocate nothing, so arrays need no reference counts (`_nrt`). These counts were most of
+# the work of a kernel that takes ten arrays.
 _OPTIONS: Final[Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -42,10 +42,10 @@ class UnsafeKernelError(TypeError):
 
 
 def compiled_kernel(function: Callable[..., Any], signature: str) -> tuple[Any, KernelCache]:
-    """A dispatcher for one signature, which compiles when it is told to or called; its cache."""
+    """A dispatcher for one signature, and its cache. A request or a call compiles the kernel."""
     dispatcher: Any = njit(**_OPTIONS)(function)
     cache = KernelCache(function, signature, check=_refuse_unsafe_types)
-    # Numba looks a compiled function up here before it compiles, and stores it afterwards.
+    # Numba searches here for a compiled function before it compiles, and stores it after that.
     dispatcher._cache = cache
     return dispatcher, cache
 
@@ -58,7 +58,7 @@ def compiled_inline(function: Callable[..., Any]) -> Any:
 
 
 def processor_has(feature: str) -> bool:
-    """Whether what is compiled may use a feature, by LLVM's name for it."""
+    """Whether compiled code may use a processor feature, by LLVM's name."""
     features: str = cpu_target.target_context.codegen().magic_tuple()[2]
     return f"+{feature}" in features.split(",")
 

@@ -1,6 +1,6 @@
 """CRC32C (Castagnoli), the checksum of Kafka's record batches and of our own files.
 
-With SSE4.2 it is one instruction for 8 bytes, reached through LLVM; elsewhere eight tables.
+With SSE4.2, LLVM makes it one instruction for 8 bytes. Without SSE4.2 it uses eight tables.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _sse42_head(typing_context: Any, state: Any, buffer: Any, position: Any, siz
         instruction = builder.module.declare_intrinsic(
             "llvm.x86.sse42.crc32.64.64", fnty=codegen.ir.FunctionType(word, [word, word])
         )
-        # Zeros before the first byte change nothing, as long as the state is zero: so it goes
-        # into the bytes that it would meet, and what it has left behind them is added.
-        shift = builder.sub(word(32), builder.shl(count, word(2)))  # Twice, as it may be 64.
+        # Zeros before the first byte change nothing if the state is zero. So the state is xored
+        # into the bytes that it would meet, and its remaining bits are xored into the result.
+        shift = builder.sub(word(32), builder.shl(count, word(2)))  # Twice: it may be 64 bits.
         padded = builder.shl(builder.shl(builder.xor(chunk, before), shift), shift)
         left = builder.lshr(before, builder.shl(count, word(3)))
         return builder.xor(builder.call(instruction, [word(0), padded]), left)
@@ -96,7 +96,7 @@ def _sse42_head(typing_context: Any, state: Any, buffer: Any, position: Any, siz
     ), generate
 
 
-# (state, buffer, position, size) -> state: after the first `size` bytes, 0 to 7, of the 8 there.
+# (state, buffer, position, size) -> state: after the first `size` (0 to 7) of 8 bytes.
 _sse42_first_bytes: Final[Any] = intrinsic(_sse42_head)
 _sse42_step_8 = _sse42_step(64)  # (state, buffer, position) -> state
 _sse42_step_4 = _sse42_step(32)
@@ -108,8 +108,8 @@ _sse42_step_1 = _sse42_step(8)
 def extend_sse42(state: int, buffer: Bytes, start: int, end: int) -> int:
     """The checksum state after the bytes from `start` to `end`, by the processor's instruction.
 
-    Sizes differ from one batch to the next, and no processor foresees them: so where there are
-    8 bytes, no branch depends on how many are left over.
+    Sizes differ from batch to batch, and a processor cannot predict them. So if there are 8 bytes,
+    no branch depends on the number of bytes that remain.
     """
     if end - start >= 8:
         over = (end - start) & 7
@@ -124,7 +124,7 @@ def extend_sse42(state: int, buffer: Bytes, start: int, end: int) -> int:
 
 @inline_kernel
 def _extend_by_few(state: int, buffer: Bytes, start: int, end: int) -> int:
-    """As `extend_sse42`, for less than 8 bytes."""
+    """The state of `extend_sse42` for fewer than 8 bytes."""
     rest = end - start
     if rest & 4:
         state = _sse42_step_4(state, buffer, start)
@@ -169,7 +169,7 @@ def checksum(buffer: Bytes, start: int, end: int) -> int:
 
 @inline_kernel
 def continued_checksum(crc: int, buffer: Bytes, start: int, end: int) -> int:
-    """CRC32C of what had the checksum `crc` (nothing: 0) and the bytes from `start` to `end`."""
+    """CRC32C of bytes with the checksum `crc` (0 if none) and the bytes from `start` to `end`."""
     return extend(crc ^ _U32_MASK, buffer, start, end) ^ _U32_MASK
 
 
@@ -181,5 +181,5 @@ def crc32c(buffer: Bytes, start: int, end: int) -> int:
 
 @kernel("int64(int64, uint8[::1], int64, int64)")
 def continued_crc32c(crc: int, buffer: Bytes, start: int, end: int) -> int:
-    """`continued_checksum`, to be called from Python."""
+    """`continued_checksum` for calls from Python."""
     return continued_checksum(crc, buffer, start, end)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-RECORD_COLUMNS: Final = 9  # What `load_record` gives, in its order.
+RECORD_COLUMNS: Final = 9  # The fields that `load_record` returns, in order.
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value null, no headers.
 
 
-# A length of two bytes or of one, then three numbers of one byte each, in the first 8 of a record.
+# The first 8 bytes of a record: a length of one or two bytes, and three numbers of one byte each.
 _LONG_FORM_MASK: Final = 0x80_80_00_80_80_80_00_00 - (1 << 64)
 _LONG_FORM: Final = 0x80_00_00_00_00_00_00_00 - (1 << 64)
 _SHORT_FORM_MASK: Final = 0x80_00_80_80_80_00_00_00 - (1 << 64)
@@ -35,12 +35,12 @@ _MALFORMED: Final = (-1, 0, 0, 0, 0, 0, 0, 0, 0)
 def load_record(
     buffer: Bytes, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """The record at `position` of records that end at `end`:
+    """The record at `position`, of records that end at `end`:
 
     (record_end, timestamp_delta, offset_delta, key_start, key_size, value_start, value_size,
     headers_start, header_count). A size of -1 is null. `record_end` is -1, and the rest zero,
-    unless the record, its lengths and the count of its headers fit exactly as Kafka wants them;
-    the headers themselves are for `load_header`.
+    unless the record, its lengths and the count of its headers fit exactly, as Kafka requires. Read
+    the headers with `load_header`.
     """
     record = load_usual_record(buffer, position, end)
     if record[0] < 0:
@@ -52,8 +52,10 @@ def load_record(
 def load_usual_record(
     buffer: Bytes, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """As `load_record`, three times as fast, for records below 8 KiB without headers if each number
-    except the length takes one byte. For all other records `record_end` is -1.
+    """Return the result of `load_record` for a usual record, three times as fast.
+
+    A usual record is below 8 KiB and has no headers, and each number except the length takes one
+    byte. For all other records `record_end` is -1.
     """
     word = load_i64(buffer, position)
     if word & _LONG_FORM_MASK == _LONG_FORM:
@@ -70,7 +72,7 @@ def load_usual_record(
     key_start = start + 4
     key_size = unzigzag((word >> 32) & 0x7F)
     value_at = key_start + max(key_size, 0)
-    # Nothing behind the record's end is looked at, nor what is behind that of a negative length.
+    # The value's size is read only if it is inside the record. A negative length fails here, too.
     if record_end > end or key_size < -1 or value_at >= record_end - 1:
         return _MALFORMED
     raw = load_u8(buffer, value_at)
@@ -97,7 +99,7 @@ def load_usual_record(
 def load_any_record(
     buffer: Bytes, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """`load_record`, whatever the sizes of its numbers."""
+    """Return the result of `load_record` for a record with numbers of any size."""
     body_size, position = load_varint(buffer, position, end)
     if position < 0 or body_size < 0 or body_size > end - position:
         return _MALFORMED
@@ -111,7 +113,7 @@ def load_any_record(
     key_size, key_start = load_varint(buffer, position, record_end)
     if key_start < 0 or key_size < -1:
         return _MALFORMED
-    # A size beyond the end leaves no byte before it for the next varint, which says so.
+    # After a size beyond the end, the next varint has no bytes before the end, and fails.
     value_size, value_start = load_varint(buffer, key_start + max(key_size, 0), record_end)
     if value_start < 0 or value_size < -1:
         return _MALFORMED

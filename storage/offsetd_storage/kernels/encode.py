@@ -1,7 +1,7 @@
 """Building blocks with which kernels write Kafka's records and batches, format v2.
 
-A batch is written front to back: leave `BATCH_HEADER_BYTES` free, put the records behind them,
-then `seal_batch` fills the header in and computes its checksum. One record, with h headers:
+A batch is written front to back: leave `BATCH_HEADER_BYTES` free, and put the records after them.
+Then `seal_batch` fills in the header and computes its checksum. One record, with h headers:
 
     position = put_record_start(out, position, timestamp_delta, offset_delta,
                                 key_size, value_size, headers_size)
@@ -11,9 +11,9 @@ then `seal_batch` fills the header in and computes its checksum. One record, wit
     position = put_varint(out, position + value_size, h)
     then h times put_header
 
-or `put_record` at once, where key and value lie in buffers and there are no headers. A size of -1
-is a null key or value; -1 moves no position. The caller has made room: sizes come from
-`record_size` and `header_size`.
+If key and value are in buffers and there are no headers, one call of `put_record` is enough. A size
+of -1 is a null key or value; do not add -1 to a position. The caller makes room: `record_size` and
+`header_size` return sizes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BATCH_HEADER_BYTES: Final = 61
 MAGIC: Final = 2
 
-# Where the fields of a batch lie, in bytes from its start.
+# The positions of a batch's fields, in bytes from its start.
 BASE_OFFSET_AT: Final = 0
 BATCH_LENGTH_AT: Final = 8
 LEADER_EPOCH_AT: Final = 12
@@ -55,16 +55,16 @@ PRODUCER_ID_AT: Final = 43
 PRODUCER_EPOCH_AT: Final = 51
 BASE_SEQUENCE_AT: Final = 53
 COUNT_AT: Final = 57
-LENGTH_EXCLUDES_BYTES: Final = 12  # Offset and length itself are not counted in the length.
+LENGTH_EXCLUDES_BYTES: Final = 12  # The length does not count the offset and itself.
 
-NO_HEADERS_BYTES: Final = 1  # Just their count, zero.
+NO_HEADERS_BYTES: Final = 1  # Only their count, zero.
 
 
 @inline_kernel
 def record_body_size(
     timestamp_delta: int, offset_delta: int, key_size: int, value_size: int, headers_size: int
 ) -> int:
-    """What a record's own length field says. `headers_size` includes the count of headers."""
+    """The value of a record's own length field. `headers_size` includes the count of headers."""
     return (
         1  # attributes
         + varint_size(timestamp_delta)
@@ -96,7 +96,7 @@ def put_record_start(
     value_size: int,
     headers_size: int,
 ) -> int:
-    """Write a record up to the length of its key; returns where the key's bytes go."""
+    """Write a record up to the length of its key. Returns the position for the key's bytes."""
     body = record_body_size(timestamp_delta, offset_delta, key_size, value_size, headers_size)
     position = store_varint(out, position, body)
     store_i8(out, position, 0)
@@ -105,12 +105,12 @@ def put_record_start(
     return store_varint(out, position, key_size)
 
 
-put_varint = store_varint  # (out, position, value) -> where it ends
+put_varint = store_varint  # (out, position, value) -> its end
 
 
 @inline_kernel
 def put_bytes(out: Bytes, position: int, source: Bytes, start: int, size: int) -> int:
-    """Write a varint length and the bytes, or just -1 for null; returns where they end."""
+    """Write a varint length and the bytes, or only -1 for null. Returns their end."""
     position = store_varint(out, position, size)
     if size > 0:
         copy_bytes(out, position, source, start, size)
@@ -135,7 +135,7 @@ def put_header(
     value_start: int,
     value_size: int,
 ) -> int:
-    """Write one record header; returns where it ends."""
+    """Write one record header. Returns its end."""
     position = put_bytes(out, position, name, name_start, name_size)
     return put_bytes(out, position, value, value_start, value_size)
 
@@ -153,7 +153,7 @@ def put_record(
     value_start: int,
     value_size: int,
 ) -> int:
-    """Write a whole record without headers; returns where it ends."""
+    """Write a whole record without headers. Returns its end."""
     position = put_record_start(
         out, position, timestamp_delta, offset_delta, key_size, value_size, NO_HEADERS_BYTES
     )

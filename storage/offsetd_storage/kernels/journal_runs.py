@@ -1,4 +1,4 @@
-"""Lays runs of batches out as a frame of the journal holds them."""
+"""Writes runs of batches in the form in which a frame of the journal holds them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The cleaner's offset map: the latest offset of every key, and then a bit for each of those.
+"""The cleaner's offset map: the latest offset of every key, and a bit for each such offset.
 
 An entry is 24 bytes in a row: a 16-byte hash of the key, and the offset plus one (zero: free).
 The map compares only hashes, not keys. The hash is NH of UMAC (RFC 4418), over 64-bit words with
 a sum of 128 bits: for any two keys of up to 1 KiB, at most one in 2**63 choices of the secret words
 gives both the same hash, even for keys that an attacker chose. Longer keys are hashed in blocks.
 
-Between hash and entry lies a queue, so that the entry's line of memory is there when it is needed.
+A queue is between hash and entry: the entry's cache line is loaded before it is needed.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 # The reasons why mapping stopped, in addition to those of `scan`.
-FULL: Final = 20  # At a record with a key, when there is room for no more.
+FULL: Final = 20  # At a record with a key, if there is no more room.
 COMPRESSED: Final = 21
 CONTROL: Final = 22
-NEW_TRANSACTION: Final = 23  # Its producer is in no row of `open_transactions`.
+NEW_TRANSACTION: Final = 23  # No row of `open_transactions` has its producer.
 BAD_RECORD: Final = 24
 
 # Slots of `state`. The caller sets these before the first call:
@@ -69,16 +69,16 @@ STRETCHES: Final = 12  # rows in use
 # Each call sets this for the caller:
 REASON: Final = 13
 # The queue, empty between calls.
-QUEUED: Final = 14  # hashes so far; all but the last ones are in the table
+QUEUED: Final = 14  # hashes so far; all except the last ones are in the table
 STATE_SLOTS: Final = 15
 
 ENTRY_WORDS: Final = 3
 OPEN_COLUMNS: Final = 2  # producer's id, whether its transaction is aborted
-STRETCH_BYTES: Final = 65_536  # Or somewhat more; what is shorter is as soon read.
-QUEUE_ROWS: Final = 16  # Deeper ones were slower, in trials.
-QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for the lookup
+STRETCH_BYTES: Final = 65_536  # Or somewhat more. It is as fast to read shorter ones again.
+QUEUE_ROWS: Final = 16  # Deeper queues were slower in trials.
+QUEUE_COLUMNS: Final = 8  # hash (two words), entry, offset, and two for the lookup
 _BLOCK_WORDS: Final = 128
-# For the length, for what comes from the block before, for each word of a block, for the entry.
+# Secret words for: the length, the hash of the previous block, each word of a block, the entry.
 _LENGTH_WORD: Final = 0
 _CHAIN_WORD: Final = 2
 _FIRST_WORD: Final = 4
@@ -154,7 +154,7 @@ def _prefetch(typing_context: Any, table: Any, at: Any) -> Any:
             [pointer.type],
             codegen.ir.FunctionType(codegen.ir.VoidType(), [pointer.type, number, number, number]),
         )
-        # For writing, to be used again, into the cache of data.
+        # For writing, to be used again, into the data cache.
         builder.call(prefetch, [pointer, number(1), number(3), number(1)])
         return context.get_dummy_value()
 
@@ -166,13 +166,13 @@ _add_product_to = intrinsic(_add_product)
 # (first, second) -> the halves of the 128-bit product, xored; or the upper half.
 _fold = intrinsic(_multiply_fold)
 _upper = intrinsic(_multiply_high)
-# (table, at): the line of memory with that word will be needed.
+# (table, at): loads the cache line with that word, which will be needed.
 prefetch = intrinsic(_prefetch)
 
 
 @inline_kernel
 def _leading_bytes(word: int, size: int) -> int:
-    """The first `size` bytes, 0 to 8, of a big-endian word, and zeros behind them."""
+    """The first `size` bytes, 0 to 8, of a big-endian word, and zeros after them."""
     shift = 32 - 4 * size  # Shifted twice, because one shift by 64 bits is not defined.
     return word & (-1 << shift << shift)
 
@@ -197,7 +197,7 @@ def hash_key(buffer: Bytes, start: int, size: int, secret: Numbers) -> tuple[int
                 0, 0, low + secret[_CHAIN_WORD], high + secret[_CHAIN_WORD + 1]
             )
             word = _FIRST_WORD
-    if size > 0:  # No branch depends on how many bytes are left: they cannot be foreseen.
+    if size > 0:  # No branch depends on how many bytes are left: a processor cannot predict them.
         first = _leading_bytes(load_i64(buffer, start), min(size, 8))
         second = _leading_bytes(load_i64(buffer, start + 8), max(size - 8, 0))
         low, high = _add_product_to(low, high, first + secret[word], second + secret[word + 1])
@@ -206,14 +206,14 @@ def hash_key(buffer: Bytes, start: int, size: int, secret: Numbers) -> tuple[int
 
 @inline_kernel
 def entry_of(low: int, high: int, slots: int, secret: Numbers) -> int:
-    """Where in the table the search for a hash begins."""
+    """The position in the table at which the search for a hash begins."""
     mixed = _fold(low ^ secret[_ENTRY_WORD], high ^ secret[_ENTRY_WORD + 1])
     return int(_upper(mixed, slots)) * ENTRY_WORDS
 
 
 @inline_kernel
 def find_entry(table: Numbers, entry: int, slots: int, low: int, high: int) -> int:
-    """Where the hash is in the table, or else the free entry where it belongs. One always is."""
+    """The entry of the hash in the table, or the free entry for it. One entry is always free."""
     end = slots * ENTRY_WORDS
     while table[entry + 2] != 0 and (table[entry] != low or table[entry + 1] != high):
         entry += ENTRY_WORDS
@@ -267,8 +267,8 @@ def _map_records(
 ) -> int:
     """Queue the `count` records that fill the range; returns END, FULL or BAD_RECORD.
 
-    As in Kafka, a map with no room left stops at the next key even if that is in it already, and
-    records without one stop nothing.
+    As in Kafka, a full map stops at the next key, even if the map has that key already. Records
+    without a key do not stop it.
     """
     first_dirty = state[FIRST_DIRTY]
     slots = state[SLOTS]
@@ -324,7 +324,7 @@ def _map_batch(
     queue: Numbers,
     open_transactions: Numbers,
 ) -> int:
-    """Map a batch that was checked; returns END, or why it could not be."""
+    """Map a batch that was checked. Returns END, or the reason why it could not be mapped."""
     attributes = load_i16(buffer, position + ATTRIBUTES_AT)
     if attributes & CONTROL_BIT:
         return CONTROL
@@ -364,14 +364,14 @@ def _note(
     batches: int,
     records: int,
 ) -> None:
-    """Note the plain batches between two positions in the buffer, if there are any, and room."""
+    """Note the plain batches between two positions, if there are any and there is a row left."""
     row = state[STRETCHES]
     if batches == 0 or row == stretches.shape[0]:
         return
     stretches[row, SEGMENT_BASE] = state[SEGMENT_BASE_OFFSET]
     stretches[row, START] = state[FILE_POSITION] + start
     stretches[row, END_POSITION] = state[FILE_POSITION] + end
-    # What is missing before the first batch has no bits.
+    # Missing offsets before the first batch have no bits.
     stretches[row, FIRST_OFFSET] = max(first_offset, state[FIRST_DIRTY])
     stretches[row, LAST_OFFSET] = last_offset
     stretches[row, BATCHES] = batches
@@ -394,11 +394,13 @@ def map_batches(
     open_transactions: Numbers,
     stretches: Numbers,
 ) -> int:
-    """Map the batches from `start` to `end`; returns where the first one begins that was not
-    mapped, or not to its end (or `end`); `state[REASON]` says why.
+    """Map the batches from `start` to `end`.
 
-    Every batch is checked as `scan_batches` does it, but for leader epochs. The bitmap alone can
-    decide about those in `stretches`, which are noted as long as there are rows.
+    Returns the start of the first batch that was not mapped to its end, or `end`; `state[REASON]`
+    is the reason.
+
+    Every batch is checked as in `scan_batches`, except for leader epochs. The batches about which
+    the bitmap alone can decide are noted in `stretches`, as long as there are rows.
     """
     position = start
     stretch_start = start
@@ -471,10 +473,10 @@ def map_decompressed(
 
 @kernel("int64(int64[::1], int64, int64, int64, int64[::1])")
 def set_bits(table: Numbers, slots: int, first: int, end: int, bits: Numbers) -> int:
-    """Set a bit for each offset in the table from `first` up to `end`; returns how many."""
+    """Set a bit for each offset in the table from `first` up to `end`. Returns their number."""
     found = 0
     for slot in range(slots):
-        # What is free gives -1, which is below any first one.
+        # A free entry gives -1, which is below `first`.
         offset = table[slot * ENTRY_WORDS + 2] - 1
         if first <= offset < end:
             at = offset - first

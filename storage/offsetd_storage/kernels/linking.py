@@ -133,7 +133,7 @@ def _key(packages: tuple[str, ...]) -> str:
 
 
 def _environment() -> tuple[object, ...]:
-    """Everything that machine code depends on besides the sources of the kernels."""
+    """Everything that machine code depends on, in addition to the sources of the kernels."""
     version_file = _numba_version_file()
     assert version_file is not None, "the caller has asked `may_link`"
     return (
@@ -174,7 +174,7 @@ def _extension(name: str) -> Any:
 
 
 def _name_symbols(addresses: Mapping[str, int]) -> None:
-    """Tell LLVM the addresses that machine code may refer to, besides Python's functions."""
+    """Register the addresses that machine code may use, in addition to Python's functions."""
     for name, address in addresses.items():
         _llvm.add_symbol(f"numba_{name}", address)
     _llvm.add_symbol("_Py_NoneStruct", id(None))

@@ -1,4 +1,4 @@
-"""Committed offsets as the log has them: their keys and values, read from a record's bytes."""
+"""Reads the keys and values of committed offsets from the bytes of the log's records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METADATA_SIZE_MAX: Final = (1 << 24) - 1
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is: spans of some buffer, and the partition."""
+    """The owner of an offset: group and topic as spans of a buffer, and the partition."""
 
     group_start: int
     group_size: int
@@ -46,7 +46,7 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetValue(NamedTuple):
-    """What is stored of an offset; the metadata is a span of some buffer."""
+    """The stored fields of an offset; the metadata is a span of a buffer."""
 
     offset: int
     leader_epoch: int
@@ -58,7 +58,7 @@ class OffsetValue(NamedTuple):
 
 @inline_kernel
 def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
-    """(True, key) of record type 1 with nothing behind the partition, else (False, _).
+    """(True, key) of record type 1 if nothing follows the partition, else (False, _).
 
     Type 0 and keys with more bytes name offsets too; see `load_any_offset_key`.
     """
@@ -79,10 +79,10 @@ def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetK
 
 @inline_kernel
 def load_any_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
-    """(True, key) of record types 0 and 1, whatever is behind the partition, else (False, _).
+    """(True, key) of record types 0 and 1, also if bytes follow the partition, else (False, _).
 
-    From two bytes behind `start` to the partition's end the bytes are the same for each key that
-    names this offset.
+    All keys that name this offset have the same bytes, from two bytes after `start` to the
+    partition's end.
     """
     other = (False, OffsetKey(0, 0, 0, 0, 0))
     if size < _KEY_BYTES_MIN or load_i16(buffer, start) >> 1 != 0:
@@ -104,7 +104,7 @@ def load_offset_value(buffer: Bytes, start: int, size: int) -> tuple[bool, Offse
     """(True, value) of an OffsetCommitValue that decodes, else (False, _).
 
     Loads may reach a few bytes past the value, into the next record or the padding; the checks
-    behind them tell.
+    after them detect that.
     """
     other = (False, OffsetValue(0, 0, 0, 0, 0, 0))
     end = start + size
@@ -140,7 +140,7 @@ def load_offset_value(buffer: Bytes, start: int, size: int) -> tuple[bool, Offse
 
 @inline_kernel
 def _load_text_size(buffer: Bytes, position: int, end: int, version: int) -> tuple[int, int]:
-    """(size, where the text starts); -1 for null and for a length that does not end."""
+    """(size, start of the text). The size is -1 for null and for a length that does not end."""
     if version < 4:
         return load_i16(buffer, position), position + 2
     length, position = load_unsigned_varint(buffer, position, end)
@@ -149,9 +149,9 @@ def _load_text_size(buffer: Bytes, position: int, end: int, version: int) -> tup
 
 @inline_kernel
 def _load_expiry(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(the time in a section of tagged fields or -1, where the section ends).
+    """(the time in a section of tagged fields or -1, the end of the section).
 
-    It ends at -1 if it does not end before `end`, or if the time is cut short.
+    The end is -1 if the section does not end before `end`, or if the time is cut short.
     """
     expire_timestamp = -1
     count, position = load_unsigned_varint(buffer, position, end)

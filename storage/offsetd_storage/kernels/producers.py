@@ -1,4 +1,4 @@
-"""Finds the batches that producers with an id wrote, and delete horizons, by the headers."""
+"""Finds the batches of producers with an id, and delete horizons, by the batches' headers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Slots of `state`.
 ROWS: Final = 0  # in use
 REASON: Final = 1
-DELETE_HORIZON: Final = 2  # The earliest one met so far; the caller begins with NO_HORIZON.
+DELETE_HORIZON: Final = 2  # The earliest one found so far; the caller begins with NO_HORIZON.
 STATE_SLOTS: Final = 3
 
 NO_HORIZON: Final = 2**63 - 1
@@ -51,7 +51,7 @@ KIND: Final = 4
 MAX_TIMESTAMP: Final = 5
 ROW_COLUMNS: Final = 6
 
-# Kinds of batches; of markers, Kafka's `ControlRecordType`.
+# Kinds of batches. The kind of a marker is Kafka's `ControlRecordType`.
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER_CONTROL: Final = 2
@@ -80,10 +80,11 @@ def _kind(buffer: Bytes, position: int, end: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def find_producers(buffer: Bytes, start: int, end: int, state: Numbers, rows: Numbers) -> int:
-    """A row for each batch of a producer between `start` and `end`, or for several in a row of
-    the same producer, epoch and kind that are not markers.
+    """Write a row for each batch of a producer between `start` and `end`.
 
-    Returns where the first batch begins that is not whole or whose header is wrong (or `end`).
+    Neighbouring batches of the same producer, epoch and kind share a row, if they are not markers.
+
+    Returns the start of the first batch that is not whole or has a wrong header, or `end`.
     """
     row = -1
     position = start

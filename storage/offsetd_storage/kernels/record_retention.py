@@ -1,8 +1,8 @@
-"""The cleaner's second pass, first half: which records stay.
+"""The cleaner's second pass, first half: decides which records stay.
 
-The batches of a chunk are judged by their headers, by the bitmap, and where that does not say by
-the map, with a queue between a key's hash and its entry, as where the map is built. What is left
-of them is for `keep`.
+The batches of a chunk are judged by their headers and by the bitmap. If the bitmap cannot decide,
+the map does. A queue is between a key's hash and its entry, as when the map is built.
+`segment_rewrite` writes the records that stay.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 # The reasons why a call ended, in addition to those of `scan` and `key_offsets`.
-ROWS_FULL: Final = 30  # Retain what is judged, and go on.
+ROWS_FULL: Final = 30  # Retain the judged batches, and continue.
 OUT_FULL: Final = 31  # Write `out` to the file, and make `out` at least `ROOM_NEEDED` bytes large.
 
 # Slots of `state`. The caller sets these before the first call:
 FIRST_DIRTY: Final = 0
 MAP_END: Final = 1  # the first offset that the map does not cover
-BITS_END: Final = 2  # the first offset from FIRST_DIRTY on that has no bit
+BITS_END: Final = 2  # the bitmap covers the offsets from FIRST_DIRTY up to here
 SLOTS: Final = 3
 NOW: Final = 4
 NEW_HORIZON: Final = 5
@@ -78,7 +78,7 @@ BATCHES_DROPPED: Final = 14
 BATCHES_REWRITTEN: Final = 15
 HORIZON_MIN: Final = 16
 OUT_BYTES: Final = 17
-RUN_START: Final = 18  # in the buffer: what stays as it is and is not yet in `out`
+RUN_START: Final = 18  # in the buffer: the start of untouched batches not yet in `out`
 OPEN_TRANSACTIONS: Final = 19  # rows in use
 # Each call sets these for the caller:
 REASON: Final = 20
@@ -101,9 +101,9 @@ ROW_COLUMNS: Final = 3
 
 # Actions.
 KEEP: Final = 0  # All of it, and it holds no tombstone.
-DISCARD: Final = 1  # It is of an aborted transaction.
+DISCARD: Final = 1  # Its transaction was aborted.
 NONE_LEFT: Final = 2  # No record has a bit, or the batch has no record.
-JUDGED: Final = 3  # Record by record.
+JUDGED: Final = 3  # The records were judged one by one.
 
 # Verdicts.
 GOES: Final = 0
@@ -115,11 +115,11 @@ STAYS_AS_TOMBSTONE: Final = 2
 def _pass_judgement(
     state: Numbers, table: Numbers, queue: Numbers, verdicts: Bytes, left: int
 ) -> None:
-    """Look up what is in the queue, but for the `left` hashes that came last."""
+    """Look up the hashes in the queue, except for the last `left` ones."""
     while state[QUEUED] - state[DONE] > left:
         row = state[DONE] & (QUEUE_ROWS - 1)
         entry = find_entry(table, queue[row, 2], state[SLOTS], queue[row, 0], queue[row, 1])
-        latest = table[entry + 2] - 1  # -1 where there is none.
+        latest = table[entry + 2] - 1  # -1 if there is none.
         if queue[row, 3] < latest:
             verdicts[queue[row, 4]] = GOES
         state[DONE] += 1
@@ -212,8 +212,9 @@ def _horizon_has_passed(buffer: Bytes, position: int, now: int) -> bool:
 def _batch_outlook(
     buffer: Bytes, position: int, end: int, state: Numbers, open_transactions: Numbers
 ) -> tuple[int, int]:
-    """What the header alone says of the batch at `position`: (reason to stop, or END; whether its
-    transaction is aborted).
+    """Judge the batch at `position` by its header alone.
+
+    Returns (reason to stop, or END; whether its transaction is aborted).
     """
     flaw = header_flaw(buffer, position, end)
     if flaw != END:
@@ -238,7 +239,7 @@ def _batch_outlook(
 
 @inline_kernel
 def _action(buffer: Bytes, position: int, state: Numbers, bits: Numbers) -> int:
-    """What header and bitmap say of a batch of no aborted transaction."""
+    """Judge a batch by header and bitmap; it is not of an aborted transaction."""
     count = load_i32(buffer, position + COUNT_AT)
     if count == 0:
         return NONE_LEFT
@@ -267,7 +268,7 @@ def _judge_plain(
     bits: Numbers,
     queue: Numbers,
 ) -> tuple[int, int]:
-    """Judge the records of the batch at `position`: (END or BAD_RECORD, the verdict behind)."""
+    """Judge the records of the batch at `position`: (END or BAD_RECORD, the next verdict)."""
     size = batch_size(buffer, position)
     count = load_i32(buffer, position + COUNT_AT)
     if count > (size - BATCH_HEADER_BYTES) // RECORD_BYTES_MIN:
@@ -309,8 +310,9 @@ def judge_batches(
     open_transactions: Numbers,
     last_batches: Numbers,
 ) -> int:
-    """Fill a row for each batch from `start` on; returns where the first one begins that has none
-    (or `end`); `state[REASON]` says why. There is a verdict for every 7 bytes of the buffer.
+    """Fill a row for each batch. Returns the start of the first one without a row, or `end`.
+
+    `state[REASON]` is the reason. `verdicts` has a place for every 7 bytes of the buffer.
     """
     position = start
     row = 0
@@ -374,8 +376,9 @@ def judge_decompressed(
     bits: Numbers,
     queue: Numbers,
 ) -> int:
-    """Judge the records of one batch, `content` up to `end`; returns END or BAD_RECORD. There is
-    a verdict for every record.
+    """Judge the records of one batch, `content` up to `end`. Returns END or BAD_RECORD.
+
+    There is a verdict for every record.
     """
     state[QUEUED] = 0
     state[DONE] = 0

@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 @attrs.frozen(kw_only=True)
 class Kernel:
-    """A compiled loop: `dispatcher` is what the module calls, `signature` all it accepts."""
+    """A compiled loop: the module calls `dispatcher`, which accepts only `signature`."""
 
     name: str
     signature: str

@@ -1,4 +1,4 @@
-"""Walks the batches of a segment, checks each, and gathers what its indexes and bounds need."""
+"""Walks the batches of a segment, checks each, and collects the data for its indexes and bounds."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why a walk ended.
+# The reasons why a walk ended.
 END: Final = 0  # Every byte belongs to a whole, valid batch.
-INCOMPLETE: Final = 1  # The bytes end inside a batch whose header, as far as it is there, is good.
+INCOMPLETE: Final = 1  # The bytes end inside a batch; its header, as far as it exists, is good.
 BAD_LENGTH: Final = 2
 BAD_MAGIC: Final = 3
-BAD_COUNT: Final = 4  # Of records, or the delta of the last offset.
+BAD_COUNT: Final = 4  # The count of records, or the delta of the last offset.
 BAD_OFFSET: Final = 5  # Not above the batch before, or out of the segment's range.
 BAD_LEADER_EPOCH: Final = 6  # Lower than that of a batch before.
 BAD_CHECKSUM: Final = 7
-INDEX_FULL: Final = 8  # Nothing is wrong: take the rows away and go on.
-TOO_LARGE: Final = 9  # Whole perhaps, but larger than what is read at once.
+INDEX_FULL: Final = 8  # Nothing is wrong: take the rows away and continue.
+TOO_LARGE: Final = 9  # Perhaps whole, but larger than one read.
 
 # Slots of `state`. The caller sets these before the first call:
 SEGMENT_BASE_OFFSET: Final = 0
@@ -58,7 +58,7 @@ LARGEST_TIMESTAMP_OFFSET: Final = 9
 FIRST_TIMESTAMP: Final = 10  # the max timestamp of the first batch
 INDEXED_POSITION: Final = 11  # of the last batch that has an index row
 MARKED_BATCHES: Final = 12  # of a producer, or with a delete horizon
-GAPLESS_FROM: Final = 13  # behind the last offset that lacks a record, or is in a transaction
+GAPLESS_FROM: Final = 13  # after the last offset without a record, or in a transaction
 HEADERS_DIGEST: Final = 14  # of the batches so far, see `headers_digest_after`
 # Each call sets this for the caller:
 REASON: Final = 15
@@ -84,7 +84,7 @@ _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflo
 def header_flaw(buffer: Bytes, position: int, end: int) -> int:
     """The flaw of the header at `position`, judged by the header alone; END if it has none.
 
-    INCOMPLETE if fewer than 61 bytes are left before `end`.
+    Returns INCOMPLETE if fewer than 61 bytes are left before `end`.
     """
     if end - position < BATCH_HEADER_BYTES:
         return INCOMPLETE
@@ -111,15 +111,17 @@ def batch_size(buffer: Bytes, position: int) -> int:
 
 @inline_kernel
 def headers_digest_after(digest: int, buffer: Bytes, position: int) -> int:
-    """`digest` continued by the batch at `position`: the CRC32C of what each batch has in front of
-    what its own CRC covers, and of that CRC.
+    """`digest`, continued with the batch at `position`.
+
+    The digest is the CRC32C of the start of each batch: the bytes that its own CRC does not cover,
+    and that CRC.
     """
     return continued_checksum(digest, buffer, position, position + ATTRIBUTES_AT)
 
 
 @inline_kernel
 def has_valid_checksum(buffer: Bytes, position: int, size: int) -> bool:
-    """Whether the bytes of the batch are the ones its checksum was made for."""
+    """Whether the checksum of the batch fits its bytes."""
     computed = checksum(buffer, position + ATTRIBUTES_AT, position + size)
     return computed == load_u32(buffer, position + CRC_AT)
 
@@ -133,7 +135,7 @@ def batch_flaw(
     offset_last_max: int,
     leader_epoch_last: int,
 ) -> int:
-    """What is wrong with the batch at `position`, of bytes up to `end`; END if nothing."""
+    """The flaw of the batch at `position`, of bytes up to `end`; END if it has none."""
     flaw = header_flaw(buffer, position, end)
     if flaw != END:
         return flaw
@@ -161,7 +163,7 @@ def _is_marked(buffer: Bytes, position: int) -> bool:
 
 @inline_kernel
 def _gapless_from(buffer: Bytes, position: int, offset_next: int, gapless_from: int) -> int:
-    """`gapless_from` behind one more batch, before which the offsets end at `offset_next`."""
+    """`gapless_from` after one more batch; the offsets before that batch end at `offset_next`."""
     base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
     offsets = load_i32(buffer, position + LAST_OFFSET_DELTA_AT) + 1
     if load_i32(buffer, position + COUNT_AT) != offsets:
@@ -173,13 +175,15 @@ def _gapless_from(buffer: Bytes, position: int, offset_next: int, gapless_from: 
 
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> int:
-    """Check the batches from `start` to `end` and return where the first one begins that is not
-    whole or not valid (or `end`); `state[REASON]` says which.
+    """Check the batches from `start` to `end`.
 
-    The checks are of the header, of offsets that grow and stay within the segment, of leader
-    epochs that do not fall, and of the checksum, in this order; records are not looked into. An
-    index row is due for each batch that lies more than the interval behind the last one that has
-    a row, as in Kafka's `LogSegment.recover`.
+    Returns the start of the first batch that is not whole or not valid, or `end`; `state[REASON]`
+    is the reason.
+
+    The checks are of the header, of offsets that grow and stay within the segment, of leader epochs
+    that do not fall, and of the checksum, in this order; records are not checked. An index row is
+    due for each batch that begins more than the interval after the last one that has a row, as in
+    Kafka's `LogSegment.recover`.
     """
     offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
     position = start
@@ -212,9 +216,9 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
 
 @kernel("int64(uint8[::1], int64, int64, int64[::1])")
 def digest_headers(buffer: Bytes, start: int, end: int, state: Numbers) -> int:
-    """Continue `state[HEADERS_DIGEST]` by batches that were checked before, from `start` on.
+    """Continue `state[HEADERS_DIGEST]` with batches at `start` that were checked before.
 
-    Returns where the first one begins whose header does not end by `end`; it may lie behind that.
+    Returns the start of the first one whose header does not end by `end`. It may be after `end`.
     """
     position = start
     while position + BATCH_HEADER_BYTES <= end:
@@ -234,7 +238,7 @@ def index_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Nu
 
 @inline_kernel
 def _index_batch(buffer: Bytes, position: int, state: Numbers, index: Numbers) -> None:
-    """Take note of a batch, and give it a row of the index where one is due."""
+    """Take note of a batch, and give it a row of the index if one is due."""
     last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
     last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
     max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
@@ -254,15 +258,16 @@ def _index_batch(buffer: Bytes, position: int, state: Numbers, index: Numbers) -
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
 def find_batch_header(buffer: Bytes, start: int, end: int, file_end: int, offset_min: int) -> int:
-    """Where, at any byte from `start` on, lies what looks like the header of a batch, or of a
-    message of the older formats, whose offset is `offset_min` or above, by less than a segment
-    spans; -1 if nothing does. A header has to end by `end`, what it announces by `file_end`; these
-    are positions in the buffer.
+    """The first position at or after `start` of bytes that could be a batch's header; -1 if none.
+
+    The header may also be that of a message of the older formats. Its offset is at least
+    `offset_min`, and less than a segment's span above it. It must end by `end`, and its batch by
+    `file_end`; these are positions in the buffer.
     """
     offset_max = offset_min + I32_MAX
     for position in range(start, end - OLD_MESSAGE_BYTES_MIN + 1):
         magic = load_u8(buffer, position + MAGIC_AT)
-        if magic > MAGIC:  # First: it rules out most of what there may be.
+        if magic > MAGIC:  # First: it rules out most bytes.
             continue
         size = batch_size(buffer, position)
         if size < OLD_MESSAGE_BYTES_MIN or size > file_end - position:

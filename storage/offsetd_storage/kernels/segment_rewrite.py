@@ -1,7 +1,7 @@
 """The cleaner's second pass, second half: the bytes that are left of judged batches.
 
-What nothing changes in a row of batches is copied at once, or not at all where that is a whole
-chunk.
+Neighbouring batches that do not change are copied at once. If a whole chunk does not change, it is
+not copied.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 _KNOWN_BITS: Final = 0x3F  # Without the horizon.
 _EMPTY_HEADER_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 _NO_TIMESTAMP: Final = -1
-RECORD_GROWTH_BYTES_MAX: Final = 14  # Of a longer timestamp, and the record's length with it.
+RECORD_GROWTH_BYTES_MAX: Final = 14  # A longer timestamp makes the length longer, too.
 
 
 @inline_kernel
@@ -101,10 +101,11 @@ def _rebuild(
     at: int,
     state: Numbers,
 ) -> int:
-    """Write the judged records that stay; returns where they end.
+    """Write the judged records that stay. Returns their end.
 
-    Timestamps count from the horizon, where there is one (0 or above), else from the first record
-    that stays; `state` gets that base and the largest one, of records that `CreateTime` holds for.
+    Timestamps count from the horizon, if there is one (0 or above), else from the first record that
+    stays. `state` gets that base, and the largest timestamp (with LogAppendTime,
+    `append_timestamp`).
     """
     base = horizon
     has_base = horizon >= 0
@@ -153,7 +154,7 @@ def rebuild_decompressed(
     out: Bytes,
     state: Numbers,
 ) -> int:
-    """Write the judged records of one batch that stay to `out`; returns their bytes."""
+    """Write the judged records of one batch that stay to `out`. Returns their size."""
     return _rebuild(
         content,
         0,
@@ -183,8 +184,10 @@ def _seal_like(
     max_timestamp: int,
     attributes: int,
 ) -> None:
-    """The header at `start` for the records up to `end`, in all else that of the batch at
-    `position`: the last offset too, as that tells the last sequence number.
+    """Write the header at `start` for the records up to `end`.
+
+    The fields that are not arguments are those of the batch at `position`, also the last offset:
+    the last sequence number follows from it.
     """
     seal_batch(
         out,
@@ -205,7 +208,7 @@ def _seal_like(
 
 @inline_kernel
 def _put_empty(buffer: Bytes, position: int, out: Bytes, at: int) -> int:
-    """The header alone of the batch at `position`; returns where it ends."""
+    """Write only the header of the batch at `position`. Returns its end."""
     end = at + BATCH_HEADER_BYTES
     attributes = load_i16(buffer, position + ATTRIBUTES_AT) & _EMPTY_HEADER_BITS
     max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
@@ -215,7 +218,7 @@ def _put_empty(buffer: Bytes, position: int, out: Bytes, at: int) -> int:
 
 @inline_kernel
 def _is_empty_header(buffer: Bytes, position: int) -> bool:
-    """Whether the batch is what `_put_empty` would make of it."""
+    """Whether the batch equals the output of `_put_empty` for it."""
     attributes = load_i16(buffer, position + ATTRIBUTES_AT)
     return bool(
         batch_size(buffer, position) == BATCH_HEADER_BYTES
@@ -226,8 +229,9 @@ def _is_empty_header(buffer: Bytes, position: int) -> bool:
 
 @kernel("int64(uint8[::1], int64, uint8[::1])")
 def put_empty_header(buffer: Bytes, position: int, out: Bytes) -> int:
-    """Write the header alone of the batch at `position` to `out`; returns its bytes, or 0 where
-    the batch is just that.
+    """Write only the header of the batch at `position` to `out`.
+
+    Returns its size, or 0 if the batch is already only that header.
     """
     if _is_empty_header(buffer, position):
         return 0
@@ -246,7 +250,7 @@ def _put_rest(
     out: Bytes,
     at: int,
 ) -> int:
-    """The batch at `position` with the judged records that stay; returns where it ends."""
+    """Write the batch at `position` with the judged records that stay. Returns its end."""
     attributes = load_i16(buffer, position + ATTRIBUTES_AT)
     horizon = -1
     if stamps:
@@ -278,7 +282,7 @@ def _put_rest(
 
 @inline_kernel
 def _count_verdicts(verdicts: Bytes, first: int, count: int) -> tuple[int, bool]:
-    """How many records stay, and whether there are tombstones among them."""
+    """The number of records that stay, and whether there are tombstones among them."""
     retained = 0
     has_tombstones = False
     for each in range(first, first + count):
@@ -303,11 +307,12 @@ def _replace(
     stamps: bool,
     out: Bytes,
 ) -> int:
-    """Put the untouched batches before the one at `position` into `out`, and what is left of it;
-    returns END, BAD_CHECKSUM or OUT_FULL.
+    """Put the untouched batches before the one at `position` into `out`, and then the rest of it.
+
+    Returns END, BAD_CHECKSUM or OUT_FULL.
     """
     size = batch_size(buffer, position)
-    # What the bits decide was checked when they were set.
+    # Batches that the bits decide about were checked when the bits were set.
     is_checked = row[ACTION] == NONE_LEFT and load_i32(buffer, position + COUNT_AT) > 0
     if not is_checked and not has_valid_checksum(buffer, position, size):
         return BAD_CHECKSUM
@@ -338,10 +343,11 @@ def _replace(
 def retain_batches(
     buffer: Bytes, start: int, state: Numbers, rows: Numbers, verdicts: Bytes, out: Bytes
 ) -> int:
-    """Write what is left of the judged batches from `start` on to `out`, but for the run of
-    untouched ones at the end, from `state[RUN_START]` to what is returned.
+    """Write what is left of the judged batches at `start` to `out`. Returns their end.
 
-    `state[REASON]` is END, or else says why it stopped before the last row.
+    The untouched batches at the end, from `state[RUN_START]` to that position, are not written.
+
+    `state[REASON]` is END, or the reason why it stopped before the last row.
     """
     position = start
     reason = END

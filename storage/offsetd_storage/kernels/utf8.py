@@ -1,4 +1,4 @@
-"""UTF-8, judged strictly: no overlong forms, no surrogates, nothing above U+10FFFF."""
+"""Strict checks of UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NON_ASCII_BITS: Final = -0x7F7F7F7F7F7F7F80  # 0x8080808080808080 as an int64
 
 @inline_kernel
 def code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(code point, where it ends), or (0, -1) if the bytes at `position` are not UTF-8."""
+    """(code point, its end), or (0, -1) if the bytes at `position` are not UTF-8."""
     first = load_u8(buffer, position)
     if first < 0x80:
         return first, position + 1
@@ -42,7 +42,7 @@ def code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel("int64(uint8[::1], int64, int64)")
 def utf16_length(buffer: Bytes, start: int, size: int) -> int:
-    """How many UTF-16 units the text has, or -1 if it is not UTF-8. The buffer is padded."""
+    """The number of UTF-16 units of the text, or -1 if it is not UTF-8. The buffer is padded."""
     position = start
     end = start + size
     while position + 8 <= end and load_i64(buffer, position) & _NON_ASCII_BITS == 0:

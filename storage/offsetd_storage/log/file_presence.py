@@ -2,8 +2,8 @@
 
 A process can still write to an open file after somebody removed it: commits would go to a file that
 no start ever finds. So the store checks about once a second. The journal's two files must be the
-open ones. The last segments of some logs, the next ones each time, must exist and be at least as
-long as what was written to them.
+open ones. The last segments of some logs must exist and be at least as long as what was written to
+them. Each check takes the next logs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FilePresence:
     def check_journal(self) -> None:
         """Raises FilesGone if a file of the journal was removed or replaced.
 
-        The caller makes sure that no file of the journal is exchanged meanwhile.
+        The caller makes sure that no file of the journal is exchanged during the call.
         """
         for path in self._journal.lost_files(self._lock):
             raise FilesGone(f"{path} is no longer the file that was opened")

@@ -4,13 +4,13 @@
 file. `.timeindex`: 12-byte entries, int64 timestamp, int32 relative offset. Both are big-endian,
 and in both all fields grow. An entry of `.index` holds the last offset of a batch, and the position
 where the batch begins. An entry of `.timeindex` holds the largest timestamp so far, and the last
-offset of the batch that brought it.
+offset of the batch that has it.
 
 Indexes are derived from the log. An index lives in memory and is built from checked batches
-whenever a log is opened. Where the file differs, the file is corrected. So damage to an index file
-can never change an answer. Kafka maps these files into memory and gives them their full size in
-advance. offsetd only reserves blocks in advance: then a full disk refuses an append, and does not
-fail a sync.
+whenever a log is opened. If the file differs, it is corrected. So damage to an index file can never
+change an answer. Kafka maps these files into memory and gives them their full size in advance.
+offsetd only reserves blocks in advance: then a full disk refuses an append, and does not fail a
+sync.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """`timestamp_ms` is the largest up to the batch that ends with `offset`, which brought it."""
+    """`timestamp_ms` is the largest so far. The batch that ends with `offset` has it."""
 
     timestamp_ms: int
     offset: int
@@ -75,7 +75,7 @@ class OffsetIndex:
 
     @property
     def last(self) -> OffsetEntry:
-        """The last entry; the segment's start where there is none."""
+        """The last entry; the segment's start if there is none."""
         return self[len(self) - 1] if self.entries else OffsetEntry(self.base_offset, 0)
 
     def append(self, last_offset: int, position: int) -> None:
@@ -83,17 +83,17 @@ class OffsetIndex:
         self.entries += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetEntry:
-        """The last entry at or below `offset`; the segment's start where there is none."""
+        """The last entry at or below `offset`; the segment's start if there is none."""
         slot = bisect_right(range(len(self)), offset, key=self._offset)
         return self[slot - 1] if slot else OffsetEntry(self.base_offset, 0)
 
     def last_position_up_to(self, position: int) -> int:
-        """The largest indexed position that is not above `position`; 0 where there is none."""
+        """The largest indexed position that is not above `position`; 0 if there is none."""
         slot = bisect_right(range(len(self)), position, key=self._position)
         return self._position(slot - 1) if slot else 0
 
     def first_position_above(self, position: int) -> int | None:
-        """The smallest indexed position above `position`."""
+        """The smallest indexed position above `position`; None if there is none."""
         slot = bisect_right(range(len(self)), position, key=self._position)
         return self._position(slot) if slot < len(self) else None
 
@@ -114,7 +114,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Finds the offset from which a search for a timestamp begins."""
+    """Finds the offset at which a search for a timestamp begins."""
 
     __slots__ = ("base_offset", "entries", "last_timestamp_ms")
 
@@ -135,7 +135,7 @@ class TimeIndex:
 
     @property
     def last(self) -> TimeEntry:
-        """The last entry; no timestamp at the segment's start where there is none."""
+        """The last entry; if there is none, no timestamp and the segment's start."""
         return self[len(self) - 1] if self.entries else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
@@ -145,7 +145,7 @@ class TimeIndex:
             self.last_timestamp_ms = timestamp_ms
 
     def lookup(self, timestamp_ms: int) -> TimeEntry:
-        """The last entry at or below the timestamp; the segment's start where there is none.
+        """The last entry at or below the timestamp; the segment's start if there is none.
 
         Every batch before the batch of this entry has a smaller largest timestamp.
         """
@@ -173,9 +173,9 @@ class TimeIndex:
 
 
 def offset_index_problem(raw: bytes, *, log_bytes: int) -> str | None:
-    """What is wrong with a `.index` file beside a log of `log_bytes`; None if nothing is.
+    """The problem of a `.index` file whose log has `log_bytes`; None if there is none.
 
-    Zeros at the end are allowed: a killed broker leaves them, as it allocates in advance.
+    Zeros at the end are allowed: a killed broker leaves them, because it allocates in advance.
     """
     if len(raw) % OFFSET_ENTRY.size:
         return "its size is not a multiple of 8"
@@ -193,10 +193,10 @@ def offset_index_problem(raw: bytes, *, log_bytes: int) -> str | None:
 
 
 def time_index_problem(raw: bytes, *, largest_timestamp_ms: int, offset_span: int) -> str | None:
-    """What is wrong with a `.timeindex` file; None if nothing is.
+    """The problem of a `.timeindex` file; None if there is none.
 
     `offset_span` is the log's next offset, relative to the segment's base. Zeros at the end are
-    allowed: a killed broker leaves them, as it allocates in advance.
+    allowed: a killed broker leaves them, because it allocates in advance.
     """
     if len(raw) % TIME_ENTRY.size:
         return "its size is not a multiple of 12"
@@ -216,7 +216,7 @@ def time_index_problem(raw: bytes, *, largest_timestamp_ms: int, offset_span: in
 
 
 def _slots_used(column: npt.NDArray[np.void]) -> int:
-    """How many entries come before the zeros at the end."""
+    """The number of entries before the zeros at the end."""
     used = np.flatnonzero(column)
     return int(used[-1]) + 1 if len(used) else 0
 
@@ -250,7 +250,7 @@ class IndexTail(NamedTuple):
 
 
 class IndexFile:
-    """The file behind an index, and how much of it is known to be right."""
+    """The file of an index, and the size of the part that is known to be right."""
 
     __slots__ = ("_file_bytes", "_files", "_reserved_bytes", "_right_bytes", "path")
 
@@ -267,7 +267,7 @@ class IndexFile:
         return self._file_bytes is None
 
     def make(self) -> None:
-        """Makes an empty file where there is none. Raises OSError."""
+        """Makes an empty file if there is none. Raises OSError."""
         if self._file_bytes is None:
             self._files.open(self.path, create=True).close()
             self._file_bytes = 0
@@ -288,7 +288,7 @@ class IndexFile:
         self._right_bytes = int(different[0]) if len(different) else size
 
     def changed_from(self, size: int) -> None:
-        """Notes that the entries from byte `size` on are gone or will change."""
+        """Notes that the entries after the first `size` bytes are gone or will change."""
         self._right_bytes = min(self._right_bytes, size)
 
     def reserve(self, size: int) -> None:
@@ -301,7 +301,7 @@ class IndexFile:
             return
         file = self._files.open(self.path, create=True)
         try:
-            # First, because it also gives back the blocks behind the new end.
+            # This comes first, because it also frees the blocks after the new end.
             if file_bytes > self._right_bytes:
                 file.truncate(self._right_bytes)
                 self._reserved_bytes = self._right_bytes

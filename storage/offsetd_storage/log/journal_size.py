@@ -1,13 +1,13 @@
 """The size of the journal: large under load, small while nothing is written.
 
-The blocks of a journal file, whatever its size, are written when the file is made, and appends are
-limited to what both files hold. So an append never asks for disk space here, and a full disk never
-shows in a flush; it only means that the recovery points must move more often. Files are made large
-enough for the largest batch that topics allow. If topics allow larger batches later, these are
-refused until the files have grown (`is_short`).
+All blocks of a journal file are written when the file is made, and appends are limited to what both
+files hold. So no append or flush needs disk space for the journal. On a full disk the files stay
+small, and the recovery points must move more often. Files are made large enough for the largest
+batch that topics allow. If topics allow larger batches later, these are refused until the files
+have grown (`is_short`).
 
-Files do not change size in place. A new file is made next to them and exchanged for the one that
-holds nothing needed. The exchange is a rename, so a crash leaves one or the other.
+Files do not change size in place. A new file is made next to them and exchanged for the file that
+is not needed. The exchange is a rename, so a crash leaves one or the other.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class JournalSize:
 
     @property
     def growth_bytes(self) -> int:
-        """How many bytes both files together lack to their full size."""
+        """The bytes that both files together need to reach their full size."""
         return self.growth_bytes_to(self._journal.full_file_bytes)
 
     def growth_bytes_to(self, file_bytes: int) -> int:
-        """How many bytes both files together lack to `file_bytes` each."""
+        """The bytes that both files together need to reach `file_bytes` each."""
         return sum(max(0, file_bytes - size) for size in self._journal.sizes_bytes)
 
     @property
@@ -85,7 +85,7 @@ class JournalSize:
 
     @property
     def rest_gain_bytes(self) -> int:
-        """How many bytes `rest` would free; 0 if that is not worth it."""
+        """The number of bytes that `rest` would free; 0 if that is not worth it."""
         rest_bytes = self._rest_file_bytes()
         if 2 * rest_bytes > self._journal.full_file_bytes:
             return 0
@@ -121,11 +121,12 @@ class JournalSize:
         return self._journal.rest_file_bytes(self._largest_batch_bytes())
 
     def rest(self) -> bool:
-        """Makes both files as small as they may be, once nothing in them is needed any more.
+        """Makes both files as small as they may be, if nothing in them is needed any more.
 
-        Flushes wait meanwhile. Returns whether both files are small now. They stay large if a batch
-        waits for a flush, if the recovery points are behind, if a log allows batches for which the
-        files must be larger, or if there is no disk space for the new files.
+        Flushes wait during the call. Returns whether both files are small now. They stay large if a
+        batch waits for a flush, if the recovery points have not reached the journal's end, if a log
+        allows batches for which the files must be larger, or if there is no disk space for the new
+        files.
         """
         locks, journal = self._locks, self._journal
         with self._changing, locks.flush, locks.advance, locks.journal, self._latch.fail_stop():
@@ -135,7 +136,7 @@ class JournalSize:
             with locks.pending:
                 if self._unflushed:
                     return False
-                # From now on a frame must fit into the smaller file, the new or the present one.
+                # Now each frame must fit into the smaller file, the new or the present one.
                 least_bytes = min(size, *journal.sizes_bytes)
                 self._bound(journal.frame_payload_bytes_of(least_bytes))
             try:
@@ -159,8 +160,8 @@ class JournalSize:
     def grow(self, file_bytes: int | None = None) -> bool:
         """Makes both files at least `file_bytes` large, by default their full size.
 
-        Flushes go on meanwhile. Returns whether both files are that large now. They are not if
-        there is no disk space, or if the recovery points do not keep up.
+        Flushes continue during the call. Returns whether both files are that large now. They are
+        not if there is no disk space, or if the recovery points do not keep up.
         """
         wanted_bytes = file_bytes or self._journal.full_file_bytes
         with self._changing:
@@ -184,7 +185,7 @@ class JournalSize:
                     return False
         self._advance_points()
         with self._locks.journal, self._latch.fail_stop():
-            # A flush may have turned meanwhile.
+            # A flush may have turned before this thread got the lock.
             current_bytes, other_bytes = journal.sizes_bytes
             is_free = journal.other_file_is_free
             if is_free and is_spare_made and other_bytes < wanted_bytes:
@@ -196,7 +197,7 @@ class JournalSize:
         return is_free
 
     def _made_spare(self, size: int) -> bool:
-        """Whether the spare file was made: not without disk space or a free descriptor."""
+        """Makes the spare file. Returns False if there is no disk space or no free descriptor."""
         try:
             self._journal.make_spare(size)
         except OSError as error:

@@ -1,9 +1,9 @@
 """Kafka's text checkpoints of a data folder, written for Kafka.
 
-They hold no checksum, so no log is cut by them. For a log that only offsetd has written to since,
-the journal says more. In a broker's folder, `recovery-point-offset-checkpoint` names the
-partitions, and `log-start-offset-checkpoint` gives the start of logs whose first batches were
-deleted. Entries of other topics stay as they are.
+They hold no checksum, so no log is truncated because of them. If only offsetd has written to a log
+since the checkpoints, the journal is more exact. In a broker's folder,
+`recovery-point-offset-checkpoint` names the partitions, and `log-start-offset-checkpoint` gives the
+start of logs whose first batches were deleted. Entries of other topics stay as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 
 
 class KafkaCheckpoints:
-    """The two checkpoints. They are read once, and rewritten where they change."""
+    """The two checkpoints. They are read once, and rewritten if they change."""
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
@@ -45,8 +45,8 @@ class KafkaCheckpoints:
     def log_start(self, topic_partition: TopicPartition, offset_next: int) -> int:
         """The start offset of a log that ends at `offset_next`.
 
-        0 means: the log starts with its first segment. A start above the log's end cannot be right;
-        then a warning is noted, and the answer is 0.
+        0 means that the log starts with its first segment. A start above the log's end cannot be
+        right: then the call notes a warning and returns 0.
         """
         log_start = self._written[LOG_START_CHECKPOINT].get(topic_partition, 0)
         if log_start <= offset_next:

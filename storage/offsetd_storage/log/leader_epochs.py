@@ -23,7 +23,7 @@ class FoundLeaderEpochs(NamedTuple):
 
     epochs: list[tuple[int, int]]  # Each with its first offset; at least one.
     changed: bool  # Whether the checkpoint file differs from `epochs`.
-    problem: str | None  # Of the checkpoint file, if its contents cannot be right.
+    problem: str | None  # The problem of the checkpoint file, if it cannot be right.
 
 
 def found_leader_epochs(
@@ -39,7 +39,7 @@ def found_leader_epochs(
 
     The checkpoint counts, unless it is damaged, lacks the last epoch found in batches, or does not
     end with `known_last`, which the caller knows from elsewhere. Then the batches count. Epochs
-    that begin above the log's end are left out, as Kafka does.
+    that begin above the log's end are left out, as in Kafka.
     """
     recorded, problem = _read(files, folder / LEADER_EPOCHS_FILE)
     epochs = [(epoch, start) for epoch, start in recorded if start <= offset_next]

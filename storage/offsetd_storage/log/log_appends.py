@@ -44,7 +44,7 @@ class LogAppends:
     def append(
         self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> bytes:
-        """As `LogStore.append`."""
+        """Appends a batch to its log and to the journal's frame, for `LogStore.append`."""
         self._room.refuse_large(log, len(batch))
         _refuse_misplaced(log, int.from_bytes(batch[:8]), int.from_bytes(batch[12:16]))
         batch, max_timestamp_ms = prepared_at_append(
@@ -66,7 +66,7 @@ class LogAppends:
     def append_runs(
         self, logs: Sequence[PartitionLog], content: Bytes, spans: Numbers, now_ms: int
     ) -> AppendedRuns:
-        """As `LogStore.append_runs`."""
+        """Appends runs to their logs and to the journal's frame, for `LogStore.append_runs`."""
         runs = read_runs(content, spans)
         counts, refusals = [0] * len(runs), dict[int, StorageError]()
         with self._latch.fail_stop():
@@ -83,7 +83,7 @@ class LogAppends:
     def _put_runs(
         self, logs: Sequence[PartitionLog], runs: Sequence[Run], now_ms: int
     ) -> tuple[list[int], list[int]]:
-        """Appends each run that may go in unchanged to its log. The caller adds them to the frame.
+        """Appends each run that needs no change to its log. The caller adds it to the frame.
 
         Returns the places of these runs, and the places of the others, whose batches are then
         checked one by one.

@@ -41,7 +41,7 @@ class PartitionLog(ReadableLog):
     read; a read first writes what it is going to read. For the other methods (`truncate`, `close`,
     `abandon`) a thread must have the log to itself. After an OSError from `write`, `sync`,
     `truncate` or `close`, the contents of the disk are unknown: nothing may be tried again, and
-    `write` refuses to.
+    `write` fails.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PartitionLog(ReadableLog):
         self._active = segments[-1]
         self._write_lock = threading.Lock()  # Taken before `_lock` by a thread that takes both.
         self._lock = threading.Lock()
-        self._unwritten: list[Segment] = []  # With queued batches, by base offset.
+        self._unwritten: list[Segment] = []  # The segments with queued batches, by base offset.
         self.unwritten_bytes = 0  # The size of all queued batches.
         self._write_failed: BaseException | None = None
         # Called with a failure of `write`, on the thread on which it failed.
@@ -78,7 +78,7 @@ class PartitionLog(ReadableLog):
         # The segments that `sync` has work for, by base offset.
         self._unsynced: dict[int, Segment] = {}
         self._unsynced_folders: list[Path] = []
-        # Found in the checkpoint when the log was opened.
+        # The problem of the checkpoint when the log was opened.
         self.leader_epochs_problem: str | None = None
         self._leader_epochs: list[tuple[int, int]] = []
         self._leader_epochs_changed = False
@@ -97,8 +97,7 @@ class PartitionLog(ReadableLog):
         """Makes the partition's folder and an empty first segment.
 
         The folder may exist, as after a crash, if its first segment is empty. Nothing is durable
-        before `sync`, which also writes `leader-epoch-checkpoint`, with epoch 0 from `base_offset`
-        on.
+        before `sync`, which also writes `leader-epoch-checkpoint`: epoch 0 starts at `base_offset`.
         """
         if not files.exists(folder):
             files.make_folder(folder)
@@ -127,11 +126,11 @@ class PartitionLog(ReadableLog):
         synced: bool = False,
         random: Random | None = None,
     ) -> PartitionLog:
-        """Opens the segments in `scans`, by base offset; at least one.
+        """Opens the segments in `scans`, which has their scans by base offset; at least one.
 
         Each segment holds the `valid_bytes` of its scan and has the indexes of the scan. Opening
         changes nothing on disk. The next `append`, `truncate`, `sync` or `close` of a segment cuts
-        off the bytes behind `valid_bytes` and corrects index files that differ. The first `sync`
+        off the bytes after `valid_bytes` and corrects index files that differ. The first `sync`
         syncs every file, unless `synced` promises that all files are durable as they are. Appended
         batches carry `leader_epoch`, or the epoch in the checkpoint if that is None. A log that is
         only read opens no file for writing; end it with `abandon`.
@@ -180,7 +179,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def end(self) -> LogEnd:
-        """The end of the log. For the thread that appends."""
+        """The end of the log. Only the thread that appends may read it."""
         return LogEnd(self.offset_next, self._active.base_offset, self._active.size_bytes)
 
     @property
@@ -190,7 +189,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def index_problems(self) -> tuple[str, ...]:
-        """What was wrong with index files when the log was opened."""
+        """The problems of index files when the log was opened."""
         return tuple(problem for each in self.segments for problem in each.index_problems)
 
     # Appending.
@@ -203,7 +202,7 @@ class PartitionLog(ReadableLog):
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Queues a record batch whose base offset is at or above `offset_next`.
 
-        The caller checks its size; a batch that was acknowledged is taken whatever its size. Raises
+        The caller checks its size: a batch that was already acknowledged may have any size. Raises
         StorageFull (no free blocks or descriptors), StorageFailed; then nothing has changed.
         """
         assert self.offset_next <= int.from_bytes(batch[:8], "big") <= last_offset
@@ -288,8 +287,8 @@ class PartitionLog(ReadableLog):
     def roll_if_due(self, now_ms: int) -> bool:
         """Rolls an active segment that is too old by the clock; returns whether it did.
 
-        Kafka rolls by time only when a batch arrives, so there an idle log keeps its last segment
-        for ever. Raises StorageFull, StorageFailed.
+        Kafka rolls by time only when a batch arrives, so in Kafka an idle log keeps its last
+        segment for ever. Raises StorageFull, StorageFailed.
         """
         return self._active.is_overdue(now_ms) and self.roll()
 
@@ -327,8 +326,8 @@ class PartitionLog(ReadableLog):
     def write(self) -> None:
         """Writes the queued batches into the segments' files, one system call per file.
 
-        Any threads may call it. Each returns once all is written that was queued when it called.
-        Appends do not wait for the disk. The first failure raises OSError, each later call
+        Any thread may call it. The call returns when all batches that were queued before are
+        written. Appends do not wait for the disk. The first failure raises OSError, each later call
         StorageFailed.
         """
         if not self.has_unwritten:
@@ -396,8 +395,8 @@ class PartitionLog(ReadableLog):
     def abandon(self) -> None:
         """Gives the descriptors back and leaves the files as they are.
 
-        From now on `write` refuses: another process may own the folder, and a late reader may still
-        call.
+        Later calls of `write` fail: a late reader may still call it when another process owns the
+        folder.
         """
         with self._write_lock:
             if self._write_failed is None:
@@ -410,7 +409,7 @@ class PartitionLog(ReadableLog):
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Replaces `old`, neighbours in the list, by `new`; all are durable, none is active.
 
-        From then on no thread opens an old segment.
+        After that, no thread opens an old segment.
         """
         with self._lock:
             start = bisect_left(self.segments, old[0].base_offset, key=_base_offset)
@@ -419,7 +418,7 @@ class PartitionLog(ReadableLog):
             assert self._active not in old, "the active segment takes appends"
             assert not any(each.base_offset in self._unsynced for each in old), "not durable yet"
             self.segments = [*self.segments[:start], *new, *self.segments[end:]]
-            # This is needed if all of the oldest segments go.
+            # This is needed if the oldest segments have no replacement.
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         for segment in old:
             segment.retire()
@@ -445,7 +444,7 @@ class PartitionLog(ReadableLog):
         self.superseders_end = self._active.base_offset if self.gapless_from else 0
 
     def raise_log_start_offset(self, offset: int) -> None:
-        """Hides what lies below `offset`. Neither lowers the start nor raises it above the end."""
+        """Hides the records below `offset`. Never lowers the start, or raises it above the end."""
         with self._lock:
             assert offset <= self.offset_next_written, "a log starts where it has batches"
             self.log_start_offset = max(self.log_start_offset, offset)
@@ -462,7 +461,7 @@ class PartitionLog(ReadableLog):
         dropped = self.segments[len(kept) :]
         if not kept:
             kept = [self._made_segment(offset_next)]
-        for segment in reversed(dropped):  # From the end, so that a crash leaves no hole.
+        for segment in reversed(dropped):  # The last one first, so that a crash leaves no gap.
             self._unsynced.pop(segment.base_offset, None)
             segment.remove_files()
             self._unsynced_folders.append(self.folder)
@@ -490,7 +489,7 @@ def _passing_without_room() -> Iterator[None]:
 
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:
-    """How much earlier a segment rolls, so that not all roll at once; 0 without `random`."""
+    """The time by which a segment rolls early: not all roll at once. 0 without `random`."""
     jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
     return random.randrange(jitter_ms) if random and jitter_ms else 0
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from offsetd_storage.log.partition_log import PartitionLog
 
 
-# Of the head before each run; the longest topic name has 249 bytes.
+# The size of the head before each run; the longest topic name has 249 bytes.
 _ENTRY_HEAD_BYTES_MAX: Final = 300
 
 
 class PendingFrames:
-    """The frames of the next flush. One thread at a time; no log is appended to meanwhile.
+    """The frames of the next flush. One thread at a time. No log takes appends during a call.
 
     A change of `payload_bytes_max` holds for later appends.
     """
@@ -36,7 +36,7 @@ class PendingFrames:
         return bool(self._frame or self._full)
 
     def make_room(self, size_bytes: int, *, runs: int = 1) -> bool:
-        """Ends the current frame if runs of this size in all may not fit into it.
+        """Ends the current frame if runs of this total size may not fit into it.
 
         Call it before the runs are appended to their logs. Returns False if they may not fit even
         into an empty frame.
@@ -53,7 +53,7 @@ class PendingFrames:
         self._frame.add(log.topic_partition, batches)
 
     def add_runs(self, logs: Sequence[PartitionLog], content: Bytes, spans: Numbers) -> None:
-        """Adds a run for each log; they lie in `content` at `spans`, as for `read_runs`."""
+        """Adds a run for each log. `spans` are their positions in `content` (see `read_runs`)."""
         self._logs.update(dict.fromkeys(logs))
         self._frame.add_runs([log.topic_partition for log in logs], content, spans)
 

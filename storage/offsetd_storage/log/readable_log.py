@@ -1,7 +1,7 @@
 """The reading half of a partition's log: any thread reads, while others append and clean.
 
 Appended batches reach the segment files late (`docs/adr/0040`). So a reader that reads up to the
-end of the log has them written first.
+end of the log first writes them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 
 class ReadableLog(ABC):
-    """The reads of a log. What is appended but not yet written is written first.
+    """The reads of a log. A read first writes the batches that are appended but not yet written.
 
     At any moment, a segment may leave the list, and another segment may get its name. So a reader
     looks positions up only in the segment whose file it has opened. If a segment leaves before a
     reader has opened it, the reader looks the offset up again in the new list.
     """
 
-    # By base offset; the last is active. Replaced as a whole, so a reader can keep the old list.
+    # By base offset; the last is active. The list is replaced as a whole, so a reader can keep the
+    # old one.
     segments: list[Segment]
     log_start_offset: int
     offset_next_written: int  # The end of what is in the files.
@@ -48,10 +49,10 @@ class ReadableLog(ABC):
 
     @property
     def gapless_from(self) -> int:
-        """From here to the log's end each offset has its record, outside of transactions.
+        """Each offset at or above this one has its record, outside of transactions.
 
-        It rises when the log is cleaned, or segments are deleted. Ask again after a read: what was
-        read at or above this offset is complete.
+        It rises when the log is cleaned, or segments are deleted. Read it again after a read: then
+        the records that were read at or above this offset are complete.
         """
         floor = max(self.log_start_offset, self._gapless_floor)
         segments = self.segments
@@ -83,12 +84,12 @@ class ReadableLog(ABC):
                 return
 
     def read(self, offset: int, *, bytes_max: int) -> bytes:
-        """Whole batches, from the one that holds `offset`, or from the first behind it.
+        """Whole batches. The first one holds `offset`, or is the next one after it.
 
-        At most `bytes_max` bytes, but at least one batch; empty at the log's end. Starts at
+        Returns at most `bytes_max` bytes, but at least one batch; empty at the log's end. Starts at
         `log_start_offset` if `offset` is below it. Raises CorruptBatch, OSError, StorageFailed.
         """
-        # Another thread may write meanwhile, to this segment or to the next one.
+        # Another thread may write at the same time, to this segment or to the next one.
         limit = self._written_up_to(None)
         for reader, start, limit_at in self._parts(max(offset, self.log_start_offset), limit):
             end = min(limit_at, reader.batches_end(start, bytes_max))
@@ -99,7 +100,7 @@ class ReadableLog(ABC):
     def read_chunks(
         self, chunk_bytes: int, *, offset: int = 0, offset_limit: int | None = None
     ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
-        """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
+        """Yields (buffer, end): `buffer[:end]` holds whole batches. The first has `offset`.
 
         With `offset_limit`, yields only batches that end below it. Without it, yields all appended
         batches, also those that are appended during the read: so the later record of a key, for
@@ -127,13 +128,13 @@ class ReadableLog(ABC):
                 limit = self._written_up_to(None)
 
     def _written_up_to(self, offset_limit: int | None) -> int:
-        """The limit, or the log's end if that is None. Everything below it is in the files then."""
+        """Writes all batches below the limit. Returns it, or the log's end if it is None."""
         if offset_limit is None or offset_limit > self.offset_next_written:
             self.write()
         return self.offset_next_written if offset_limit is None else offset_limit
 
     def _parts(self, offset: int, limit: int) -> Iterator[tuple[SegmentReader, int, int]]:
-        """Yields (reader, start, end): where the batches between two offsets are, by position."""
+        """Yields (reader, start, end): the positions of the batches between two offsets."""
         for reader, start_offset in self._readers_from(offset):
             if start_offset >= limit:
                 return
@@ -161,7 +162,7 @@ class ReadableLog(ABC):
         return None
 
     def _first_record_since(self, segment: Segment, start: int, timestamp_ms: int) -> int | None:
-        """The offset of the first such record in one segment, from the batch at `start` on."""
+        """The offset of the first such record in a segment, starting at the batch at `start`."""
         with segment.reader() as reader:
             for position, header in reader.headers(start, segment.written_bytes):
                 if header.max_timestamp_ms < timestamp_ms:

@@ -53,7 +53,7 @@ def points_to_reach(
 
     `journaled` holds the end of each log in the journal. A point whose offset does not move is
     still returned if its log's start has moved. If a log has rolled exactly at its point, the point
-    leaves the old segment, so that this can be cleaned.
+    leaves the old segment, so that the old segment can be cleaned.
     """
     to_reach = {}
     for topic_partition, log in logs.items():

@@ -1,4 +1,4 @@
-"""One segment of a log: `<base offset>.log`, and the two indexes beside it."""
+"""One segment of a log: `<base offset>.log`, and its two indexes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _AHEAD_STEPS_MAX: Final = 16
 class SegmentSync(NamedTuple):
     """The work of one `Segment.sync`."""
 
-    file: File | None  # None: the segment takes no more writes, and `sync` closes it.
-    cut_bytes: int | None  # The log file is cut there; nothing stays reserved behind it.
+    file: File | None  # None if the segment takes no more writes; `sync` closes it.
+    cut_bytes: int | None  # The log file is cut there; nothing stays reserved after it.
     offset_tail: IndexTail | None
     time_tail: IndexTail | None
 
@@ -57,11 +57,11 @@ class Segment(SegmentFiles):
     """One segment's files and the state of its log in memory. The log serialises the threads.
 
     While the segment takes appends, blocks are reserved ahead. At rest (closed, or no longer the
-    active one) it reserves none, and its time index has the last entry that Kafka adds then. From
-    its first change on it holds a descriptor, until it is synced and no longer active.
+    active one) it reserves none, and its time index has the last entry that Kafka adds then. After
+    its first change it holds a descriptor, until it is synced and no longer active.
 
-    A segment that leaves the log is retired. Its readers go on with the files that they have open.
-    No thread opens its file any more, because the name may be another segment's by now.
+    A segment that leaves the log is retired. Its readers continue with the files that they have
+    open. No thread opens its file any more, because another segment may have the name by now.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Segment(SegmentFiles):
         """
         super().__init__(files, folder, base_offset, create=create, state=state)
         self.size_bytes = 0  # Queued batches included.
-        self.written_bytes = 0  # In the file.
+        self.written_bytes = 0  # The size of the batches in the file.
         self.offset_next = base_offset  # The end of the last batch, queued ones included.
         self.gapless_from = base_offset  # See `SegmentScan`.
         self.first_timestamp_ms = NO_TIMESTAMP  # The largest timestamp of the first batch.
@@ -122,7 +122,7 @@ class Segment(SegmentFiles):
         self.time_index = TimeIndex(base_offset)
         self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
         self.headers_digest = RunningDigest()  # Kept for the log's `SegmentListUpdates`.
-        self.plain_bytes = 0  # Before here no batch has a producer or a delete horizon.
+        self.plain_bytes = 0  # Before this position no batch has a producer or a delete horizon.
 
         # Batches within these limits are appended without a further check.
         self.room_bytes = 0
@@ -135,10 +135,10 @@ class Segment(SegmentFiles):
         self._reserved_bytes = 0  # The bytes that are known to be reserved.
         self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends.
         self._ahead_steps = 1  # The size of the next reservation, in steps.
-        self._tail_found = files.size(self.path) > 0  # Bytes that do not belong to the log.
-        # Size of the time index before it rested; None: not at rest.
+        self._tail_found = files.size(self.path) > 0  # Whether the file has other bytes.
+        # The size of the time index before the segment rested; None if it is not at rest.
         self._waking_bytes: int | None = None
-        # First request for room by batches without a timestamp.
+        # The time of the first request for room by batches without a timestamp.
         self._timeless_since_ms = sys.maxsize
         self._filled_ms: int | None = None  # When the first batch came, by the clock.
         self._note_indexed()
@@ -158,7 +158,7 @@ class Segment(SegmentFiles):
         self._note_indexed()
         self.configure(self._config)
         self.rest()
-        # One more entry than expected shows whether anything but zeros follows.
+        # This reads one more entry than expected, to see whether anything but zeros follows.
         offset_raw = self._offset_file.read(len(self.offset_index.entries) + OFFSET_ENTRY.size)
         time_raw = self._time_file.read(len(self.time_index.entries) + TIME_ENTRY.size)
         self._offset_file.compare(offset_raw, self.offset_index.entries)
@@ -195,7 +195,7 @@ class Segment(SegmentFiles):
     # Appending: one thread, under the log's lock.
 
     def configure(self, config: LogConfig) -> None:
-        """Appends follow `config` from now on."""
+        """Takes new settings for the next appends."""
         self.index_queued()
         self._config = config
         self.room_bytes = 0
@@ -205,7 +205,7 @@ class Segment(SegmentFiles):
     ) -> bool:
         """Whether a batch needs a new segment, by the rules of Kafka's `LogSegment.shouldRoll`.
 
-        Time is that of the records. If the first batch has no timestamp, time is that of the clock.
+        The time is that of the records, or that of the clock if the first batch has no timestamp.
         """
         if last_offset > self.last_offset_max:
             return True
@@ -224,7 +224,7 @@ class Segment(SegmentFiles):
 
     @property
     def _free_slots(self) -> int:
-        """How many more entries each index can take."""
+        """The number of entries that each index can still take."""
         # The time index keeps one slot free for the entry that it gets at rest.
         bytes_max = self._config.segment_index_bytes_max
         return min(
@@ -259,7 +259,7 @@ class Segment(SegmentFiles):
         if self.first_timestamp_ms >= 0:
             self.roll_after_ms = self.first_timestamp_ms + config.roll_ms - self._jitter_ms
         else:
-            self.roll_after_ms = NO_TIMESTAMP - 1  # So each batch looks at the clock again.
+            self.roll_after_ms = NO_TIMESTAMP - 1  # So each batch checks the clock again.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
         # The next check comes before an index can be full.
         until_full_bytes = (self._free_slots - 2) * index_step_bytes(config.index_interval_bytes)
@@ -277,7 +277,7 @@ class Segment(SegmentFiles):
             try:
                 self._allocate_up_to(max(ahead, end_bytes))
             except OSError as error:
-                # For batches that recovery appends again there may be room, but none ahead.
+                # There may be room for batches that recovery appends again, but not for more.
                 if not is_no_room(error) or ahead <= end_bytes:
                     raise
                 self._allocate_up_to(end_bytes)
@@ -292,7 +292,7 @@ class Segment(SegmentFiles):
         self._reserved_bytes = end_bytes
 
     def cut_tail(self) -> None:
-        """Cuts off the bytes found behind the batches. Comes before batches are queued."""
+        """Cuts off the bytes found after the batches. Call it before batches are queued."""
         if self._tail_found:
             self.file.truncate(self.size_bytes)
             self._tail_found = False
@@ -370,7 +370,7 @@ class Segment(SegmentFiles):
         return True
 
     def wake(self) -> None:
-        """Takes appends again. Removes that last entry, so the index equals one from a scan."""
+        """Takes appends again. Removes the entry of `rest`, so the index equals one from a scan."""
         if self._waking_bytes is not None:
             self.time_index.shorten(self._waking_bytes)
             self._time_file.changed_from(self._waking_bytes)
@@ -386,13 +386,13 @@ class Segment(SegmentFiles):
 
     def take_unsynced(self, offset_next_written: int, *, is_active: bool = True) -> SegmentSync:
         """The work of `sync` for the batches in the file, which end at `offset_next_written`."""
-        self.cut_tail()  # Now, as a later cut would remove what is appended meanwhile.
+        self.cut_tail()  # Done now, because a later cut would remove new appends, too.
         finished = self._waking_bytes is not None and self.written_bytes == self.size_bytes
         cut = finished and self._reserved_bytes > self.size_bytes
         if cut:
             self._reserved_bytes = self.size_bytes
         return SegmentSync(
-            # Opened now if an append may want it too.
+            # The file is opened now if an append may need it, too.
             file=None if finished and not is_active else self.file,
             cut_bytes=self.size_bytes if cut else None,
             offset_tail=self._offset_file.take_tail(
@@ -449,12 +449,13 @@ class Segment(SegmentFiles):
         assert not self._unwritten, "only what is written can be cut"
         self.wake()
         self.offset_index.truncate(offset_next)
-        # A time entry may name an earlier batch than the offset entry that came with it; both go.
+        # A time entry may name an earlier batch than the offset entry that came with it; both are
+        # removed.
         entries_end = self.offset_index.last.offset + 1 if self.offset_index.entries else 0
         self.time_index.truncate(entries_end)
         self._offset_file.changed_from(len(self.offset_index.entries))
         self._time_file.changed_from(len(self.time_index.entries))
-        # The last entries describe the batches up to theirs; the batches behind are read.
+        # The last entries cover the batches up to their own. The batches after those are read.
         self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
         self.offset_next = self.base_offset
         end = self.offset_index.last.position

@@ -70,8 +70,8 @@ class SegmentFiles:
         self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
         self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
         if create:
-            # Made now, so that a sync needs no room for a name. First, as indexes without a log are
-            # ignored.
+            # The indexes are made now, so that a sync needs no room for a name. They are made
+            # before the log, because indexes without a log are ignored.
             self._offset_file.make()
             self._time_file.make()
         self._file = files.open(self.path, create=True) if create else None
@@ -110,7 +110,7 @@ class SegmentFiles:
         return True
 
     def remove_files(self, state: str = "", *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
-        """Removes its files in a state. The log goes last: without it the others are ignored."""
+        """Removes its files in a state. The log is last: without it the others are ignored."""
         self.close()
         for path in reversed(self.paths(state, suffixes=suffixes)):
             self._files.unlink(path)

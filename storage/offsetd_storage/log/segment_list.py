@@ -5,7 +5,7 @@ no checksum covers the first 17 bytes of a batch. So the file lists each segment
 holds the recovery point, with its end and the digest of its headers. For the segment that holds the
 recovery point, the point itself has both. `docs/formats/segments.md` says when the list is written.
 
-A swap of the cleaner is listed before it begins. From then on the folder holds either the segments
+A swap of the cleaner is listed before it begins. After that, the folder holds either the segments
 that are replaced, or their replacements, perhaps with the last few of the replaced ones
 (`log.segment_swap`, step 4).
 """
@@ -81,9 +81,9 @@ class SegmentList:
 
     below: int
     segments: tuple[ListedSegment, ...]  # By base offset.
-    # What `segments` replaces, by a swap that may have ended or not have begun.
+    # The segments that a swap replaces by `segments`. The swap may have ended, or not have begun.
     replaced: tuple[ListedSegment, ...] = ()
-    # By offset; a broker's snapshots of producers. A new one shows that a broker had the log.
+    # The offsets of a broker's snapshots of producers. A new one shows that a broker had the log.
     snapshots: tuple[int, ...] = ()
 
 
@@ -108,9 +108,9 @@ def segment_flaws(
     below: int,
     log_start_offset: int,
 ) -> list[SegmentFlaw]:
-    """How the segments that begin below `below` differ from the list, by base offset.
+    """The differences between the list and the segments that begin below `below`, by base offset.
 
-    Segments below the log's start may be there or not, as they are being deleted. `listed.below` is
+    Segments below the log's start may be missing, because they are being deleted. `listed.below` is
     not less than `below`.
     """
     there = [each for each in found.values() if each.base_offset < below]
@@ -170,14 +170,14 @@ def _flaw(
 
 
 def batches_flaw(found_bytes: int, written_bytes: int) -> str | None:
-    """The flaw of a segment of valid batches whose size differs; None if it does not."""
+    """The flaw of a segment of valid batches whose size differs; None if the size is right."""
     if found_bytes == written_bytes:
         return None
     return f"the segment has {found_bytes} bytes of batches, not {written_bytes}"
 
 
 def headers_flaw(found: int, written: int) -> str | None:
-    """The flaw of batches with valid checksums whose headers differ; None if they do not."""
+    """The flaw of batches with valid checksums whose headers differ; None if they are right."""
     return None if found == written else "a batch's header is not as it was written"
 
 
@@ -187,7 +187,7 @@ def headers_flaw(found: int, written: int) -> str | None:
 def read_segment_list(files: Files, log_folder: Path) -> SegmentList | None:
     """The list in a partition's folder; None if there is none.
 
-    Raises SegmentListDamaged, also if the disk cannot give back the file; NewerFormat; OSError.
+    Raises SegmentListDamaged, also if the disk cannot read the file; NewerFormat; OSError.
     """
     path = log_folder / SEGMENT_LIST_NAME
     if not files.exists(path):

@@ -40,15 +40,15 @@ class SegmentListUpdates:
         self._folder = log_folder
         self._row = row
         self._lock = threading.Lock()  # Guards the file.
-        self._written: SegmentList | None = None  # What the file says, if that is known.
-        self._old: Sequence[Segment] = ()  # Of the swap in progress.
+        self._written: SegmentList | None = None  # The contents of the file, if they are known.
+        self._old: Sequence[Segment] = ()  # The replaced segments of the swap in progress.
         self._new: Sequence[Segment] = ()
 
     def take(self, found: SegmentList | None, *, below: int) -> None:
         """Updates the file for a log that has just been recovered, durably.
 
-        `found` is what the file says, or None if that does not count. On a full disk the file stays
-        as it is, and is right up to `below`. Raises OSError.
+        `found` is the list in the file, or None if that does not count. On a full disk the file
+        stays as it is, and is right up to `below`. Raises OSError.
         """
         if not self.is_kept:
             return
@@ -113,7 +113,7 @@ class SegmentListUpdates:
                 raise
 
     def _write(self, below: int) -> None:
-        """Writes the segments that begin below `below` to the file, unless it says that already."""
+        """Writes the segments that begin below `below` to the file, if it lacks them."""
         exchanged = {each.base_offset for each in (*self._old, *self._new)}
         row = [each for each in self._row() if each.base_offset not in exchanged]
         row = sorted([*row, *self._new], key=lambda each: each.base_offset)

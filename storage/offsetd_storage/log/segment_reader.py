@@ -22,7 +22,7 @@ class SegmentReader:
     """Reads what a segment's file holds when the reader is made; see `Segment.reader`.
 
     `file` is the segment's log file, through a descriptor of this reader. All positions are in
-    bytes from its start. The index may go on growing, beyond what this reader reads.
+    bytes from its start. The index may continue to grow, beyond what this reader reads.
     """
 
     __slots__ = ("_offset_index", "_written_bytes", "file", "file_name")
@@ -61,7 +61,7 @@ class SegmentReader:
         return end
 
     def batches_end(self, position: int, bytes_max: int) -> int:
-        """The end of the whole batches that fit into `bytes_max` bytes from `position` on.
+        """The end of the whole batches after `position` that fit into `bytes_max` bytes.
 
         At least one batch counts, even if it is larger.
         """
@@ -75,7 +75,7 @@ class SegmentReader:
         return end
 
     def chunk_end(self, position: int, end: int, chunk_bytes: int) -> int:
-        """A batch boundary about `chunk_bytes` behind `position`, from the index alone."""
+        """A batch boundary about `chunk_bytes` after `position`, from the index alone."""
         limit = position + chunk_bytes
         if limit >= end:
             return end

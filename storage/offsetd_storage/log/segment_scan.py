@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import File, Files
 
-# So small that it stays in the processor's cache between the read and the scan.
+# A buffer is so small that it stays in the processor's cache between the read and the scan.
 BUFFER_BYTES: Final = 1024 * 1024
 # A batch is read in one piece. By default Kafka's brokers take no request above 100 MiB.
 BATCH_BYTES_MAX: Final = 128 << 20
@@ -40,7 +40,7 @@ assert TIME_INDEX_ENTRY.itemsize == 12, "an entry of .timeindex is 12 bytes"
 
 
 class StopReason(enum.IntEnum):
-    """Why a scan stopped."""
+    """The reason why a scan stopped."""
 
     INCOMPLETE = scan.INCOMPLETE
     BAD_LENGTH = scan.BAD_LENGTH
@@ -66,7 +66,7 @@ class SegmentScan:
 
     `first_timestamp_ms` is the max timestamp of the first batch; Kafka counts `segment.ms` from it.
     Timestamps are -1 if there is none. Marked batches are those of producers, and those with a
-    delete horizon. From `gapless_from` up to `offset_next` each offset has its record, outside of
+    delete horizon. Each offset from `gapless_from` up to `offset_next` has its record, outside of
     transactions. `tobytes()` of an index equals its file, except for the last entry that a time
     index gets when its segment is closed. `headers_digest` is the CRC32C over the first 21 bytes of
     every batch in order: 17 bytes that no checksum of Kafka's covers, and the batch's CRC.
@@ -102,7 +102,7 @@ def scan_segment(
 
     The first batch's offset must be at least `offset_min` and `base_offset`, its leader epoch at
     least `leader_epoch_min`. `buffer` (padded; any length) is used for reading, so that a thread
-    can use one buffer for many files. Nearly all of the time passes without the GIL.
+    can use one buffer for many files. The scan runs without the GIL nearly all of the time.
     """
     state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
     state[scan.SEGMENT_BASE_OFFSET] = base_offset
@@ -167,7 +167,7 @@ def scan_file(
 class RunningDigest:
     """The digest of the headers in a segment, which follows the segment as it grows.
 
-    One thread at a time.
+    One thread at a time may use it.
     """
 
     __slots__ = ("digest", "size_bytes")
@@ -179,7 +179,7 @@ class RunningDigest:
     def up_to(self, file: File, size_bytes: int) -> int:
         """Extends the digest to the first `size_bytes`, all of them valid and in the file.
 
-        Reads only what lies behind the end of the last call. Raises CorruptBatch, OSError.
+        Reads only what lies after the end of the last call. Raises CorruptBatch, OSError.
         """
         assert size_bytes >= self.size_bytes, "what it has read has been cut"
         state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
@@ -211,8 +211,8 @@ def index_rows(
     """The index entries that a scan would make for batches that are known to be valid.
 
     They lie at `file_position`. The last batch with an index entry lies at `indexed_position`.
-    `largest_timestamp_ms` is that of all batches before. A row holds the last offset of a batch,
-    its position in the file, and the largest timestamp so far with its offset.
+    `largest_timestamp_ms` is the largest timestamp of all batches before. A row holds the last
+    offset of a batch, its position in the file, and the largest timestamp so far with its offset.
     """
     state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
     state[scan.FILE_POSITION] = file_position
@@ -268,7 +268,7 @@ def _scan_file(
         position += start
         if state[scan.REASON] == scan.INCOMPLETE and position - start + end < size:
             if start > 0:
-                continue  # Go on at the start of the batch that the buffer's end cut.
+                continue  # Continue at the start of the batch that the buffer's end cut.
             batch_bytes = _batch_size(buffer)
             if batch_bytes > size - position:
                 break
@@ -295,7 +295,7 @@ def _offset_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray
 
 
 def _time_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.void]:
-    # The largest timestamp so far never falls. There is an entry where it grows.
+    # The largest timestamp so far never falls. There is an entry each time it grows.
     index = index[np.diff(index[:, 2], prepend=_NO_TIMESTAMP) > 0]
     entries = np.empty(len(index), dtype=TIME_INDEX_ENTRY)
     entries["timestamp_ms"] = index[:, 2]

@@ -1,17 +1,19 @@
 """Replaces segments by cleaned ones, and deletes segments.
 
-Each step is durable before the next, so that a crash at any moment leaves a log whose batches say
+Each step is durable before the next, so that a crash at any moment leaves a log whose batches mean
 the same as before. After a crash, `recovery.swap_recovery` finishes or undoes the swap:
 
-1. `.cleaned`: the new files, synced with their contents. A crash: they are removed. The list of
-   the log's segments names the swap, so it is right before and after (`segment_list`).
-2. `.cleaned` becomes `.swap`, from the highest base offset down. A crash: removed, as long as
-   a `.cleaned` is left. After that, a `.swap` counts, and replaces the segments in its offsets.
+1. The new files are in state `.cleaned`, synced with their contents. After a crash they are
+   removed. The list of the log's segments names the swap, so it is right before and after
+   (`segment_list`).
+2. `.cleaned` becomes `.swap`, the highest base offset first. After a crash the new files are
+   removed if a `.cleaned` is left. If none is left, a `.swap` counts, and replaces the segments in
+   its offsets.
 3. In memory the new segments replace the old ones, which no thread opens any more.
 4. The old ones become `.deleted`. Those that begin above the last offset of the new ones are not
-   replaced by a `.swap` after a crash. They go one by one, from the lowest base offset up: so
-   those that are left are always the unchanged later part of the log, and a tombstone never goes
-   before a value that it hides.
+   replaced by a `.swap` after a crash. They are renamed one by one, the lowest base offset first.
+   So those that are left are always the unchanged later part of the log, and a tombstone is never
+   removed before a value that it hides.
 5. `.swap` becomes the final name.
 
 Kafka's `LocalLog.replaceSegments` has the same steps, but syncs the folder only at the end.
@@ -55,8 +57,8 @@ def install(
     there are none, the log just loses `replaced`. At the end these are `.deleted`, and their paths
     go to `discard`; by default their files are removed.
 
-    Raises StorageFull: nothing has changed, and `cleaned` are removed. Raises StorageFailed: the
-    contents of the disk are unknown, and the process must exit.
+    If this raises StorageFull, nothing has changed, and `cleaned` are removed. If this raises
+    StorageFailed, the contents of the disk are unknown, and the process must exit.
     """
     assert all(replaced[0].base_offset <= each.base_offset for each in cleaned)
     assert not _cleaned_names(files, log.folder, but=cleaned), "it would undo the swap in a crash"
@@ -81,7 +83,7 @@ def _install(
             _rename(segment, SWAP_STATE, "", suffixes=SEGMENT_SUFFIXES[:-1])
         if cleaned:
             files.sync_folder(log.folder)
-        # Last: beside a `.log.swap`, it would count as a file of the segments that are replaced.
+        # This is last: next to a `.log.swap`, it would count as a file of the replaced segments.
         found = [segment.rename(TRANSACTION_INDEX_SUFFIX, SWAP_STATE, "") for segment in cleaned]
         if any(found):
             files.sync_folder(log.folder)
@@ -126,7 +128,7 @@ def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
     try:
         for segment in sorted(cleaned, key=_base_offset, reverse=True):
             _rename(segment, CLEANED_STATE, SWAP_STATE)
-            # Sync each rename: beside a lower `.swap`, a higher `.cleaned` would be thrown away.
+            # Sync each rename: next to a lower `.swap`, a higher `.cleaned` would be lost.
             files.sync_folder(folder)
     except Exception as error:
         if not isinstance(error, OSError) or not is_no_room(error) or len(cleaned) > 1:
@@ -203,10 +205,10 @@ def _discard(segments: Sequence[Segment], discard: Callable[[Sequence[Path]], No
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Turns any error into StorageFailed, also one that is not the disk's, as a lack of memory.
+    """Turns any error into StorageFailed, also one that is not the disk's, such as MemoryError.
 
     The store must stop after a swap that is half done: the next start finishes it, and would undo
-    what was done to the log in the meantime.
+    later changes of the log.
     """
     try:
         yield

@@ -39,8 +39,9 @@ class TopicSpec:
 class LogStoreConfig:
     """Settings of a data folder. Sizes are in bytes."""
 
-    # The partitions of `__consumer_offsets`. None: as the folder has, or the default. A folder with
-    # another number is refused, because a group's partition follows from the number.
+    # The number of partitions of `__consumer_offsets`. If this is None, the folder's number counts,
+    # or the default. A folder with another number is refused, because a group's partition depends
+    # on it.
     partitions: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(_partitions())
     )
@@ -57,8 +58,8 @@ class LogStoreConfig:
         default=4 << 20,
         validator=[attrs.validators.ge(4096), attrs.validators.le(FRAME_BYTES_MAX)],
     )
-    # The most that waits in memory to be written to segments, in all logs. Each log has an equal
-    # share, so that one flush does not write them all.
+    # The largest size of all batches in memory that wait to be written to segments, in all logs.
+    # Each log has an equal share, so that one flush does not write them all.
     unwritten_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(0))
     recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
 

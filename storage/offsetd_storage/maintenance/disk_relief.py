@@ -1,8 +1,8 @@
 """Repeated work that frees space while the disk is low.
 
 A round that frees nothing still reads whole logs. So the pauses between rounds double, up to a
-bound. Later rounds may free more, because records come of age meanwhile (`min.compaction.lag.ms`,
-`delete.retention.ms`).
+bound. Later rounds may free more, because more records have become old enough by then
+(`min.compaction.lag.ms`, `delete.retention.ms`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class DiskRelief:
     """The task `offsetd-disk-space`: checks the disk, and starts rounds while it is low.
 
     `begin_round` removes files that only wait for removal, rolls active segments and has all logs
-    cleaned. It returns at once, with futures that end when the work is done, well or badly. `run`
-    is for one thread at a time.
+    cleaned. It returns at once, with futures that end when the work succeeds or fails. `run` is for
+    one thread at a time.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class DiskRelief:
         self._begin_round = begin_round
         self._clock = clock
         self._pending: tuple[Future[Any], ...] = ()
-        self._rest_ms = 0  # Before the next round; 0: no round yet since the disk became low.
-        self._due_ms: int | None = None  # None: a round is running, or none was started.
+        self._rest_ms = 0  # The pause before the next round; 0 while the disk is not low.
+        self._due_ms: int | None = None  # None if a round is running, or none was started.
 
     def run(self) -> None:
-        """Checks the disk. Raises what `DiskSpace.check` and `begin_round` raise."""
+        """Checks the disk. Raises the errors of `DiskSpace.check` and `begin_round`."""
         if self._pending:
             if not all(each.done() for each in self._pending):
                 self._disk.check()

@@ -1,4 +1,4 @@
-"""Measures for how long each log of a store has had no appends, from check to check."""
+"""Measures how long each log of a store has had no appends, by repeated checks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class IdleLogs:
-    """Compares the ends of logs at each check, so that an append pays nothing.
+    """Compares the ends of logs at each check, so that appends have no cost.
 
-    So a log is idle for somewhat longer than the answer. After a start, the time counts from the
-    first check.
+    A log may have been idle for somewhat longer than the answer. After a start, the time counts
+    from the first check.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Each end, and since when the log ends there.
+        # The end of each log, and the time of the first check that found it there.
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
 
     def look(self, logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
-        """For how many milliseconds each log has been idle, by the monotonic clock."""
+        """The milliseconds for which each log has been idle, by the monotonic clock."""
         now_ms = self._clock.monotonic_ms()
         before, self._ends = self._ends, {}
         for log in logs:

@@ -7,7 +7,7 @@
 - `kafka-recovery-point-checkpoint` syncs segments and moves the recovery points, so that the
   journal can be used again. It runs early if the journal fills (`move_points_soon`).
 - `offsetd-journal-growth` makes a small journal large again if it keeps filling, or if a
-  topic allows larger batches by now.
+  topic now allows larger batches.
 - `kafka-log-start-offset-checkpoint` writes Kafka's text checkpoints.
 - `kafka-delete-logs` removes files that have waited for `file.delete.delay.ms`.
 - `offsetd-idle-logs` rolls active segments that get no more appends and could be cleaned, and
@@ -69,17 +69,17 @@ DISK_SPACE: Final = "offsetd-disk-space"
 FOLDER_IN_PLACE: Final = "offsetd-folder"
 IDLE_LOGS: Final = "offsetd-idle-logs"
 JOURNAL_GROWTH: Final = "offsetd-journal-growth"
-_IDLE_LOOK_MS: Final = 5000  # How often idle logs are looked for.
+_IDLE_LOOK_MS: Final = 5000  # The interval of the checks for idle logs.
 _JOURNAL_REST_MS: Final = 60_000  # See `_rest` and `_note_filled`.
-_DELETION_LOOK_MS: Final = 1000  # How late a file may be removed.
-_FOLDER_LOOK_MS: Final = 1000  # How late a replaced folder may be noticed.
+_DELETION_LOOK_MS: Final = 1000  # The longest delay after which a due file is removed.
+_FOLDER_LOOK_MS: Final = 1000  # The longest delay after which a replaced folder is noticed.
 
 
 @attrs.frozen(kw_only=True)
 class UpkeepConfig:
     """Settings of the background work.
 
-    `held` says why nothing may be cleaned, or deleted by age or size, whatever the settings say.
+    If `held` is not None, nothing is cleaned, or deleted by age or size. It is the reason.
     """
 
     held: str | None = None
@@ -151,7 +151,7 @@ class Upkeep:
         self._points_asked = False
         self._filled_ms: int | None = None  # Last time the journal filled, by the monotonic clock.
         self._keeps_filling = False
-        self._growth_due_ms: int | None = None  # Not before; by the monotonic clock.
+        self._growth_due_ms: int | None = None  # The earliest time, by the monotonic clock.
         self._scheduler = Scheduler(
             self._new_tasks(), threads=config.background.threads, clock=clock
         )
@@ -180,7 +180,7 @@ class Upkeep:
             self.cleaner.configure(config.cleaner, held=config.held)
 
     def wake(self) -> None:
-        """Looks at the clock again, after it was moved by hand."""
+        """Makes the tasks read the clock again, after it was moved by hand."""
         self._scheduler.wake()
         self.cleaner.wake()
 
@@ -189,7 +189,7 @@ class Upkeep:
         self._scheduler.run_soon(name)
 
     def move_points_soon(self) -> None:
-        """Moves the recovery points at once, as the journal fills. A repeated call is cheap."""
+        """Moves the recovery points at once when the journal fills. Repeated calls are cheap."""
         if not self._points_asked:
             self._points_asked = True
             self._scheduler.run_soon(RECOVERY_POINT_CHECKPOINT)
@@ -243,7 +243,7 @@ class Upkeep:
         *,
         initial_delay_ms: int,
     ) -> PeriodicTask:
-        """A task that, once the store has failed, does nothing but report the failure."""
+        """A task that, after a failure of the store, only reports the failure."""
 
         def run_unless_failed() -> None:
             try:
@@ -272,7 +272,7 @@ class Upkeep:
     def _note_filled(self) -> None:
         """Grows the journal when it fills for the second time within a minute.
 
-        For occasional appends, its size is enough.
+        If it fills less often, its present size is enough.
         """
         filled_ms, self._filled_ms = self._filled_ms, self._clock.monotonic_ms()
         if filled_ms is None or self._filled_ms - filled_ms > _JOURNAL_REST_MS:
@@ -282,7 +282,7 @@ class Upkeep:
             self.run_soon(JOURNAL_GROWTH)
 
     def _grow_journal(self) -> None:
-        """To full size; or, if that does not fit, to the size that the largest batch needs."""
+        """Grows the journal to full size; without room, to the size for the largest batch."""
         keeps_filling, self._keeps_filling = self._keeps_filling, False
         room, due_ms = self._store.journal_size, self._growth_due_ms
         is_due = due_ms is None or self._clock.monotonic_ms() >= due_ms
@@ -303,16 +303,16 @@ class Upkeep:
         return has_grown
 
     def _is_room_left(self, growth_bytes: int) -> bool:
-        """Whether the growth leaves the space that a disk needs to be OK again, reserve included.
+        """Returns whether the growth leaves the space, with the reserve, that makes a low disk OK.
 
-        While the disk is low, the free space is the reserve that was given back.
+        Returns False while the disk is low: its free space is then the reserve that was released.
         """
         disk = self.disk.status
         left_bytes = disk.free_bytes + disk.reserve_bytes_held - growth_bytes
         return disk.state is SpaceState.OK and left_bytes >= disk.marks.room_bytes_enough
 
     def _retain(self) -> None:
-        """Checks the retention of every log, also after the failure of one.
+        """Checks the retention of every log, even after the failure of one.
 
         Raises the first failure at the end, but StorageFailed at once.
         """
@@ -335,11 +335,11 @@ class Upkeep:
             raise failures[0]
 
     def _roll_due(self) -> None:
-        """Rolls old segments: without appends no log rolls by itself, and its records stay."""
+        """Rolls old segments. Without appends, a log does not roll by itself."""
         self._roll(list(self._store.logs), only_if_due=True)
 
     def _rest(self) -> None:
-        """Gives back space that is held for appends if there are none."""
+        """Releases the space that is reserved for appends if there are no appends."""
         idle_ms = self._idle.look(list(self._store.logs.values()))
         if min(idle_ms.values(), default=0) >= _JOURNAL_REST_MS:
             room = self._store.journal_size
@@ -351,9 +351,9 @@ class Upkeep:
     def _roll_idle(self, idle_ms: Mapping[TopicPartition, int]) -> None:
         """Rolls active segments of idle logs and has them cleaned, long before they are old.
 
-        After that a log rests: its new segment is empty, and is not rolled. A log is not rolled
-        before all of it is old enough to be cleaned. Otherwise each burst of appends would leave
-        one more small segment. A failure of one log does not stop the work on the others.
+        After that, nothing is done until the next append: an empty segment is not rolled. A log is
+        not rolled before all of it is old enough to be cleaned. Otherwise each burst of appends
+        would leave one more small segment. A failure of one log does not stop the work on others.
         """
         rolling, dirty, failures = [], [], []
         for topic_partition, log_idle_ms in idle_ms.items():
@@ -366,7 +366,7 @@ class Upkeep:
                 elif self.cleaner.gains_if_idle(log, is_rolled=False):
                     dirty.append(topic_partition)  # It was rolled, but not cleaned yet.
             except FileNotFoundError:
-                continue  # A segment left the log meanwhile.
+                continue  # A segment was removed from the log during the check.
             except OSError as error:
                 failures.append(error)
         self.cleaner.compact([*self._roll(rolling), *dirty])
@@ -376,9 +376,9 @@ class Upkeep:
     def _roll(
         self, topic_partitions: Iterable[TopicPartition], *, only_if_due: bool = False
     ) -> list[TopicPartition]:
-        """Rolls these, moves the recovery points there, and has the cleaner look at them.
+        """Rolls these logs, moves the recovery points to the new segments, and wakes the cleaner.
 
-        Returns those that were rolled.
+        Returns the logs that were rolled.
         """
         rolled = []
         for topic_partition in topic_partitions:
@@ -393,8 +393,8 @@ class Upkeep:
     def _reserve_bytes_needed(self) -> int:
         """The reserve for the largest segment to clean, now or later in the offsets topic.
 
-        Segments from before `segment.bytes` was reduced stay large until they are cleaned. Topics
-        other than the offsets topic hardly fill a segment, whatever their setting is.
+        Segments that are older than a reduction of `segment.bytes` stay large until they are
+        cleaned. Topics other than the offsets topic rarely fill a segment.
         """
         logs = [log for log in list(self._store.logs.values()) if log.config.is_compacted]
         most = 0
@@ -417,7 +417,7 @@ class Upkeep:
         return self.cleaner.compact(gaining, rolls_active=True).values()
 
     def _may_get_smaller(self, log: PartitionLog) -> bool:
-        """Whether there is something to clean. A round over a clean log would only read it."""
+        """Returns whether there is something to clean. A round over a clean log only reads it."""
         if log.segments[-1].size_bytes:
             return True  # It will be rolled, and may be cleaned in this round or a later one.
         try:

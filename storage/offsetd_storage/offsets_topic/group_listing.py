@@ -42,7 +42,7 @@ class GroupListing(NamedTuple):
 
 
 def simple_group(group_id: bytes) -> GroupListing:
-    """The listing of a group that has offsets, and no record of its own."""
+    """The listing of a group that has offsets but no record of its own."""
     return GroupListing(group_id, GroupType.CLASSIC, GroupState.EMPTY, "")
 
 
@@ -59,7 +59,7 @@ class GroupMember:
 
 
 class LeaseStatus(NamedTuple):
-    """A lease. `expire_ms` is its end by the wall clock, for people; the monotonic clock counts."""
+    """A lease. `expire_ms` is its end by the wall clock, only for display."""
 
     lease: Lease
     expire_ms: int
@@ -68,7 +68,10 @@ class LeaseStatus(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """A group in full. `generation` is a KIP-848 group's epoch; `state_timestamp_ms` -1 is none."""
+    """A group with all details. For a KIP-848 group, `generation` is its epoch.
+
+    `state_timestamp_ms` is -1 if it is not known.
+    """
 
     group_id: bytes
     type: GroupType

@@ -1,7 +1,7 @@
-"""The newest records of each group that a shard has replayed, and what they say about the group.
+"""The newest records of each group that a shard has replayed, and the group's state from them.
 
-A group is only its newest record for each key. So the order between records of different keys does
-not matter, nor which older records compaction has removed (KAFKA-17306, KAFKA-19862). A group that
+A group is only its newest record for each key. So neither the order of records with different keys
+matters, nor the older records that compaction has removed (KAFKA-17306, KAFKA-19862). A group that
 has offsets but no group record is a simple group.
 """
 
@@ -45,7 +45,7 @@ GroupRecordValue = GroupMetadataValue | ConsumerGroupValue | GroupSettings
 
 _Value = TypeVar("_Value", bound=ConsumerGroupValue)
 
-# Kafka's loader fails unless a member's records come in this order, with the group's last.
+# Kafka's loader fails unless a member's records are in this order, with the group's record last.
 _TOMBSTONE_ORDER: Final = (
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
@@ -64,7 +64,7 @@ _RECONCILED: Final = 0  # Kafka's member state STABLE.
 
 
 class TopicsRead(NamedTuple):
-    """The topics that members of a group read; None: any."""
+    """The topics that members of a group read; None if they may read any topic."""
 
     topics: frozenset[str] | None
 
@@ -81,28 +81,28 @@ class TopicsRead(NamedTuple):
         return cls(frozenset(topics))
 
     def has(self, topic: str) -> bool:
-        """Whether a member reads this topic."""
+        """Returns whether a member reads this topic."""
         return self.topics is None or topic in self.topics
 
 
 class GroupRecords:
     """The newest records of one group, by key. A value is None if it cannot be read.
 
-    `lease_deadline_ms` is kept beside the records, in memory only: the end of the group's lease by
-    the monotonic clock, if it was granted or renewed since the load.
+    `lease_deadline_ms` is not in the records, only in memory: the end of the group's lease by the
+    monotonic clock, if the lease was granted or renewed since the load.
     """
 
     def __init__(self, group_id: bytes) -> None:
         self.group_id = group_id
         self.lease_deadline_ms: int | None = None
         self._records: dict[GroupRecordKey, GroupRecordValue | None] = {}
-        self._topics_read: TopicsRead | None = None  # From these records; None: not computed yet.
+        self._topics_read: TopicsRead | None = None  # None if it is not computed yet.
 
     def __bool__(self) -> bool:
         return bool(self._records)
 
     def put(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
-        """Puts a record in place of the one before it."""
+        """Puts a record in place of the previous one with its key."""
         if isinstance(key, GroupSettingsKey) and _lease_epoch(value) != _lease_epoch(self.settings):
             self.lease_deadline_ms = None
         self._records[key] = value
@@ -115,7 +115,7 @@ class GroupRecords:
 
     @property
     def group_type(self) -> GroupType | None:
-        """None if these are only left-overs of a group that is gone."""
+        """The type of the group; None if these are only left-over records of a deleted group."""
         if any(
             key.record_type is RecordType.CONSUMER_GROUP_METADATA or _is_member(key)
             for key in self._consumer_keys()
@@ -126,18 +126,18 @@ class GroupRecords:
 
     @property
     def is_readable(self) -> bool:
-        """Whether all records of the group could be read."""
+        """Returns whether all records of the group could be read."""
         return None not in self._records.values()
 
     @property
     def is_readable_but_for_settings(self) -> bool:
-        """Whether all records could be read, apart from that of the group's settings."""
+        """Returns whether all records except that of the group's settings could be read."""
         unreadable = {key for key, value in self._records.items() if value is None}
         return unreadable <= {self._settings_key}
 
     @property
     def has_members(self) -> bool:
-        """Whether the group is not empty. Unknown if the group is not readable."""
+        """Returns whether the group has members. Not reliable if the group is not readable."""
         if self.group_type is GroupType.CONSUMER:
             return any(map(_is_member, self._consumer_keys()))
         classic = self.classic
@@ -145,7 +145,7 @@ class GroupRecords:
 
     @property
     def protocol_type(self) -> str:
-        """Empty for a simple group."""
+        """The type of the members' protocol; empty for a simple group."""
         if self.group_type is GroupType.CONSUMER:
             return CONSUMER_PROTOCOL_TYPE
         return "" if self.classic is None else self.classic.protocol_type
@@ -174,14 +174,14 @@ class GroupRecords:
 
     @property
     def became_empty_ms(self) -> int | None:
-        """When a classic group came into its state; None: unknown, as in older records."""
+        """The time of a classic group's last change of state; None if unknown (older records)."""
         classic = self.classic
         if classic is None or classic.current_state_timestamp_ms < 0:
             return None
         return classic.current_state_timestamp_ms
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic, as far as the records show."""
+        """Returns whether a member reads the topic, by the records."""
         if self._topics_read is None:
             self._topics_read = self._look_at_topics()
         return self._topics_read.has(topic)
@@ -195,7 +195,7 @@ class GroupRecords:
         return TopicsRead.of(member.subscription for member in classic.members)
 
     def tombstone_keys(self) -> list[GroupRecordKey]:
-        """The keys of all records, in the order in which Kafka takes their tombstones.
+        """The keys of all records, in the order in which Kafka accepts their tombstones.
 
         A classic group's key is always among them, as in Kafka for simple groups, unless this is a
         KIP-848 group that has no such record.
@@ -211,8 +211,8 @@ class GroupRecords:
     def consumer_tombstone_keys(self) -> list[ConsumerGroupKey]:
         """The keys of all KIP-848 records, in the order of `tombstone_keys`.
 
-        The epoch of the assignment is always among them for such a group: Kafka's loader fails if a
-        group ends without that tombstone.
+        For such a group, the key of the target assignment's epoch is always among them: Kafka's
+        loader fails if a group ends without that tombstone.
         """
         keys = list(self._consumer_keys())
         target_epoch = self._consumer_key(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
@@ -229,9 +229,9 @@ class GroupRecords:
     ) -> list[tuple[ConsumerGroupKey, ConsumerGroupMetadataValue | None]]:
         """The records with which members of a KIP-848 group leave, as a broker writes them.
 
-        Three tombstones for each member, and those of the regular expressions that no member has
-        any more; then the group's next epoch. Nothing if none of them is a member. If all members
-        leave, the metadata of their topics is removed too.
+        They are three tombstones for each member, tombstones for the regular expressions that no
+        member has any more, and the group's next epoch. If all members leave, the metadata of
+        their topics is removed, too. There are no records if none of `member_ids` is a member.
         """
         members = self._values(ConsumerGroupMemberMetadataValue)
         going = sorted(set(member_ids).intersection(self.consumer_member_ids()))
@@ -267,13 +267,13 @@ class GroupRecords:
         ]
 
     def listing(self) -> GroupListing:
-        """The group in one line. For a group with a type, or without any records."""
+        """The group's line in a list. Only for a group with a type, or without any records."""
         return GroupListing(
             self.group_id, self.group_type or GroupType.CLASSIC, self.state, self.protocol_type
         )
 
     def describe(self, offset_count: int) -> Group:
-        """The group with all details. For a readable group with a type, or without any records."""
+        """The group with all details. Only for a readable group with a type, or without records."""
         classic = self.classic
         is_consumer = self.group_type is GroupType.CONSUMER
         if is_consumer or classic is None:
@@ -344,7 +344,7 @@ class GroupRecords:
         return -1 if assignment is None else assignment.assignment_epoch
 
     def _consumer_topics(self) -> dict[str | None, set[str]]:
-        """The topics that each member of a KIP-848 group reads, regular expressions resolved."""
+        """The topics that each member of a KIP-848 group reads, also by regular expressions."""
         resolved = {
             key.regular_expression: value.topics
             for key, value in self._records.items()
@@ -412,14 +412,14 @@ def _is_member(key: ConsumerGroupKey) -> bool:
 
 
 def _topic_id_text(topic_id: bytes) -> str:
-    """A topic's id as Kafka prints it, if its name is not in the log."""
+    """A topic's id as Kafka prints it. It is used if the topic's name is not in the log."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def read_protocol(
     subscription: bytes, assignment: bytes
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """A member's topics and partitions; nothing if its own bytes cannot be read."""
+    """A member's topics and partitions. Those that cannot be read are empty."""
     topics: tuple[str, ...] = ()
     try:
         topics = decode_subscription(subscription).topics

@@ -1,9 +1,8 @@
-"""Reads and writes files of offsets. Of all formats, only offsetd's own keeps every field.
+"""Reads and writes files of offsets. Only offsetd's own format keeps every field.
 
-The functions do no I/O: they turn offsets into text, and bytes into offsets. Lines end
-with a newline; a carriage
-return before it, empty lines and a byte order mark are ignored. `docs/formats/offset-files.md` has
-examples.
+The functions do no I/O: they turn offsets into text, and bytes into offsets. Lines end with a
+newline. A carriage return before it, empty lines and a byte order mark are ignored.
+`docs/formats/offset-files.md` has examples.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ OF_ONE_GROUP: Final = frozenset((OffsetFormat.RPK, OffsetFormat.KAFKA_UTILS_JSON
 
 
 class FileOffset(NamedTuple):
-    """An offset in a file; -1 is none, and `group` is empty if the file does not say it.
+    """An offset in a file. A number is -1 if the file has none; `group` is empty if it has none.
 
-    The last two are conditions on the stored offset; files that offsetd writes have neither.
+    The last two fields are conditions on the stored offset. Files that offsetd writes have neither.
     """
 
     group: str
@@ -69,7 +68,7 @@ class Line(NamedTuple):
 
 
 class Unwritable(ValueError):
-    """The format cannot hold this offset."""
+    """The format cannot represent this offset."""
 
 
 class Unreadable(ValueError):
@@ -84,8 +83,8 @@ def written(
 ) -> Iterator[str]:
     """The text of all offsets, of one or more groups, piece by piece.
 
-    `names_group`: in CSV, each line names its group; without it, the file is for one group. Raises
-    Unwritable.
+    With `names_group`, each line of a CSV file names its group. Without it, the file is for one
+    group. Raises Unwritable.
     """
     match file_format:
         case OffsetFormat.KAFKA_CSV:
@@ -121,7 +120,7 @@ def _rpk_line(each: FileOffset) -> str:
 
 
 def _refuse_marked(name: str) -> None:
-    """Raises Unwritable if a name has a byte order mark: at the start of a file it gets lost."""
+    """Raises Unwritable if a name starts with a byte order mark, which the reader would ignore."""
     if name.startswith(_BYTE_ORDER_MARK):
         raise Unwritable(f"{name!r} begins with a byte order mark")
 
@@ -174,7 +173,8 @@ def _text(text: str) -> str:
 class OffsetReader:
     """Takes a file piece by piece, and returns its lines. Call `end` at the file's end.
 
-    Lines are numbered from 1. All offsets of a JSON document come at its end, as of line 1.
+    Lines are numbered from 1. The offsets of a JSON document are all returned at its end, with
+    line number 1.
     """
 
     def __init__(self, file_format: OffsetFormat) -> None:
@@ -197,7 +197,7 @@ class OffsetReader:
             raise Unreadable(f"line {self._number + 1} has more than {LINE_BYTES_MAX} bytes")
 
     def end(self) -> Iterator[Line]:
-        """The rest: a last line without a newline, or the document."""
+        """The remaining offsets: those of a last line without a newline, or of the document."""
         if self._format is OffsetFormat.KAFKA_UTILS_JSON:
             yield from _yelp_offsets(self._rest)
         elif self._rest:
@@ -212,7 +212,7 @@ class OffsetReader:
 
 
 def read_line(file_format: OffsetFormat, number: int, line: bytes) -> Line | None:
-    """The meaning of a line without its newline; None if it is empty. Not for a JSON document."""
+    """The contents of a line without its newline; None if it is empty. Not for JSON documents."""
     try:
         text = line.decode().removesuffix("\r")
         if number == 1:

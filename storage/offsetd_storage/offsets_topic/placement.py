@@ -7,12 +7,12 @@ import numpy as np
 
 _UINT32_MASK: Final = 0xFFFF_FFFF
 _INT32_MIN: Final = -(1 << 31)
-# Longer text is hashed as a whole: to hash it unit by unit costs 0.1 µs for each code unit.
+# Longer text is hashed with NumPy: a Python loop costs 0.1 µs for each code unit.
 _LONG_BYTES: Final = 512
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31-polynomial over UTF-16 code units, as a signed int32."""
+    """Java's `String.hashCode`: a polynomial with base 31 over UTF-16 units, as a signed int32."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     if len(encoded) > _LONG_BYTES:
         units = np.frombuffer(encoded, ">u2").astype(np.uint32)

@@ -46,11 +46,11 @@ class ClosedMark:
     digests: Mapping[str, str]
 
     def has_journal(self, files: Files, folder: Path) -> bool:
-        """Whether the journal is unchanged since the close, and so durable."""
+        """Returns whether the journal is unchanged since the close, and so durable."""
         return self._has(_JOURNAL, files, [folder / name for name in JOURNAL_NAMES])
 
     def has_log(self, files: Files, log_folder: Path) -> bool:
-        """Whether a log has exactly the segments that were closed, unchanged and so durable."""
+        """Returns whether a log has exactly the closed segments, unchanged and so durable."""
         names = segment_file_names(files.list_folder(log_folder))
         paths = [log_folder, *(log_folder / name for name in names)]
         return self._has(log_folder.name, files, paths)
@@ -64,8 +64,8 @@ class ClosedMark:
 def write_closed_mark(files: Files, folder: Path, logs: Iterable[PartitionLog]) -> None:
     """Writes the mark of a store whose journal and logs were just closed. Raises OSError.
 
-    If the disk is full, or no descriptor is free, there is no mark, or an old one: that matches no
-    file that has changed since.
+    If the disk is full, or no descriptor is free, there is no mark, or an old one. An old mark
+    matches no file that has changed since.
     """
     digests = {_JOURNAL: _digest(files, [folder / name for name in JOURNAL_NAMES])}
     for log in logs:

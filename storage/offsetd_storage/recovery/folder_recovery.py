@@ -1,9 +1,9 @@
 """Recovery of a data folder after any stop: clean, killed, powered off, or left by a broker.
 
 The steps are those of `docs/formats/journal.md`. The survey comes first and changes nothing, so a
-folder that is refused stays as it is. After the survey, recovery itself may be killed at any point:
-until the header of the journal's new life is durable, the next attempt reads the same from the
-journal's old life.
+folder that is refused is not changed. After the survey, recovery itself may be killed at any point:
+until the header of the journal's new life is durable, the next attempt reads the same contents from
+the journal's old life.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def recover_folder(
     """Locks, checks and recovers a folder, and begins a new life of its journal.
 
     Logs in `begin_anew` lose all their batches. Damaged logs in `repaired` keep their valid
-    batches. `cleanup` will release the lock, the journal and the logs, also after an error.
+    batches. `cleanup` will release the lock, the journal and the logs, even after an error.
     """
     lock = lock_folder(files, path)
     cleanup.callback(lock.release)
@@ -148,9 +148,9 @@ def planned_repairs(
     clock: Clock,
     random: Random,
 ) -> Survey:
-    """The survey of a repair of these partitions. Changes nothing but the lock's file.
+    """The survey of a repair of these partitions. Changes nothing except the lock's file.
 
-    Raises FolderLocked, and what `survey_folder` raises.
+    Raises FolderLocked, and the errors of `survey_folder`.
     """
     lock = lock_folder(files, path)
     try:
@@ -216,8 +216,8 @@ def follow_broker(folder: RecoveryRequest, survey: Survey, journal: Journal) -> 
     """7. The first changes, if a broker has had the folder since.
 
     If the journal had crashed, and the logs count as the broker left them, the journal records that
-    first, before the evidence is removed. The lists of segments are removed too, as a broker does
-    not keep them. The broker's clean-shutdown file is removed, because it stops being true.
+    first, before the evidence is removed. The lists of segments are removed, too, because a broker
+    does not keep them. The broker's clean-shutdown file is removed, because it becomes false.
     """
     if survey.is_brokers:
         for topic_partition in survey.plans:
@@ -236,7 +236,7 @@ def follow_broker(folder: RecoveryRequest, survey: Survey, journal: Journal) -> 
 
 
 def quarantine_damaged(folder: RecoveryRequest, survey: Survey) -> None:
-    """8. Copies a damaged partition's share of the journal to a file of its own, durably.
+    """8. Copies a damaged partition's part of the journal to its quarantine file, durably.
 
     Nothing else is done to the partition.
     """
@@ -252,7 +252,7 @@ def quarantine_damaged(folder: RecoveryRequest, survey: Survey) -> None:
 def apply_all(
     folder: RecoveryRequest, survey: Survey, cleanup: ExitStack
 ) -> dict[TopicPartition, PartitionLog]:
-    """9. Cuts logs, appends the journal's batches again, makes missing folders, all durably."""
+    """9. Cuts logs, appends the journal's batches again, and makes missing folders, durably."""
     logs = {}
     for topic_partition, plan in survey.plans.items():
         log_start_offset = (
@@ -278,9 +278,9 @@ def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
     """Removes the cleaner's position of each new log; an earlier log of that name left it."""
     for topic_partition, plan in survey.plans.items():
         if not plan.scans:
-            with suppress(StorageFull):  # Then it is below the log's start, or at it.
+            with suppress(StorageFull):  # Then the position is not above the log's start.
                 cleaned.advance(topic_partition, None)
-    with suppress(StorageFull):  # All logs are listed now, as a broker's cleaner left them.
+    with suppress(StorageFull):  # The lists now have the segments that a broker's cleaner left.
         cleaned.put_checksum()
 
 
@@ -293,7 +293,7 @@ def points_at_end(
     """The first recovery points of the new life: every log is durable up to its end."""
     points = {topic_partition: point_at_end(log) for topic_partition, log in logs.items()}
     points = with_listings(logs, points)
-    # Of a damaged partition that the journal did not know, there is nothing to keep.
+    # A damaged partition without a claim has nothing in the journal to keep.
     held = [each for each in survey.damaged if each in survey.claims]
     return points | {each: RecoveryPoint.of_held(each) for each in held}
 
@@ -306,8 +306,8 @@ def begin_new_life(
 ) -> None:
     """10. Ends the old life. 11. Begins the new life in the file that is not needed.
 
-    If the old life spans both files, its last frame is recovery points at the logs' ends. That
-    frame is durable before the older file is overwritten: a crash may tear the new header.
+    If the old life uses both files, its last frame has recovery points at the logs' ends. That
+    frame is durable before the older file is overwritten, because a crash may tear the new header.
     """
     life = 0
     if old is not None:
@@ -329,7 +329,7 @@ def _as_large(
 ) -> RecoveryPoint:
     """The new point of a partition, in a form that is not larger in the journal than before."""
     point = points[before.topic_partition]
-    # Written by an older version, which reserved no bytes for these.
+    # An older version wrote the point, and reserved no bytes for these fields.
     if before.headers_digest is None:
         return attrs.evolve(point, headers_digest=None, listed_below=0)
     return point
@@ -341,7 +341,7 @@ def _as_large(
 def forget_old_life(
     folder: RecoveryRequest, properties: FolderProperties, survey: Survey
 ) -> FolderProperties:
-    """12. Records that there is a journal now; removes quarantine files of healed partitions."""
+    """12. Records that there is a journal now. Removes quarantine files of repaired partitions."""
     files = folder.files
     if not properties.journal_begun:
         properties = attrs.evolve(properties, journal_begun=True)

@@ -8,7 +8,7 @@ quarantined until its folder is back, or until an operator asks to recreate it
 (`LogStore.open(begin_anew=...)`).
 
 The new log begins at the offset at which the old one ended. So an old offset never names a new
-record, and after a crash in between the log is still as long as the journal says.
+record. After a crash in between, the log still ends at the offset in the journal.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _was_removed(
 
 
 def _was_empty(claim: Claim) -> bool:
-    """Whether the log had no records, so that none can be lost with its folder."""
+    """Returns whether the log had no records, so that none can be lost with its folder."""
     return claim.point.log_start_offset >= claim.point.offset
 
 
 def _end(claim: Claim | Damage | None) -> int:
-    """The end of a log, as far as the claim says; 0 if it does not."""
+    """The end of a log by its claim, or 0 without a claim."""
     if not isinstance(claim, Claim):
         return 0
     ends = [batch_header(each).last_offset + 1 for each in claim.batches]

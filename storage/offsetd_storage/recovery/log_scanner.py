@@ -30,7 +30,7 @@ _SEGMENT_BYTES_MAX = 2**31 - 1
 
 
 def is_as_closed(files: Files, folder: Path, point: RecoveryPoint) -> bool:
-    """Whether a log ends where it was closed: then nothing was appended since."""
+    """Returns whether a log ends at the point of its close, so that nothing was appended since."""
     last = max(segment_base_offsets(files, folder), default=None)
     return (
         last == point.segment_base_offset
@@ -50,14 +50,14 @@ class LogScanner:
         self._buffer = buffer
         self.bytes_scanned = 0
         self.settling = plan_settling(files, folder)
-        self.base_offsets = sorted(self.settling.log_names)  # As after `settling`.
+        self.base_offsets = sorted(self.settling.log_names)  # The segments after the settling.
 
     def is_as_closed(self, claim: Claim) -> bool:
-        """Whether the log ends where the claim says that it was closed."""
+        """Returns whether the log ends at the claim's point, at which it was closed."""
         return bool(self.base_offsets) and is_as_closed(self._files, self._folder, claim.point)
 
     def is_shorter(self, point: RecoveryPoint) -> bool:
-        """Whether the log ends, in bytes, before a recovery point."""
+        """Returns whether the log ends, in bytes, before a recovery point."""
         last = max(self.base_offsets)
         size = self.size(last)
         return (last, size) < (point.segment_base_offset, point.segment_bytes)
@@ -78,8 +78,8 @@ class LogScanner:
     ) -> SegmentScan:
         """Checks the batches of a segment, up to `limit` bytes.
 
-        `before` is the scan of the segment before. Raises DamageFound if this one begins below its
-        end.
+        `before` is the scan of the previous segment. Raises DamageFound if this one begins below
+        its end.
         """
         if before is not None and base_offset < before.offset_next:
             raise DamageFound(
@@ -114,7 +114,7 @@ class LogScanner:
         starts: Mapping[int, int],
         batches: Sequence[bytes],
     ) -> bool:
-        """Whether the valid batches of these segments, from `starts` on, are the journal's."""
+        """Returns whether the valid batches of these segments after `starts` are the journal's."""
         stretches = [
             Stretch(self.path(each), starts.get(each, 0), scan.valid_bytes)
             for each, scan in sorted(scans.items())
@@ -122,7 +122,7 @@ class LogScanner:
         return is_of_journal(self._files, stretches, batches)
 
     def has_valid_batch(self, base_offset: int, position: int) -> bool:
-        """Whether a valid batch lies, or may lie, at or behind `position` of a segment."""
+        """Returns whether a valid batch is, or may be, at or after `position` of a segment."""
         size = self.size(base_offset)
         file = self._files.open(self.path(base_offset), read_only=True)
         try:
@@ -132,6 +132,6 @@ class LogScanner:
                 is not None
             )
         except CorruptBatch:
-            return True  # Unknown, so nothing may be cut.
+            return True  # This is unknown, so nothing may be cut.
         finally:
             file.close()

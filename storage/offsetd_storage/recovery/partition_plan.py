@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PartitionPlan:
-    """What recovery does with a partition that is not damaged."""
+    """The changes that recovery makes to a partition that is not damaged."""
 
     topic_partition: TopicPartition
     settling: Settling
-    scans: Mapping[int, SegmentScan]  # Of the segments that stay, up to the cut.
+    scans: Mapping[int, SegmentScan]  # The scans of the segments that stay, up to the cut.
     dropped: Sequence[int]  # Base offsets of the segments that are removed.
     offset_next: int  # The log's end before `batches` are appended.
     batches: Sequence[bytes]  # The journal's batches, to be appended again.
-    bytes_cut: int  # Behind the end, except what `batches` bring back.
+    bytes_cut: int  # The bytes after the end, without those that `batches` restore.
     bytes_scanned: int
-    # The claim's recovery point, if no broker has written to the log since. Then it gives the log's
-    # start and the leader epoch of our batches. The checkpoints hold no checksum.
+    # The claim's recovery point, if no broker has written to the log since. It gives the log's
+    # start and the leader epoch of our batches, because the checkpoints have no checksum.
     point: RecoveryPoint | None
-    # What the segments were compared with. If nothing is known, they are listed as found.
+    # The segments that the log should have. If nothing is known, the segments found are listed.
     known: KnownSegments = NOTHING_KNOWN
     listed_below: int = 0  # Segments that begin below this match the list.
     # The highest leader epoch in the batches that are cut, and the highest that is known to be
@@ -43,7 +43,7 @@ class PartitionPlan:
     leader_epoch_cut: int = NO_LEADER_EPOCH
     leader_epoch_known: int = NO_LEADER_EPOCH
     valid_offset_next: int = 0  # The end of the valid batches that are cut.
-    # At the operator's request: keeps the valid batches of a damaged log.
+    # The repair that keeps the valid batches of a damaged log, if the operator requested one.
     repair: Repair | None = None
     # Segments to write again, by base offset.
     mended: Mapping[int, MendedSegment] = attrs.Factory(dict)

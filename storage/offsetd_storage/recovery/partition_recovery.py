@@ -56,9 +56,9 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class PartitionPlanner:
-    """Plans the recovery of partitions, one after the other. Each thread has its own.
+    """Plans the recovery of partitions, one after the other. Each thread has its own planner.
 
-    `is_brokers`: a broker has had the folder, so the list of segments says nothing.
+    If `is_brokers`, a broker has had the folder, so the list of segments is not used.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PartitionPlanner:
     ) -> PartitionPlan | Damage:
         """Reads all of a partition and checks it against its claim, if there is one.
 
-        Raises OSError, except if the disk cannot give back a file: that is Damage.
+        Raises OSError. But if the disk has lost the contents of a file, it returns Damage.
         """
         folder = self._data_folder / topic_partition.folder_name
         try:
@@ -144,10 +144,10 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: LogScanner) -> Part
 def _plan_closed_log(
     topic_partition: TopicPartition, reader: LogScanner, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
-    """Plans a log that was closed clean: as without a claim, but it must be as long as it was.
+    """Plans a log that was closed clean. The plan is that without a claim, with more checks.
 
-    It may be longer if a broker has written to it since. If it is not longer, and nothing shows a
-    broker, its segments must be those that it had.
+    The log must not be shorter than at its close. It may be longer if a broker has written to it
+    since. If it is not longer, and there is no sign of a broker, its segments must be the same.
     """
     plan = _plan_whole_log(topic_partition, reader)
     is_shorter = known.listed is not None and bool(plan.scans) and reader.is_shorter(claim.point)
@@ -160,7 +160,7 @@ def _plan_closed_log(
             position=plan.scans[max(plan.scans)].valid_bytes if plan.scans else 0,
         )
     if not reader.is_as_closed(claim):
-        # There is a list and no trace of a broker, so the log may come from another folder.
+        # There is a list and no sign of a broker, so the log may come from another folder.
         if known.listed is not None or known.problem == OLDER_LIST:
             require_point(reader.scan_up_to(claim.point), claim.point)
         return attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))
@@ -177,8 +177,8 @@ def _plan_crashed_log(
 ) -> PartitionPlan:
     """Plans a log whose recovery point is in the journal, which was not closed.
 
-    Below the point everything was durable and must be valid. Above it, batches in the log may never
-    have been acknowledged; those that were acknowledged are in the journal.
+    Below the point, everything was durable and must be valid. Above it, the log may have batches
+    that were never acknowledged; the acknowledged batches are in the journal.
     """
     point = claim.point
     limits = _segments_below(reader, point)
@@ -207,7 +207,7 @@ def _plan_crashed_log(
     epoch_known = max([point.leader_epoch, *(each.partition_leader_epoch for each in headers)])
     epoch_cut = max([NO_LEADER_EPOCH, *(scan.leader_epoch_last for scan in found)])
     if epoch_cut > epoch_known and reader.is_of_journal(scans_behind, limits, batches):
-        # It was damaged on the disk: a broker would have written other batches.
+        # The epoch was damaged on the disk: a broker would have written other batches.
         epoch_cut = NO_LEADER_EPOCH
     return PartitionPlan(
         topic_partition=topic_partition,
@@ -228,11 +228,11 @@ def _plan_crashed_log(
 
 
 def _segments_below(reader: LogScanner, point: RecoveryPoint) -> dict[int, int]:
-    """The segments up to the recovery point, and how many bytes of each are below it.
+    """The segments up to the recovery point, with the number of bytes of each below it.
 
-    The segment that held the point is not cleaned before the point has left it, so it must be
-    there, and as long as it was. If the log rolled exactly at the point, the point is the start of
-    the next segment; bytes behind the point in the segment before do not belong to the log.
+    The segment that had the point is not cleaned before the point has left it. So it must exist,
+    and must not be shorter. If the log rolled exactly at the point, the point is the start of the
+    next segment; the bytes after the point in the previous segment do not belong to the log.
     """
     limits = {each: reader.size(each) for each in reader.base_offsets if each <= point.offset}
     last, held_by = max(limits, default=None), point.segment_base_offset
@@ -258,7 +258,7 @@ def _no_segment(point: RecoveryPoint) -> str:
 
 
 def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
-    """The journal's batches from the recovery point on. Raises DamageFound at a gap."""
+    """The journal's batches at and above the recovery point. Raises DamageFound at a gap."""
     offset_next = claim.point.offset
     batches, headers = [], []
     for batch in claim.batches:
@@ -295,7 +295,7 @@ def apply_plan(
     """
     log_folder = folder / plan.topic_partition.folder_name
     if files.exists(log_folder):
-        if plan.known.listed is None:  # Before anything that shows a broker's visit is removed.
+        if plan.known.listed is None:  # First, before the signs of a broker's visit are removed.
             remove_segment_list(files, log_folder)
         settle(files, log_folder, plan.settling)
         put_aside(files, log_folder, plan.mended, now_ms=now_ms)
@@ -316,8 +316,8 @@ def apply_plan(
         if log.offset_next != plan.offset_next:
             log.truncate(plan.offset_next)
             if plan.repair is not None:
-                log.roll()  # So that the new segment's name says where the log ends.
-        log.sync()  # Otherwise, if the log now rolls, a crash could bring back what was cut.
+                log.roll()  # Then the new segment's name has the log's end.
+        log.sync()  # Otherwise, if the log now rolls, a crash could restore the cut bytes.
         for batch in plan.batches:
             header = batch_header(batch)
             log.append(
@@ -353,7 +353,7 @@ def _opened(
         plan.scans,
         log_start_offset=log_start_offset,
         leader_epoch=None if plan.point is None else plan.point.leader_epoch,
-        synced=True,  # Recovery has synced what it reads, or knows that it is durable.
+        synced=True,  # Recovery has synced the files that it reads, or knows that they are durable.
         random=random,
     )
     try:

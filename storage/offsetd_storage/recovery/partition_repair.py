@@ -1,6 +1,6 @@
 """The repair of a damaged partition at an operator's request: the plan, and the resulting log.
 
-The plan is made by reading alone; `apply_plan` carries it out, like any other plan.
+Making the plan only reads files. `apply_plan` carries it out, like any other plan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RepairingPlanner(PartitionPlanner):
     def plan_repair(
         self, damage: Damage, claim: Claim | None, config: LogConfig
     ) -> PartitionPlan | Damage:
-        """The plan that keeps all valid batches; Damage if they cannot be determined."""
+        """The plan that keeps all valid batches, or Damage if they cannot be determined."""
         topic_partition = damage.topic_partition
         log_folder = self._data_folder / topic_partition.folder_name
         try:
@@ -73,7 +73,7 @@ class _PlannedRepair:
         self._claim = claim
         self._config = config
         self._is_crashed = claim is not None and not claim.closed_clean
-        # The claim says where the log ends, if no broker has written since.
+        # The claim has the log's end, if no broker has written since.
         is_known = claim is not None and (self._is_crashed or reader.is_as_closed(claim))
         self._known = claim.point if claim is not None and is_known else None
         self.scans: dict[int, SegmentScan] = {}
@@ -152,7 +152,7 @@ class _PlannedRepair:
             self.scans[base_offset] = mended.scan
 
     def _keep_beside(self, dropped: Sequence[int]) -> None:
-        """Keeps copies of segments above the recovery point: the journal may be an old copy's."""
+        """Keeps copies of segments above the recovery point: the journal may be an old copy."""
         for base_offset in dropped:
             if base_offset not in self.mended and self._reader.size(base_offset):
                 self.mended[base_offset] = mended_segment(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # In version 1, recovery points were those of journal versions 1 and 2.
 QUARANTINE_FORMAT_VERSION: Final = 2
 QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
-# For any damage of a partition in one of our folders.
+# The remedy for any damage of a partition in a folder of offsetd.
 REPAIR_REMEDY: Final = "restore its files, or keep its valid batches with `offsetd log repair`"
 # Starts the new name of a quarantine file that a repair could not read.
 UNREADABLE_PREFIX: Final = "damaged-"
@@ -53,11 +53,11 @@ _BYTES_MAX: Final = 2 * FILE_BYTES_MAX
 
 @attrs.frozen(kw_only=True)
 class Damage:
-    """Why a partition is quarantined."""
+    """The reason for which a partition is quarantined."""
 
     topic_partition: TopicPartition
-    segment_base_offset: int | None  # None if it is not about one segment.
-    position: int | None  # In bytes, in the segment; None for the whole segment.
+    segment_base_offset: int | None  # None if the damage is not in one segment.
+    position: int | None  # The byte position in the segment; None for the whole segment.
     reason: str
     remedy: str = ""
 
@@ -83,7 +83,7 @@ class DamageFound(Exception):
         self.position = position
 
     def of(self, topic_partition: TopicPartition) -> Damage:
-        """This as the damage of a partition."""
+        """Returns the damage as that of a partition."""
         return Damage(
             topic_partition=topic_partition,
             segment_base_offset=self.base_offset,
@@ -105,7 +105,7 @@ def require_whole(scan: SegmentScan, base_offset: int) -> SegmentScan:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """What must be in a partition's log, by the journal or by the partition's quarantine file.
+    """The required contents of a log, by the journal or by the partition's quarantine file.
 
     After a crash, the log is durable up to the recovery point, and the batches continue it. After a
     clean close, the log reaches at least up to the recovery point.
@@ -114,11 +114,11 @@ class Claim:
     point: RecoveryPoint
     batches: tuple[bytes, ...]
     closed_clean: bool
-    is_aside: bool = False  # Whether it comes from a quarantine file.
+    is_aside: bool = False  # True if it comes from a quarantine file.
 
     @property
     def holds_commits(self) -> bool:
-        """Whether it has acknowledged batches that may exist nowhere else."""
+        """Returns whether it has acknowledged batches that may exist nowhere else."""
         return any(batch_header(each).last_offset >= self.point.offset for each in self.batches)
 
 
@@ -189,7 +189,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
 def claims_of(
     files: Files, folder: Path, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Claim | Damage]:
-    """The claims in these partitions' quarantine files; Damage for a file that is unreadable."""
+    """The claims in these partitions' quarantine files, or Damage for an unreadable file."""
     claims: dict[TopicPartition, Claim | Damage] = {}
     for topic_partition in partitions:
         try:

@@ -22,28 +22,28 @@ class RecoveryProgress:
 
 @attrs.frozen(kw_only=True)
 class PartitionReport:
-    """What recovery found and did in one partition."""
+    """The findings and changes of a recovery in one partition."""
 
     topic_partition: TopicPartition
     offset_next: int
     bytes_scanned: int
-    bytes_cut: int  # Bytes of a torn tail, or of batches that were never acknowledged.
+    bytes_cut: int  # The bytes of a torn tail, or of batches that were never acknowledged.
     batches_appended_again: int
-    # Index files that were made again, and why. After a crash this includes those that were only
-    # ahead of the recovery point.
+    # The index files that were made again, with the reasons. After a crash, they include the files
+    # that were only ahead of the recovery point.
     index_problems: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
 class RecoveryReport:
-    """What recovery found and did."""
+    """The findings and changes of a recovery."""
 
-    closed_clean: bool | None  # Of the journal's last life; None: there was none.
+    closed_clean: bool | None  # Whether the journal's last life was closed; None without a life.
     partitions: tuple[PartitionReport, ...]
     warnings: tuple[str, ...]
-    journal_bytes_cut: int = 0  # Of its last frame, if that is torn.
+    journal_bytes_cut: int = 0  # The bytes of the journal's last frame, if that is torn.
     notes: tuple[str, ...] = ()  # Facts that are not a problem, and are reported once.
-    repairs: tuple[Repair, ...] = ()  # Of damaged partitions, at the operator's request.
+    repairs: tuple[Repair, ...] = ()  # The repairs that the operator requested.
 
     @property
     def bytes_cut(self) -> int:
@@ -52,5 +52,5 @@ class RecoveryReport:
 
     @property
     def batches_appended_again(self) -> int:
-        """The number in all partitions."""
+        """The number of batches appended again in all partitions."""
         return sum(each.batches_appended_again for each in self.partitions)

@@ -1,4 +1,4 @@
-"""The folder that a recovery works on, and what its operator asked for."""
+"""The folder of a recovery, and the operator's requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class RecoveryRequest:
     """The folder, its settings, and the operator's requests. Every step of a recovery needs them.
 
-    `begin_anew`: partitions whose logs are recreated empty. `repaired`: damaged partitions whose
-    valid batches are kept.
+    `begin_anew` has the partitions whose logs are recreated empty. `repaired` has the damaged
+    partitions whose valid batches are kept.
     """
 
     files: Files

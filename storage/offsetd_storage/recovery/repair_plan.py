@@ -1,15 +1,15 @@
 """The plan of a repair that an operator asks for: which parts of a damaged log are valid.
 
-Nothing is thrown away. Valid segments stay where they are. A segment with bad bytes is written
-again without them, and the original is kept as `<segment>.log.damaged-<time>`, which offsetd never
-removes. The journal's part, also the one in a quarantine file, is appended again. What is missing
-stays missing.
+Nothing is thrown away. Valid segments are not changed. A segment with bad bytes is written again
+without them, and the original is kept as `<segment>.log.damaged-<time>`, which offsetd never
+removes. The batches in the journal or in a quarantine file are appended again. Missing records stay
+missing.
 
 Only batches with a valid checksum are kept. The checksum does not cover a batch's offset and its
 leader epoch: a batch whose offset does not fit between its neighbours is left out, and an
-impossible epoch is corrected. After bytes that are not a batch, the search for the next batch
-begins where the length field of the bad one leads, so that client bytes that look like a batch are
-not found first.
+impossible epoch is corrected. After a bad batch, the search for the next batch begins at the end
+that the bad batch's length field gives. Otherwise it could first find client bytes that are formed
+like a batch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 class BadBytes:
     """Bytes of a segment that a repair leaves out of the log."""
 
-    base_offset: int  # Of the segment.
+    base_offset: int  # The segment's base offset.
     position: int
     content: bytes = attrs.field(repr=False)
     reason: str
@@ -54,14 +54,14 @@ class BadBytes:
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """What a repair does with a partition."""
+    """The changes that a repair makes to a partition."""
 
     topic_partition: TopicPartition
     damage: str
     bytes_kept: int
     bad: tuple[BadBytes, ...]
-    missing: tuple[str, ...]  # What is missing, and stays missing.
-    batches_appended: int  # From the journal, or from the quarantine file.
+    missing: tuple[str, ...]  # The parts that are missing, and stay missing.
+    batches_appended: int  # They come from the journal, or from the quarantine file.
 
 
 @attrs.frozen(kw_only=True)
@@ -71,10 +71,10 @@ class Bounds:
     offset_min: int
     offset_end: int = _OFFSET_MAX  # Exclusive.
     epoch_min: int = -1
-    epoch_max: int | None = None  # None: not known.
+    epoch_max: int | None = None  # None if it is not known.
 
     def take(self, scan: SegmentScan) -> bool:
-        """Whether a scanned segment is whole and within the bounds."""
+        """Returns whether a scanned segment is whole and within the bounds."""
         return (
             scan.stop is None
             and scan.offset_next <= self.offset_end
@@ -99,14 +99,14 @@ class _Batch:
 
 
 class _FileInMemory:
-    """Reads of bytes in memory, as of a file."""
+    """Bytes in memory that are read like a file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = padded_copy(content)
         self._size = len(content)
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
-        """As `File.pread_into`."""
+        """Copies up to `size` bytes at `position` to `buffer`, as `File.pread_into` does."""
         read = max(0, min(size, self._size - position))
         buffer[:read] = self._content[position : position + read]
         return read
@@ -115,7 +115,7 @@ class _FileInMemory:
 def mended_segment(
     content: bytes, base_offset: int, bounds: Bounds, *, index_interval_bytes: int
 ) -> MendedSegment:
-    """Keeps the valid batches of a segment that fit.
+    """Keeps the valid batches of a segment that fit in the bounds.
 
     Raises CorruptBatch if the search takes too long.
     """
@@ -193,7 +193,7 @@ def _where_length_leads(content: bytes, position: int) -> int | None:
 def _misfit(
     header: BatchHeader, following: BatchHeader | None, offset_next: int, bounds: Bounds
 ) -> str | None:
-    """Why a batch with a valid checksum cannot be where it is."""
+    """The reason for which a valid batch does not fit at its place, or None."""
     if header.base_offset < offset_next:
         return f"its offset {header.base_offset} is below {offset_next}, the least here"
     if header.last_offset >= bounds.offset_end:
@@ -218,7 +218,7 @@ def _bad(base_offset: int, position: int, content: bytes, reason: str) -> BadByt
 
 
 def continued(batches: Sequence[bytes], offset: int) -> list[bytes]:
-    """The journal's batches that a log can take from `offset` on, even if offsets are missing."""
+    """The journal's batches that a log can take at or above `offset`, even after a gap."""
     taken = []
     for batch in batches:
         header = batch_header(batch)

@@ -36,14 +36,14 @@ OLDER_LIST: Final = "it is older than the journal"
 
 @attrs.frozen(kw_only=True)
 class KnownSegments:
-    """Which segments a log should have."""
+    """The segments that a log should have."""
 
-    listed: SegmentList | None  # None: not known, so the segments are listed as found.
-    problem: str | None = None  # With the list, if there should be one.
+    listed: SegmentList | None  # None if not known. Then the segments found are listed.
+    problem: str | None = None  # The problem with the list, if there should be one.
 
     @property
     def snapshots(self) -> frozenset[int]:
-        """The broker's snapshots that were there before."""
+        """The offsets of the broker's producer snapshots that existed before."""
         return frozenset(self.listed.snapshots if self.listed else ())
 
 
@@ -72,7 +72,7 @@ def known_segments(files: Files, log_folder: Path, point: RecoveryPoint | None) 
 def may_be_a_brokers(
     files: Files, log_folder: Path, known: KnownSegments, point: RecoveryPoint
 ) -> bool:
-    """Whether there are signs that a broker has loaded the log since, and may have cleaned it.
+    """Returns whether a broker seems to have loaded the log since, and may have cleaned it.
 
     A broker writes a snapshot of the producers at the log's end, and raises the leader epoch.
     """
@@ -156,14 +156,14 @@ def ahead_reason(listed: SegmentList, offset_next: int) -> str | None:
 def known_of_longer(
     known: KnownSegments, scans: Mapping[int, SegmentScan], point: RecoveryPoint
 ) -> KnownSegments:
-    """What is known of a log that is longer than when it was closed, as after a broker's visit.
+    """The known segments of a log that is longer than at its close, perhaps because of a broker.
 
     Raises DamageFound if a listed segment is missing.
     """
     listed = known.listed
     if listed is None:
         return known
-    # A start after a broker's visit lists what it finds, before the journal has it.
+    # A start after a broker's visit lists the segments that it finds, before the journal has them.
     is_ahead = ahead_reason(listed, point.offset) is not None
     below = listed.below if is_ahead else point.listed_below
     _require_none(_list_differences(listed, scans, point, below))

@@ -1,7 +1,7 @@
 """The survey of a data folder after any stop: its contents, and the recovery that it needs.
 
 The steps are those of `docs/formats/journal.md`, up to the first change. Every reason to refuse a
-folder is raised here. What is found is made durable first: a process that died leaves names and
+folder is raised here. The files found are made durable first: a process that died leaves names and
 pages in the cache that were never synced, and nothing may rely on these.
 """
 
@@ -70,17 +70,17 @@ _OUR_PREFIX: Final = "offsetd"
 class Survey:
     """A folder that is going to be recovered, and the plans for it."""
 
-    properties: FolderProperties | None  # None: not a folder of ours yet.
+    properties: FolderProperties | None  # None if it is not a folder of offsetd yet.
     offsets_partitions: int
     checkpoints: KafkaCheckpoints
-    journal: RecoveredJournal | None  # None: it never had a life.
+    journal: RecoveredJournal | None  # None if it never had a life.
     claims: Mapping[TopicPartition, Claim | Damage]
     plans: Mapping[TopicPartition, PartitionPlan]
     damaged: Mapping[TopicPartition, Damage]
     warnings: tuple[str, ...]
     is_brokers: bool  # A broker has had the folder since, or at the same time.
-    # After a crash of offsetd, a broker wrote to the folder. By then the logs had all batches of
-    # the journal.
+    # True if a broker wrote to the folder after a crash of offsetd, when the logs already had all
+    # batches of the journal.
     ends_journal_for_broker: bool
 
     @property
@@ -90,7 +90,7 @@ class Survey:
 
     @property
     def has_logs(self) -> bool:
-        """Whether the folder has any segment, even a damaged one."""
+        """Returns whether the folder has any segment, even a damaged one."""
         return bool(self.damaged) or any(plan.scans for plan in self.plans.values())
 
 
@@ -100,9 +100,9 @@ def survey_folder(
 ) -> Survey:
     """Plans the recovery of a locked folder.
 
-    The only change: log folders of ours that a broker had set aside get their names back. Raises
-    NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError; then these names are undone
-    too.
+    The only change is that log folders of ours that a broker had renamed get their names back.
+    Raises NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError; then this change is
+    undone, too.
     """
     properties = check_format(folder)
     ours = [
@@ -147,7 +147,7 @@ def survey_as_it_is(
     if broker is None:
         warnings += start_warnings(plans, claims)
     else:
-        # Such a point says nothing about what a broker has written since.
+        # The claim's point does not cover batches that a broker has written since.
         plans = {each: attrs.evolve(plan, point=None) for each, plan in plans.items()}
     return Survey(
         properties=properties,
@@ -187,7 +187,7 @@ def lock_folder(files: Files, path: Path) -> FolderLock:
 
 
 def check_format(folder: RecoveryRequest) -> FolderProperties | None:
-    """1. The properties of the locked folder. None: it is not a folder of ours yet."""
+    """1. The properties of the locked folder; None if it is not a folder of offsetd yet."""
     files, path = folder.files, folder.path
     sync_names(files, path)
     properties = read_properties(files, path)
@@ -220,9 +220,9 @@ def sync_names(files: Files, path: Path) -> None:
 def follow_journal(
     folder: RecoveryRequest, properties: FolderProperties | None, mark: ClosedMark
 ) -> RecoveredJournal | None:
-    """2. What the journal holds; None if it never had a life.
+    """2. The contents of the journal; None if it never had a life.
 
-    If the journal is unchanged since it was closed, this is its last frame, and no search is
+    If the journal is unchanged since it was closed, its last frame is enough, and no search is
     needed.
     """
     if properties is None:
@@ -325,11 +325,12 @@ def sync_logs(
     *,
     keep_cache: bool,
 ) -> None:
-    """5. Syncs the logs that are going to be read, because what is read counts as durable.
+    """5. Syncs the logs that will be read, because bytes that are read count as durable.
 
     A log that matches the mark of a clean close is durable already. After a sync the page cache is
-    dropped, as it may show what a failed sync has lost. It is not dropped if the last writer closed
-    the log in order: then every sync had succeeded, and the start need not read from the disk.
+    dropped, because it may show bytes that a failed sync has lost. It is not dropped if the last
+    writer closed the log in order: then every sync had succeeded, and the start need not read from
+    the disk.
     """
     for topic_partition in partitions:
         path = folder.path / topic_partition.folder_name
@@ -410,13 +411,13 @@ def _with_remedy(damage: Damage) -> Damage:
 
 
 def broker_that_closed(folder: RecoveryRequest) -> str | None:
-    """The sign that a broker closed the folder in order; it is newer than our journal."""
+    """The sign that a broker closed the folder in order after offsetd; None if there is none."""
     path = folder.path / CLEAN_SHUTDOWN_NAME
     return f"a broker closed it ({path})" if folder.files.exists(path) else None
 
 
 def broker_has_cleaned(folder: RecoveryRequest) -> bool:
-    """Whether a broker wrote the cleaner's checkpoint."""
+    """Returns whether a broker wrote the cleaner's checkpoint."""
     try:
         return not was_written_here(folder.files, folder.path / CLEANER_CHECKPOINT)
     except OSError as error:
@@ -428,10 +429,10 @@ def broker_has_cleaned(folder: RecoveryRequest) -> bool:
 def broker_that_was_killed(
     plans: Mapping[TopicPartition, PartitionPlan], checkpoints: KafkaCheckpoints
 ) -> str | None:
-    """What only a broker can have left above a recovery point, if anything.
+    """The sign that a broker wrote above a recovery point; None if there is none.
 
-    That is a leader epoch that we never used; or a checkpoint above the journal's end, together
-    with batches up to there. (A checkpoint alone proves nothing: it has no checksum.)
+    The sign is a leader epoch that offsetd never used, or a checkpoint above the journal's end with
+    batches up to that checkpoint. (A checkpoint alone proves nothing: it has no checksum.)
     """
     for topic_partition, plan in plans.items():
         if plan.leader_epoch_cut > plan.leader_epoch_known:
@@ -447,9 +448,8 @@ def claims_after_broker(
 ) -> dict[TopicPartition, Claim | Damage]:
     """The claims that still hold after a broker has written to the folder.
 
-    If the journal had nothing to add to a log, the log counts as the broker left it, as after a
-    clean close of ours. Otherwise our commits and the broker's exclude each other. Raises
-    ForeignWriter.
+    If the journal had nothing to add to a log, the log counts as closed clean by the broker.
+    Otherwise our commits and the broker's exclude each other. Raises ForeignWriter.
     """
     after = dict(claims)
     for topic_partition, claim in claims.items():

@@ -1,4 +1,4 @@
-"""Warnings and notes on logs whose segments are not all known to be there."""
+"""Warnings and notes on logs that may have missing segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def listing_warnings(plans: Mapping[TopicPartition, PartitionPlan]) -> tuple[str, ...]:
-    """A warning for each log for which it is not known whether all segments are there."""
+    """A warning for each log that may have missing segments, because its list is not usable."""
     return tuple(
         f"{each}: {SEGMENT_LIST_NAME}: {plan.known.problem}; it is not known whether segments of it"
         " are missing, and those that are there are listed again"
@@ -49,13 +49,13 @@ def start_warnings(
 ) -> tuple[str, ...]:
     """A warning for each log whose oldest segments are gone.
 
-    An operator took them away, or the disk lost them.
+    An operator removed them, or the disk lost them.
     """
     warnings = []
     for each, plan in plans.items():
         claim, first = claims.get(each), min(plan.scans, default=None)
         if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
-            # With a list it is known that only deleted segments are gone.
+            # With a list, it is known that only deleted segments are missing.
             continue
         if claim.point.log_start_offset < first:
             warnings.append(

@@ -1,9 +1,9 @@
 """Recovery of interrupted segment swaps, by file suffix, in Kafka's order (`LogLoader`).
 
-`.deleted` files are removed. If there is a `.cleaned` file, the swaps from its base offset on were
-not complete: their files are removed, then the `.cleaned` file. A remaining `.swap` file replaces
-every segment within the offsets that it covers. The folder is synced after each step, so that a
-crash may follow any step.
+`.deleted` files are removed. If there is a `.cleaned` file, the swaps at or above its base offset
+were not complete: their files are removed, then the `.cleaned` file. A remaining `.swap` file
+replaces every segment within the offsets that it covers. The folder is synced after each step, so
+that a crash may follow any step.
 
 The steps are planned before they are carried out, so that a log can be judged without a change.
 """
@@ -38,7 +38,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True)
 class SegmentFileName:
-    """`<base offset><suffix><state>`."""
+    """The parts of a name `<base offset><suffix><state>`."""
 
     name: str
     base_offset: int
@@ -64,7 +64,7 @@ class SegmentFileName:
 class Settling:
     """The steps that finish or undo interrupted swaps, by file name.
 
-    After a crash, a new plan made from the files that are left does the rest.
+    After a crash, a new plan made from the remaining files does the rest.
     """
 
     unlinked: Sequence[Sequence[str]]  # In groups; the folder is synced after each group.
@@ -97,7 +97,7 @@ def plan_settling(files: Files, folder: Path) -> Settling:
         for swap in swaps
         if swap.suffix == LOG_SUFFIX
     ]
-    # Indexes are derived: the swap's are made again, and so are those of the replaced segments.
+    # Indexes are derived data. Those of the swap, and all files of replaced segments, are removed.
     stale = [
         each
         for each in left
@@ -106,14 +106,13 @@ def plan_settling(files: Files, folder: Path) -> Settling:
     ]
     staying = [each for each in left if each not in stale]
     # The log is renamed first, after all files that it replaces are removed: while a `.log.swap`
-    # exists, a
-    # transaction index with its final name counts as a file that is replaced.
+    # exists, a transaction index with its final name counts as a file that is replaced.
     renamed = sorted(
         (each for each in staying if each.state == SWAP_STATE),
         key=lambda each: each.suffix != LOG_SUFFIX,
     )
     return Settling(
-        # Unfinished swaps first: without the `.cleaned` files they would look complete.
+        # Unfinished swaps are first: without the `.cleaned` files they would seem complete.
         unlinked=[
             deleted,
             *([each.name for each in group] for group in (unfinished, cleaned, stale)),
@@ -124,7 +123,7 @@ def plan_settling(files: Files, folder: Path) -> Settling:
 
 
 def settle(files: Files, folder: Path, settling: Settling) -> None:
-    """Carries out the plan, each step durably."""
+    """Carries out the plan. Each step is durable."""
     for names in settling.unlinked:
         _unlink(files, folder, names)
     for name in settling.renamed:
@@ -157,7 +156,7 @@ def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> 
 def _covered(files: Files, folder: Path, name: str, base_offset: int) -> range:
     """The offsets that a swapped log replaces. Raises DamageFound if it is damaged."""
     scan = scan_file(files, folder / name, base_offset=base_offset)
-    if scan.stop is not None:  # No crash explains this: it was synced before the rename.
+    if scan.stop is not None:  # A crash cannot cause this: the file was synced before its rename.
         raise DamageFound(
             f"{name} is damaged", base_offset=base_offset, position=scan.stop.position
         )

@@ -27,7 +27,7 @@ class Stretch:
 
 
 def is_of_journal(files: Files, stretches: Iterable[Stretch], batches: Iterable[bytes]) -> bool:
-    """Whether the stretches hold the first of `batches`, apart from their leader epochs.
+    """Returns whether the stretches have the first of `batches`, apart from their leader epochs.
 
     A broker would have written other batches. So if only the epoch differs, it was damaged on the
     disk. Raises OSError.

@@ -1,4 +1,4 @@
-"""A search for valid batches after the first bad one: it tells a torn tail from damage."""
+"""A search for valid batches after the first bad one, which separates a torn tail from damage."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import File
 
 # The most bytes that are read to verify checksums: this many, or a few times the tail's size. Each
-# candidate counts at least `_CHECKED_BYTES_LEAST`. A torn tail has hardly a byte that looks like a
-# header.
+# candidate counts at least `_CHECKED_BYTES_LEAST`. A torn tail has few bytes that match a header.
 _CHECKED_BYTES_MAX: Final = 1 << 30
 _CHECKED_TAILS_MAX: Final = 4
 _CHECKED_BYTES_LEAST: Final = 4096
 
 
 def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) -> int | None:
-    """The first position behind `position` of a valid batch at or above `offset_min`.
+    """The first position after `position` of a valid batch at or above `offset_min`, or None.
 
-    Behind a torn tail there is none; behind damage in the middle of a log there is. The search
-    looks at every byte, as the damage may have hit a length. Messages of Kafka's older formats
-    count, too: the rest of the engine cannot read them, but they are data. (The bytes of a record
-    may look like a batch. Then a torn tail counts as damage, which loses nothing.)
+    After a torn tail, there is none; after damage in the middle of a log, there is one. The search
+    tries every position, because a length may be damaged. Messages of Kafka's older formats count,
+    too: the rest of the engine cannot read them, but they are data. (The bytes of a record may have
+    the form of a batch. Then a torn tail counts as damage, which loses nothing.)
 
-    Raises CorruptBatch if so many bytes look like batches that the search would take too long.
+    Raises CorruptBatch if too many bytes have the form of a batch, so the search would be too slow.
     """
     window, piece = padded_buffer(BUFFER_BYTES), padded_buffer(BUFFER_BYTES)
     at = position + 1
@@ -66,10 +65,10 @@ def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) 
 
 
 def is_valid_batch_at(file: File, position: int, *, size: int) -> bool:
-    """Whether a batch at `position` is whole and has its checksum, whatever its offset.
+    """Returns whether a batch at `position` is whole and has its checksum. Ignores its offset.
 
-    The checksum covers neither offset nor leader epoch. So a bad batch with a valid checksum is
-    damage, and not the work of a crash.
+    The checksum covers neither offset nor leader epoch. So a bad batch with a valid checksum comes
+    from damage, not from a crash.
     """
     header = padded_buffer(BATCH_HEADER_BYTES)
     if file.pread_into(header, BATCH_HEADER_BYTES, position) < BATCH_HEADER_BYTES:
@@ -84,7 +83,7 @@ def is_valid_batch_at(file: File, position: int, *, size: int) -> bool:
 def _has_valid_checksum(
     file: File, position: int, header: npt.NDArray[np.uint8], piece: npt.NDArray[np.uint8]
 ) -> bool:
-    """Whether the checksum of the batch or old message at `position` is right. Reads in pieces."""
+    """Returns whether a batch or old message at `position` has its checksum. Reads in pieces."""
     is_old = int(header[MAGIC_AT]) < MAGIC
     crc_at, covered_at = (scan.OLD_CRC_AT, MAGIC_AT) if is_old else (CRC_AT, ATTRIBUTES_AT)
     crc = 0

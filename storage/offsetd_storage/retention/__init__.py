@@ -1,1 +1,1 @@
-"""Retention: which segments are due, and how they are deleted."""
+"""Retention: finds the segments that are due, and deletes them."""

@@ -23,7 +23,7 @@ class CleaningState(enum.Enum):
 
     IDLE = "idle"
     IN_PROGRESS = "in progress"  # One thread cleans it, or deletes segments of it.
-    ABORTED = "aborted"  # That thread was told to stop, and has not stopped yet.
+    ABORTED = "aborted"  # The thread must stop, and has not stopped yet.
     PAUSED = "paused"
 
 
@@ -44,7 +44,7 @@ class CleaningStates:
             return CleaningState.PAUSED if is_paused else CleaningState.IDLE
 
     def begin(self, topic_partition: TopicPartition, *, patience_seconds: float = 0.0) -> bool:
-        """Takes a log, for cleaning or deleting; False if it is not free."""
+        """Takes a log, for cleaning or deleting. Returns False if it is not free."""
         with self._changed:
             is_free = self._changed.wait_for(
                 lambda: topic_partition not in self._taken and topic_partition not in self._pauses,
@@ -55,17 +55,17 @@ class CleaningStates:
             return is_free
 
     def end(self, topic_partition: TopicPartition) -> None:
-        """Gives a log back."""
+        """Releases a log."""
         with self._changed:
             self._taken.remove(topic_partition)
             self._changed.notify_all()
 
     def should_abort(self, topic_partition: TopicPartition) -> bool:
-        """Whether the round that has the log should end as soon as it can."""
+        """Returns whether the round that has the log must end as soon as it can."""
         return topic_partition in self._pauses
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """Ends the round on a log, waits for its end, and lets none begin until `resume`."""
+        """Ends the round on a log, waits for its end, and prevents new rounds until `resume`."""
         with self._changed:
             self._pauses[topic_partition] = self._pauses.get(topic_partition, 0) + 1
             while topic_partition in self._taken:

@@ -1,8 +1,9 @@
 """Retention of a store's logs: segments that are due are deleted, below the recovery point.
 
-A log that is due up to its end is rolled first and checked again, so that a record appended in the
-meantime is not deleted with it. Then the recovery point is moved past the segments to delete, the
-log's start is raised durably, and only then are the segments removed. `retention_rules` picks them.
+A log that is due up to its end is rolled first and checked again, so that a record appended during
+the check is not deleted. Then the recovery point is moved past the segments to delete, and the
+log's start is raised durably. Only after that are the segments removed. `retention_rules` picks
+them.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ def retain(
     discard: Discard | None = None,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """Deletes what is due, and returns the plan. No other thread may clean the log meanwhile.
+    """Deletes the due segments, and returns the plan.
 
-    `discard` removes the files, by default at once. Without `goes_by_age`, nothing is deleted
-    because of `retention.ms`. Raises PartitionQuarantined, OSError (nothing was changed),
-    StorageFailed.
+    No other thread may clean the log during the call. `discard` removes the files, by default at
+    once. Without `goes_by_age`, nothing is deleted because of `retention.ms`. Raises
+    PartitionQuarantined, OSError (nothing was changed), StorageFailed.
     """
     plan_now = partial(
         planned, store, topic_partition, files=files, clock=clock, goes_by_age=goes_by_age
@@ -100,10 +101,10 @@ def delete_records(
     *,
     discard: Discard | None = None,
 ) -> int:
-    """Kafka's DeleteRecords: hides what lies below `offset`, and removes whole segments there.
+    """Kafka's DeleteRecords: hides the records below `offset`, and removes whole segments there.
 
-    No other thread may clean the log meanwhile. `LOG_END` means everything. Returns the new start
-    of the log, which is durable. Raises OffsetOutOfRange if the log does not reach so far,
+    No other thread may clean the log during the call. `LOG_END` means all records. Returns the new
+    start of the log, which is durable. Raises OffsetOutOfRange if `offset` is not in the log,
     PolicyViolation if its policy does not allow deletion, PartitionQuarantined, StorageFailed.
     """
     log = store.log(topic_partition)
@@ -115,7 +116,7 @@ def delete_records(
     if not 0 <= offset <= end:
         raise OffsetOutOfRange(f"{topic_partition} ends at {end}, and cannot start at {offset}")
     if offset == end:
-        # Without room for a new segment, the bytes stay for now, but hidden.
+        # Without room for a new segment, the bytes are only hidden for now.
         with suppress(StorageFull):
             store.roll(topic_partition)
     _raise_start(store, topic_partition, offset)
@@ -139,13 +140,13 @@ def delete_hidden(
 
 
 def has_hidden(log: PartitionLog) -> bool:
-    """Whether a segment lies below the log's start."""
+    """Returns whether a segment lies below the log's start."""
     segments = log.segments
     return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
 
 
 def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) -> None:
-    """Raises the log's start, durably. First moves the recovery point and its segment there."""
+    """Raises the log's start, durably. First moves the recovery point and its segment to it."""
     point = store.recovery_point(topic_partition)
     if point.offset < offset or point.segment_base_offset < offset:
         store.settle_points()
@@ -155,8 +156,8 @@ def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) 
 class LogRetention:
     """Retention of a store that has a cleaner: only one of the two works on a log at a time.
 
-    It remembers what blocks a log. Any thread may use it. `on_blocked` is called when the cause
-    that blocks a log changes, with None when nothing blocks it any more.
+    It remembers the timestamp that blocks a log. Any thread may use it. `on_blocked` is called when
+    the cause that blocks a log changes, with None when nothing blocks it any more.
     """
 
     def __init__(
@@ -189,17 +190,17 @@ class LogRetention:
         self._age_held_until_ms = max(self._age_held_until_ms, until_ms)
 
     def concerns(self, log: PartitionLog) -> bool:
-        """Whether a check of a log may delete something, or end a block."""
+        """Returns whether a check of a log may delete something, or end a block."""
         return log.config.is_deleted or has_hidden(log) or log.topic_partition in self._blocked
 
     def discard_of(self, log: PartitionLog) -> Discard:
-        """Removes the files of a log's segments after the delay in its settings."""
+        """A function that removes the files of a log's segments after the delay in its settings."""
         return partial(self._deleter.discard, delay_ms=log.config.file_delete_delay_ms)
 
     def check(self, topic_partition: TopicPartition) -> RetentionPlan | None:
-        """Deletes what is due; None if the log is being cleaned, or is paused.
+        """Deletes the due segments. Returns None if the log is being cleaned, or is paused.
 
-        Raises what `retain` raises.
+        Raises the errors of `retain`.
         """
         if not self._states.begin(topic_partition):
             return None
@@ -218,7 +219,7 @@ class LogRetention:
         return plan
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
-        """As the function `delete_records`. First ends a cleaning round and waits for it."""
+        """Ends a cleaning round, waits for it, and then calls the function `delete_records`."""
         with self._states.paused(topic_partition):
             return delete_records(
                 self._store,

@@ -1,4 +1,4 @@
-"""The rules of retention: which of a log's oldest segments are due, and why, in Kafka's order.
+"""The rules of retention: they find the due segments of a log, in Kafka's order.
 
 Three rules are applied one after the other, each from the oldest segment up to the first that does
 not match: the segment lies below the log's start; it is beyond `retention.bytes`; it is older than
@@ -6,11 +6,12 @@ not match: the segment lies below the log's start; it is beyond `retention.bytes
 only the first rule applies). The active segment may be due too; then a new one is rolled first.
 
 A segment's age counts from its largest timestamp; if no record has one, from its file's last write.
-So in Kafka one record stamped in the future holds back everything after it until the clock has
-passed that timestamp. offsetd does better (`retention.age.from.roll`): the age of a segment that
-takes no more appends counts from its file's last write at the latest. That is when it was rolled,
-or shortly before. This time survives a restart, a copy that keeps times, and cleaning. A crash
-after which the journal's batches are written again makes it later, never earlier.
+So in Kafka one record with a timestamp in the future blocks the deletion of everything after it,
+until the clock has passed that timestamp. offsetd does better (`retention.age.from.roll`): if a
+segment takes no more appends, its age counts from its file's last write at the latest. That write
+was at the roll, or shortly before. The file's time survives a restart, a copy that keeps times,
+and cleaning. A crash after which the journal's batches are written again makes it later, never
+earlier.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class SegmentFigures:
     base_offset: int
     offset_next: int  # The next segment's base offset; for the active one, the log's end.
     size_bytes: int
-    largest_timestamp_ms: int  # Below 0: no record has one.
-    modified_ms: int  # Time of the file's last write. NOT_YET_MS: a batch is not written yet.
+    largest_timestamp_ms: int  # Below 0 if no record has one.
+    modified_ms: int  # The file's last write, or NOT_YET_MS if a batch is not written yet.
 
 
 @attrs.frozen(kw_only=True)
@@ -64,11 +65,11 @@ class Deletion:
 class FutureTimestamp:
     """Retention by time is blocked: segments are due by file times, but not by timestamps."""
 
-    base_offset: int  # Of the oldest segment that stays, which has the timestamp.
+    base_offset: int  # That of the oldest segment that stays, which has the timestamp.
     timestamp_ms: int
-    held_segments: int  # Due by their files' times; the blocking segment may be one of them.
+    held_segments: int  # The segments that are due by file time, perhaps with the blocking one.
     held_bytes: int
-    blocked_until_ms: int  # When the blocking segment becomes due itself.
+    blocked_until_ms: int  # The time at which the blocking segment itself becomes due.
 
     def __str__(self) -> str:
         return (
@@ -83,8 +84,8 @@ class RetentionPlan:
     """The segments to delete, oldest first. All of them must first lie below the recovery point."""
 
     deletions: tuple[Deletion, ...]
-    log_start_offset: int  # After the deletion.
-    rolls_active: bool  # The active segment is among them: roll a new one first.
+    log_start_offset: int  # The log's start after the deletion.
+    rolls_active: bool  # True if the active segment is among them: roll a new one first.
     blocked: FutureTimestamp | None  # A warning.
 
     @property
@@ -96,8 +97,8 @@ class RetentionPlan:
 def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
     """The present figures of a log's segments."""
     segments = log.segments
-    # Before the files' times are read: if a batch comes in between, the file's time only gets
-    # newer.
+    # This must be read before the files' times. If a batch is appended in between, the file's time
+    # only gets newer.
     is_written = [segment.written_bytes == segment.size_bytes for segment in segments]
     ends = [segment.base_offset for segment in segments[1:]]
     ends.append(max(log.offset_next, segments[-1].base_offset))
@@ -121,11 +122,12 @@ def plan_of_log(
     rolls_if_due: bool = False,
     goes_by_age: bool = True,
 ) -> RetentionPlan:
-    """The plan for a log as it is now, as `plan_retention` makes it. Raises OSError, StorageFailed.
+    """The plan of `plan_retention` for the present log. Raises OSError, StorageFailed.
 
-    `rolls_if_due`: as if an active segment that is old enough by the clock were rolled first.
+    With `rolls_if_due`, the plan assumes that an active segment that is old enough by the clock
+    was rolled first.
     """
-    log.write()  # A file's time counts only once all of the segment is written.
+    log.write()  # A file's time counts only after all of the segment is written.
     figures = segment_figures(files, log)
     if rolls_if_due and log.segments[-1].is_overdue(now_ms):
         figures.append(
@@ -180,7 +182,7 @@ def plan_retention(
 
 
 class _Walk:
-    """A walk from the oldest segment on, as long as segments are due."""
+    """A walk that starts at the oldest segment and ends at the first that is not due."""
 
     def __init__(
         self,
@@ -197,7 +199,7 @@ class _Walk:
         self._now_ms = now_ms
 
     def take(self, breach: Breach, is_due: Callable[[SegmentFigures], bool]) -> None:
-        """Takes segments as long as they are due."""
+        """Takes segments until one is not due."""
         for segment in self._segments[len(self.deletions) :]:
             is_active = segment is self._segments[-1]
             if (
@@ -209,13 +211,16 @@ class _Walk:
             self.deletions.append(Deletion(segment=segment, breach=breach))
 
     def is_below(self, log_start_offset: int) -> Callable[[SegmentFigures], bool]:
-        """Whether all of it lies below the log's start. The active segment stays."""
+        """A test of whether all of a segment lies below the log's start. The active one stays."""
         return lambda segment: (
             segment is not self._segments[-1] and segment.offset_next <= log_start_offset
         )
 
     def exceeds(self, retention_bytes: int) -> Callable[[SegmentFigures], bool]:
-        """Whether at least the limit is left without it. Ask in the order of the segments."""
+        """A test of whether the log still has the limit's size without a segment.
+
+        Call it once for each segment, in their order.
+        """
         excess_bytes = sum(segment.size_bytes for segment in self._segments[len(self.deletions) :])
         excess_bytes -= retention_bytes
 
@@ -229,7 +234,7 @@ class _Walk:
         return is_due
 
     def is_older(self, segment: SegmentFigures) -> bool:
-        """Whether its last record is older than the limit; not if it is exactly as old."""
+        """Returns whether a segment is older than the limit. An equal age is not older."""
         return self._now_ms - self._age_from_ms(segment) > self._config.retention_ms
 
     def _age_from_ms(self, segment: SegmentFigures) -> int:

@@ -32,8 +32,8 @@ class PeriodicTask:
 
     name: str
     run: Callable[[], object]
-    # From the start of one run to the start of the next. None: `run` returns how long to rest after
-    # it.
+    # The time from the start of one run to the start of the next. If it is None, `run` returns the
+    # rest after the run, in milliseconds.
     interval_ms: int | None = attrs.field(
         validator=attrs.validators.optional(attrs.validators.ge(1))
     )
@@ -41,12 +41,12 @@ class PeriodicTask:
 
 
 class _Turn:
-    """A task, and when it is due next, by the monotonic clock."""
+    """A task, and the next time at which it is due, by the monotonic clock."""
 
     def __init__(self, task: PeriodicTask, due_ms: int) -> None:
         self.task = task
         self.due_ms = due_ms
-        self.is_called = False  # Whether a run was requested, perhaps during a run.
+        self.is_called = False  # True if a run was requested, perhaps during a run.
         self.thread: threading.Thread | None = None  # The thread that runs it.
         self.work = Supervised(task.name)
 
@@ -86,7 +86,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def tell_to_stop(self) -> None:
-        """Starts no more runs. Runs that have started may look at `is_stopping`."""
+        """Starts no more runs. Runs that have started may check `is_stopping`."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -97,7 +97,7 @@ class Scheduler:
         self._threads.join()
 
     def wake(self) -> None:
-        """Looks at the clock again, after it was moved by hand."""
+        """Makes the threads read the clock again, after it was moved by hand."""
         with self._changed:
             self._changed.notify_all()
 
@@ -112,7 +112,7 @@ class Scheduler:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop; for tasks that take long."""
+        """True after a request to stop. Long tasks should check it."""
         return self._is_stopping
 
     @property
@@ -128,7 +128,7 @@ class Scheduler:
 
     @property
     def threads_replaced(self) -> int:
-        """How many threads have died so far."""
+        """The number of threads that have died so far."""
         return self._threads.replaced
 
     def _work(self) -> None:
@@ -150,7 +150,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def _next(self) -> _Turn | None:
-        """Waits for a task that is due, and starts it; None if the thread should end."""
+        """Waits for a task that is due, and takes it. Returns None if the thread should end."""
         with self._changed:
             while not (self._is_stopping or self._threads.leave_if_too_many()):
                 now_ms = self._clock.monotonic_ms()
@@ -194,7 +194,7 @@ class WorkerLife(NamedTuple):
     """The state of a worker. If it is not alive, `run` has the reason."""
 
     is_alive: bool  # False from a failure until a step has succeeded again.
-    run: RunStatus  # Of the steps.
+    run: RunStatus  # The status of the steps.
 
 
 class SupervisedWorker:
@@ -203,9 +203,9 @@ class SupervisedWorker:
     def __init__(
         self, name: str, step: Callable[[], int], *, clock: Clock, initial_delay_ms: int = 0
     ) -> None:
-        """`step` returns how long to rest before the next one, in milliseconds.
+        """`step` returns the rest before the next step, in milliseconds.
 
-        A long step looks at `is_stopping` now and then.
+        A long step checks `is_stopping` from time to time.
         """
         task = PeriodicTask(
             name=name, run=step, interval_ms=None, initial_delay_ms=initial_delay_ms
@@ -214,7 +214,7 @@ class SupervisedWorker:
         self._scheduler = Scheduler([task], threads=1, clock=clock)
 
     def start(self) -> None:
-        """Starts the thread, also after it died and could not be replaced."""
+        """Starts the thread, even after it died and could not be replaced."""
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -222,24 +222,24 @@ class SupervisedWorker:
         self._scheduler.stop()
 
     def wake(self) -> None:
-        """Ends the present rest, also the one after a failure."""
+        """Ends the present rest, even a rest after a failure."""
         self._scheduler.run_soon(self._name)
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """True after a request to stop."""
         return self._scheduler.is_stopping
 
     @property
     def life(self) -> WorkerLife:
         """Its present state."""
-        # Threads first: a failure is noted before its thread ends.
+        # Read the threads first: a failure is noted before its thread ends.
         has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]
         return WorkerLife(has_thread and run.failures_in_row == 0, run)
 
     @property
     def threads_replaced(self) -> int:
-        """How often its thread has died."""
+        """The number of times its thread has died."""
         return self._scheduler.threads_replaced
 
 

@@ -1,4 +1,4 @@
-"""Supervision of repeated work: failures are counted and kept, and the work is tried again.
+"""Supervision of repeated work: failures are counted, the last is kept, the work is repeated.
 
 `Supervised` is the state, without threads and without a clock. `SupervisedThreads` keeps a number
 of threads alive.
@@ -27,18 +27,18 @@ def backoff_ms(failures_in_row: int) -> int:
 
 @attrs.frozen(kw_only=True)
 class RunStatus:
-    """The runs so far. Times are by the wall clock, and None if there was none."""
+    """The runs so far. Times are by the wall clock. A time is None if there was no such run."""
 
     name: str
     is_running: bool
-    runs: int  # Those that have ended, with success or failure.
+    runs: int  # The number of runs that have ended, with success or failure.
     failures: int
     failures_in_row: int
     last_started_ms: int | None
     last_duration_ms: int | None
     last_succeeded_ms: int | None
     last_failed_ms: int | None
-    last_error: str | None  # Stays when a later run succeeds.
+    last_error: str | None  # It is kept when a later run succeeds.
 
 
 class Supervised:
@@ -119,7 +119,7 @@ class SupervisedThreads:
     def ensure(self) -> None:
         """Starts missing threads: all at first, later those that could not be replaced.
 
-        Raises RuntimeError if the system gives no thread.
+        Raises RuntimeError if the system cannot start a thread.
         """
         with self._lock:
             if self._is_stopping:
@@ -133,7 +133,7 @@ class SupervisedThreads:
     def resize(self, count: int) -> None:
         """Changes the number of threads. Surplus threads leave in `leave_if_too_many`.
 
-        Raises RuntimeError if the system gives no thread.
+        Raises RuntimeError if the system cannot start a thread.
         """
         with self._lock:
             self._count = count
@@ -142,7 +142,7 @@ class SupervisedThreads:
             self.ensure()
 
     def leave_if_too_many(self) -> bool:
-        """Whether the calling thread should return from `body`; it no longer counts then."""
+        """Returns whether the calling thread must return from `body`. Then it no longer counts."""
         with self._lock:
             is_too_many = len(self._threads) > self._count
             if is_too_many:

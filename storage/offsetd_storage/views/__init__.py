@@ -1,1 +1,1 @@
-"""A data folder as seen by a reader that takes no lock."""
+"""Reads of a data folder without a lock."""

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class LogView:
-    """One partition's log. Read it up to `recovery_point`; None: all of it."""
+    """One partition's log. Read it up to `recovery_point`, or all of it if that is None."""
 
     topic_partition: TopicPartition
     folder: Path
     recovery_point: RecoveryPoint | None
-    # The last one that we wrote, also if the folder is closed. None: there is none, or a broker may
-    # have had the folder since.
+    # The last recovery point that offsetd wrote, even if the folder is closed. None if there is
+    # none, or if a broker may have had the folder since.
     last_point: RecoveryPoint | None = None
 
     def readable_bytes(self, base_offset: int, size: int) -> int:
-        """How many bytes may be read of a segment whose file has `size` bytes."""
+        """The number of bytes that may be read of a segment whose file has `size` bytes."""
         point = self.recovery_point
         if point is None or base_offset < point.segment_base_offset:
             return size
@@ -51,27 +51,30 @@ class FolderView:
     """The logs of a data folder, by topic and partition.
 
     `offsets_partitions` is the number of partitions of `__consumer_offsets`; in a broker's folder,
-    one more than the highest that it has. `is_settled` is false if recovery points limit what may
-    be read.
+    it is one more than the highest number of a partition there. `is_settled` is false if logs may
+    be read only up to their recovery points.
     """
 
     folder: Path
     logs: tuple[LogView, ...]
     offsets_partitions: int
     is_settled: bool
-    # Partitions that had records, and whose folders are gone.
+    # Partitions that had records, but have no folder any more.
     missing: tuple[TopicPartition, ...] = ()
     _points: DurablePoints | None = attrs.field(default=None, eq=False, repr=False)
 
     def seen_again(self, files: Files) -> FolderView:
-        """The folder now; reads only the new part of the journal. Raises as `read_folder`."""
+        """The folder now. Reads only the new part of the journal.
+
+        Raises the errors of `read_folder`.
+        """
         return _read_folder(files, self.folder, self._points)
 
 
 def read_folder(files: Files, folder: Path) -> FolderView:
-    """Finds the partitions of a folder, ours or a broker's.
+    """Finds the partitions of a folder, offsetd's or a broker's.
 
-    Raises FolderMismatch (there is no partition in it, or its properties are damaged), NewerFormat,
+    Raises FolderMismatch (it has no partition, or its properties are damaged), NewerFormat,
     JournalDamaged, OSError.
     """
     return _read_folder(files, folder, None)
@@ -89,7 +92,7 @@ def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> F
             if (topic_partition := TopicPartition.of_folder(name)) is not None
             and files.is_folder(folder / name)
         ),
-        # Ten times as fast as the order of TopicPartition.
+        # This key is ten times as fast as the order of TopicPartition.
         key=lambda each: (each.topic, each.partition),
     )
     if not partitions:

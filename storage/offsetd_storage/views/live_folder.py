@@ -1,9 +1,9 @@
 """Reads of a log while a server may clean it.
 
-A listed segment may be gone when it is opened. Another segment may have its name or its index by
-then. The segment that held the recovery point may have been rolled and cleaned since. So if a read
-finds something wrong, it is repeated with new recovery points, until the files did not change
-during the read. The server never waits, and nothing is locked.
+A listed segment may be gone when it is opened, or another segment may have its name or its index.
+The segment that had the recovery point may have been rolled and cleaned since. So a read that finds
+something wrong is repeated with new recovery points, until the files do not change during a read.
+The server never waits, and nothing is locked.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def seen_steadily(
 ) -> _Found:
     """Calls `look` for a log. Calls it again if its result is doubtful and the files changed.
 
-    Returns the result. Raises an error of `look` if no file changed during the call, or at the last
-    attempt.
+    Returns the result. Raises an error of `look` if no file changed during the call, or if this was
+    the last attempt.
     """
     if view.is_settled:
         return look(log)
@@ -66,10 +66,10 @@ def seen_steadily(
 
 @attrs.frozen(kw_only=True)
 class LogFigures:
-    """The figures of the files that a look at a log read. As long as they stay, so does its result.
+    """The figures of the files that a read of a log used. While they are equal, so is its result.
 
-    Of each segment that may be read: name, size and time of the last write. Of the segment that
-    holds the recovery point only the base offset: that one takes appends.
+    Each segment that takes no more appends has its name, its size and the time of the last write.
+    The segment with the recovery point, which takes appends, has only its base offset.
     """
 
     segments: frozenset[tuple[str, int, int]]
@@ -77,7 +77,7 @@ class LogFigures:
 
 
 def figures_of(files: Files, view: FolderView, log: LogView) -> LogFigures | None:
-    """The figures of a log's files now; None while segments are being exchanged."""
+    """The present figures of a log's files; None while segments are being exchanged."""
     log = _seen_now(files, view, log)
     shape = _shape(files, log, exchanging=(".swap",))
     point = log.recovery_point
@@ -96,10 +96,10 @@ def seen_with_figures(
     *,
     sleep: Callable[[float], object] = time.sleep,
 ) -> tuple[_Found, LogFigures]:
-    """What `look` returns for a log whose files did not change meanwhile, and their figures.
+    """The result of `look` for a log whose files did not change during the call, and their figures.
 
-    Compare the figures later to learn whether more that is read belongs to this result. Raises
-    FolderChanged if the files change in every attempt, and what `look` raises while they do not.
+    A later comparison of the figures shows whether a later read still belongs to this result.
+    Raises FolderChanged if the files change in every attempt, and the errors of `look` if not.
     """
     for _ in range(_ATTEMPTS):
         log = _seen_now(files, view, log)
@@ -123,8 +123,8 @@ def seen_with_figures(
 class SegmentWalk:
     """Opens the segments of a log one by one, in the order of their offsets.
 
-    If a server is running, each step lists the folder again, so that the walk does not leave out
-    segments that a cleaning round has joined behind it.
+    If a server is running, each step lists the folder again, so that the walk does not skip the
+    segments that a cleaning round joins.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SegmentWalk:
         self._listed = iter(segment_base_offsets(files, log.folder))
 
     def open_next(self, offset_next: int) -> tuple[int, File] | None:
-        """Opens the segment that holds `offset_next`, or the first behind it.
+        """Opens the segment that contains `offset_next`, or the first segment after it.
 
         Returns its base offset and its file, which the caller closes; None at the log's end. Raises
         OSError.
@@ -159,7 +159,7 @@ class SegmentWalk:
         raise FileNotFoundError(f"{self._log.folder} keeps changing")
 
     def _next(self, offset_next: int) -> int | None:
-        """The base offset of that segment.
+        """The base offset of the segment to open, or None at the log's end.
 
         Raises FileNotFoundError while segments are being exchanged.
         """
@@ -174,7 +174,7 @@ class SegmentWalk:
     def _figures(self, base_offset: int) -> tuple[int, int]:
         path = segment_path(self._log.folder, base_offset)
         if not self._is_behind(base_offset):
-            return 0, 0  # It takes appends; these do not count as changes.
+            return 0, 0  # This segment takes appends, which do not count as changes.
         return self._files.size(path), self._files.modified_ms(path)
 
     def _is_behind(self, base_offset: int) -> bool:
@@ -187,7 +187,7 @@ class SegmentWalk:
 
 
 def _is_steady(files: Files, view: FolderView, log: LogView, before: _Shape | None) -> bool:
-    """Whether the files are as in `before`, and the recovery point is in the same segment."""
+    """Returns whether files and the recovery point's segment are unchanged since `before`."""
     if before is None or _shape(files, log) != before:
         return False
     now = _seen_now(files, view, log).recovery_point

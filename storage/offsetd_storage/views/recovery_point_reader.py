@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _WINDOW_BYTES: Final = 256 << 10
-# Attempts if no file has a header, because a server exchanges one and then the other.
+# The number of attempts if no file has a header, because a server replaces one after the other.
 _LOOKS: Final = 10
 
 
@@ -32,7 +32,7 @@ class _Turn(NamedTuple):
 
 
 class DurablePoints:
-    """Reads the recovery points of a journal. Each look reads only what is new since the last."""
+    """Reads the recovery points of a journal. Each read continues after the previous one."""
 
     def __init__(self, files: Files, folder: Path, identity: FolderIdentity) -> None:
         self.identity = identity
@@ -47,9 +47,9 @@ class DurablePoints:
     def read(self, *, begun: bool) -> dict[TopicPartition, RecoveryPoint] | None:
         """The recovery points; None if the journal has no life, or its last life was closed.
 
-        Empty if a life began (`begun`) and neither file has a valid header: that is damage. While a
-        server runs, the points may be older than its newest ones. Raises JournalDamaged,
-        NewerFormat, OSError.
+        They are empty if a life has begun (`begun`) but neither file has a valid header, which is
+        damage. While a server runs, the points may be older than its newest ones. Raises
+        JournalDamaged, NewerFormat, OSError.
         """
         for _ in range(_LOOKS):
             with ExitStack() as stack:
@@ -59,12 +59,12 @@ class DurablePoints:
                     return None if self._is_closed else dict(self._points)
             if not begun:
                 return None
-            # One file was exchanged before this look at it, and the other one after.
+            # One file was replaced before it was read, and the other one after it was read.
         return {}
 
     @property
     def last_points(self) -> dict[TopicPartition, RecoveryPoint]:
-        """The points of the last look, also if the journal was closed."""
+        """The points of the last read, even if the journal was closed."""
         return dict(self._points)
 
     def _newest(self, stack: ExitStack) -> tuple[JournalReader, JournalHeader] | None:

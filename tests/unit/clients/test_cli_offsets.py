@@ -189,6 +189,23 @@ def test_json_has_no_colour_on_a_terminal_either(fake_server: Any) -> None:
     assert "\n" + printed == FETCHED["jsonl"]
 
 
+def test_fetch_prints_the_groups_whose_partition_is_not_damaged(
+    fake_server: Any, failed: Callable[..., Status]
+) -> None:
+    damaged = failed("DATA_LOSS", "PARTITION_QUARANTINED", "partition 3 is damaged")
+    first = stored_offsets().groups[0]
+    answer = offset_service_pb2.FetchOffsetsResponse(groups=[first])
+    # All groups in one call, and then each by itself.
+    fake_server.will_answer("FetchOffsets", damaged, damaged, answer)
+    ended = offsetd(fake_server, "fetch", "crlf", "billing", "-o", "csv")
+    assert ended.returncode == 3
+    assert [line.split(",")[:4] for line in ended.stdout.splitlines()[1:]] == [
+        ["billing", "orders", "0", "42"],
+        ["billing", "orders", "1", "1234567"],
+    ]
+    assert ended.stderr == "error: group crlf: PARTITION_QUARANTINED: partition 3 is damaged\n"
+
+
 def test_fetch_of_a_topic_prints_only_that_topic(fake_server: Any) -> None:
     fake_server.will_answer("FetchOffsets", stored_offsets())
     fake_server.will_answer("GetGroup", EMPTY)

@@ -45,5 +45,5 @@ def test_a_name_that_is_no_column_is_refused_with_those_that_are() -> None:
     with pytest.raises(typer.BadParameter) as refused:
         RowOrder.of(["-lags"], COLUMNS)
     assert refused.value.message == (
-        "'-lags' is not a column: group, current_offset, lag are. Did you mean 'lag'?"
+        "'-lags' is not a column; the columns are: group, current_offset, lag. Did you mean 'lag'?"
     )

@@ -43,7 +43,7 @@ class GroupChoice:
         return list(self.named)
 
     def is_only_shown(self, *, dry_run: bool, execute: bool) -> bool:
-        """Whether the command must change nothing.
+        """Whether the command must not change anything.
 
         A command that changes named groups at once changes all groups only with `--execute`. Raises
         typer.BadParameter if both flags are set.
@@ -52,7 +52,7 @@ class GroupChoice:
         return dry_run or (self.all_groups and not execute)
 
     def tell_of_dry_run(self, terminal: Terminal, what: str) -> None:
-        """Says that nothing was done. For all groups, also prints the command that does it."""
+        """Reports that nothing was changed. For all groups, also prints the command to do it."""
         if self.all_groups:
             told_dry_run(terminal)
         else:
@@ -60,7 +60,7 @@ class GroupChoice:
 
 
 def told_left_out(terminal: Terminal) -> Callable[[Sequence[int]], None]:
-    """A function that says which log partitions are damaged, and that their groups are left out."""
+    """Returns a function that names the damaged log partitions, whose groups are left out."""
 
     def tell(partitions: Sequence[int]) -> None:
         numbers = ", ".join(map(str, partitions))
@@ -113,4 +113,4 @@ with_groups = with_options("groups", _some_groups, _OPTIONS)
 """Gives a command the argument and the options that make up its parameter `groups`."""
 
 with_any_groups = with_options("groups", _any_groups, _OPTIONS)
-"""As `with_groups`. Without a name and without `--all-groups` it means all groups."""
+"""Does what `with_groups` does. Without a name and `--all-groups`, the command has all groups."""

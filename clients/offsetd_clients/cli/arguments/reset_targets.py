@@ -19,8 +19,8 @@ _ISO_DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
 )
 _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]*)\.\.([0-9]*)")
-# How many of each unit make a second. The number of digits of a present time tells the unit:
-# seconds, milliseconds or nanoseconds.
+# The units of a second, by the number of digits of a present time in that unit: seconds,
+# milliseconds or nanoseconds.
 _UNITS_OF_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = re.compile(r".:[0-9]+(,|$)")
@@ -30,7 +30,7 @@ _PARTITIONS = re.compile(r"[0-9]+(,[0-9]+)*")
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
     """Reads whole topics, and partitions. A topic may contain a colon that no numbers follow.
 
-    Raises typer.BadParameter for a text that looks like several topics.
+    Raises typer.BadParameter for a text that seems to name several topics.
     """
     topics: list[str] = []
     partitions: list[TopicPartition] = []
@@ -61,7 +61,7 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_seek_time(text: str) -> datetime:
-    """Reads a time as rpk does, by its number of digits, or as `parse_time`.
+    """Reads a time as rpk does, by its number of digits, or as `parse_time` does.
 
     Raises typer.BadParameter.
     """
@@ -92,9 +92,9 @@ def read_csv(
 ) -> dict[str, dict[TopicPartition, int]]:
     """The offsets of each group in a CSV file.
 
-    The lines are `topic,partition,offset` for one group, else `group,topic,partition,offset`. None:
-    all groups of the file. `note` receives a message with the number of lines of other groups.
-    Raises typer.BadParameter.
+    The lines are `topic,partition,offset` for one group, else `group,topic,partition,offset`. If
+    `group_ids` is None, all groups of the file are read. `note` receives a message with the number
+    of lines of other groups. Raises typer.BadParameter.
     """
     others = 0
     asked = None if group_ids is None else list(dict.fromkeys(group_ids))

@@ -33,7 +33,12 @@ def parse_retention(text: str) -> Retention:
     """Reads a duration, `never`, or `default` for the server's setting. Raises ValueError."""
     if text == NEVER:
         return "never"
-    return None if text == SERVERS_OWN else parse_duration(text)
+    if text == SERVERS_OWN:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, nor {NEVER!r} or {SERVERS_OWN!r}") from None
 
 
 def duration_text(duration: timedelta) -> str:

@@ -21,7 +21,7 @@ ShownTopicsOption = Annotated[
 
 @attrs.frozen
 class TopicChoice:
-    """Whole topics, and partitions. Without either: everything."""
+    """Whole topics, and partitions. Without either, it chooses everything."""
 
     topics: Sequence[str] = ()
     partitions: Sequence[TopicPartition] = ()

@@ -22,7 +22,7 @@ def check_absent(path: Path | None, terminal: Terminal, *, force: bool) -> None:
 
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> None:
-    """Writes the whole file or nothing: a truncated file must not pass for a whole one.
+    """Writes the whole file or nothing: a truncated file must not be taken for a whole one.
 
     Raises OSError, and the errors of the pieces.
     """

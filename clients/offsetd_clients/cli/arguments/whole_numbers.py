@@ -4,7 +4,7 @@ import typer
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-_DIGITS_MAX = 100  # The value of a longer text is not worth computing.
+_DIGITS_MAX = 100  # Longer texts are refused before their value is computed.
 
 
 def parse_whole_number(text: str, where: str, *, largest: int, name: str = "number") -> int:

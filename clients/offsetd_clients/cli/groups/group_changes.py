@@ -271,7 +271,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]:
-    """Yields the pieces, and reports the number of bytes so far."""
+    """Yields the pieces, and reports the number of bytes up to then."""
     total_bytes = 0
     for piece in pieces:
         total_bytes += len(piece)
@@ -281,7 +281,7 @@ def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]
 
 @contextmanager
 def _told_of(file: Path, terminal: Terminal) -> Iterator[None]:
-    """Reports a failure to write the file in one line, which names this file and no other."""
+    """Reports a failure to write the file in one line, which names only this file."""
     try:
         yield
     except OSError as error:

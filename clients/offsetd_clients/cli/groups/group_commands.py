@@ -56,7 +56,7 @@ _NOT_MADE = (
     " of it to keep"
 )
 _NO_SEPARATORS = str.maketrans("", "", "-_")
-TEXT_CHARACTERS_MAX = 100  # A mistyped text is repeated only this far.
+TEXT_CHARACTERS_MAX = 100  # Only this many characters of a mistyped text are repeated.
 
 DeletedTopicsOption = Annotated[
     list[str] | None,
@@ -86,7 +86,9 @@ def _state(text: str) -> GroupState:
         if state is not GroupState.UNKNOWN and state.value.translate(_NO_SEPARATORS) == plain:
             return state
     known = ", ".join(state.value for state in GroupState if state is not GroupState.UNKNOWN)
-    raise typer.BadParameter(f"{text[:TEXT_CHARACTERS_MAX]!r} is not a state: {known} are")
+    raise typer.BadParameter(
+        f"{text[:TEXT_CHARACTERS_MAX]!r} is not a state; the states are: {known}"
+    )
 
 
 def _register_list(groups: typer.Typer, terminal: Terminal) -> None:

@@ -89,7 +89,7 @@ SORT_ALIASES = {"offset": "current_offset", "end": "log_end_offset", "member": "
 STRANGE_MAX = 10
 # More groups than this share one line.
 TOLD_GROUPS_MAX = 10
-# It is not worth waiting longer for the lag.
+# The lag is not worth a longer wait.
 KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -174,7 +174,7 @@ def _print(
     rows: Iterable[Row],
     droppable: Sequence[str],
 ) -> None:
-    """Prints the rows, unless no group was found: that was noted already."""
+    """Prints the rows, unless no group was found, which was already reported."""
     if described:
         terminal.rows(columns, rows, droppable=droppable)
 
@@ -182,7 +182,7 @@ def _print(
 def _fetched(
     client: OffsetClient, groups: Sequence[Group], chosen: TopicChoice
 ) -> tuple[Mapping[str, Offsets], Ends, str]:
-    """The stored offsets, the ends of the partitions, and why ends are unknown."""
+    """The stored offsets, the ends of the partitions, and the reason why ends are unknown."""
     of_all = offsets_of_groups(client, (group.group_id for group in groups))
     stored = {group_id: chosen.of_offsets(offsets) for group_id, offsets in of_all.items()}
     partitions = {each for offsets in stored.values() for each in offsets}
@@ -289,7 +289,7 @@ def _lag_text(lags: Sequence[int | None]) -> str:
 
 
 def _tell_of_members(terminal: Terminal, groups: Sequence[Group]) -> None:
-    """Notes the groups that have no row because they have no members."""
+    """Reports the groups that have no row because they have no members."""
     if terminal.output_format is not OutputFormat.TABLE:
         return
     empty = [group.group_id for group in groups if not group.members]
@@ -304,7 +304,7 @@ def _lag(current: int | None, end: int | None) -> int | None:
 
 
 def _absent(chosen: TopicChoice, *, all_groups: bool) -> str:
-    """The kind of offset that a group may lack, if the user has to know. Else empty."""
+    """The kind of offset that a group may lack, if the user must know it. Else empty."""
     if not chosen:
         return "offsets"
     return "" if all_groups else f"offset of {chosen}"
@@ -317,9 +317,9 @@ def _tell_of_offsets(
     ends: Ends,
     absent: str,
 ) -> None:
-    """Notes what the lag does not show: offsets outside their partition, or no offsets at all.
+    """Reports offsets outside their partition, and groups without offsets: the lag has neither.
 
-    `absent` is the kind of offset that a group may lack; empty: that is not noted.
+    `absent` is the kind of offset that a group may lack. If it is empty, it is not reported.
     """
     strange: list[str] = []
     for group in groups:

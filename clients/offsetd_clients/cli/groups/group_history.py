@@ -113,10 +113,10 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
             with terminal.when_reader_leaves(watching.cancel), _ended_by_ctrl_c(watching):
                 try:
                     _print_events(watching, terminal)
-                except KeyboardInterrupt:  # A second Ctrl-C.
+                except KeyboardInterrupt:  # This is a second Ctrl-C.
                     watching.cancel()
                 finally:
-                    # The reader left before it read all output: this token would skip something.
+                    # If the reader left before it read all output, this token would skip events.
                     if watching.token not in ("", since) and not terminal.reader_is_gone:
                         terminal.note(f"go on with: --from {watching.token}", is_whole=True)
 
@@ -265,7 +265,7 @@ def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
 
 
 def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
-    """The events until it is cancelled. Output is flushed after each batch."""
+    """Yields the events until the watch is cancelled. Flushes the output after each batch."""
     told: tuple[int, ...] = ()
     for batch in watching.batches():
         if watching.unreachable_log_partitions != told:
@@ -277,7 +277,7 @@ def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[Offse
 
 @contextmanager
 def _ended_by_ctrl_c(watching: OffsetWatch) -> Iterator[None]:
-    """Lets Ctrl-C end the watch after the event that is being printed; a second one, at once."""
+    """Lets Ctrl-C end the watch after the present event, and a second Ctrl-C at once."""
 
     def end(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, before)

@@ -256,24 +256,24 @@ class Plan:
     def carry_out_where_there(
         self, client: OffsetClient, group_id: str, targets: Mapping[str, ResetTarget]
     ) -> ResetOffsets | None:
-        """As `carry_out`, without topics that the group does not have.
+        """Does what `carry_out` does, without topics that the group does not have.
 
-        None: it has none of them.
+        Returns None if it has none of them.
         """
         try:
             return self.carry_out(client, group_id, targets)
         except GroupRefused:
-            # The server refuses a group in use before it looks at its offsets.
+            # The server refuses a group in use before it checks the offsets.
             if not self.topics or self.partitions:
                 raise
             if any(where.topic in self.topics for where in client.fetch(group_id)):
                 raise
             return None
         except OffsetNotCommitted as error:
-            # For a time before the group had any of the topics, name no topic.
+            # The error has no partitions if the time is before the group had any of the topics.
             named = error.partitions or [{"topic": topic} for topic in self.topics]
             absent = {each.get("topic") for each in named if "partition" not in each}
-            # It may have the topic now, but had no offset at the time.
+            # The group may have the topic now, but had no offset at the time.
             absent -= {where.topic for where in client.fetch(group_id)}
             if not absent:
                 raise
@@ -292,7 +292,7 @@ def carry_out(
 ) -> tuple[Done, Failures]:
     """Resets each group, or only validates that; returns the results and the failures.
 
-    With all groups, groups without any of the topics are skipped. It notes offsets that stay
+    With all groups, groups without any of the topics are skipped. It reports offsets that stay
     unchanged because there were none at the time.
     """
     plan.check_bounds(client, targets)
@@ -311,7 +311,7 @@ def carry_out(
 
 
 def _tell_of_ends(done: Done, targets: Mapping[str, ResetTarget], terminal: Terminal) -> None:
-    """Notes partitions whose end may be outdated, and partitions whose end is unknown."""
+    """Reports partitions whose end may be outdated, and partitions whose end is unknown."""
     total = sum(len(answer.changes) for _, answer in done)
     reported = sum(
         answer.reported_end_count for each, answer in done if targets[each] is ResetTo.LATEST
@@ -335,7 +335,7 @@ def _tell_of_ends(done: Done, targets: Mapping[str, ResetTarget], terminal: Term
 def _targets(
     client: OffsetClient, target: Target, groups: GroupChoice, terminal: Terminal
 ) -> dict[str, ResetTarget]:
-    """The targets by group. A file names its own groups, if all groups are meant."""
+    """The targets by group. With all groups, a file names its own groups."""
     if isinstance(target, Path):
         named = None if groups.all_groups else groups.named
         return dict(read_csv(target, named, note=terminal.note))
@@ -370,7 +370,10 @@ def _check_chosen_once(*are_given: bool) -> None:
 
 
 def print_changes(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> None:
-    """Prints the changes. An export is CSV as Kafka's tool writes it, with the group if several."""
+    """Prints the changes. An export is CSV as Kafka's tool writes it.
+
+    It has a column for the group if there are several.
+    """
     if export:
         terminal.lines(_csv_lines(done, is_one=is_one))
     elif done:

@@ -1,4 +1,4 @@
-"""`offsetd groups seek`: what `rpk group seek` does, but first only shown."""
+"""`offsetd groups seek`: it does what `rpk group seek` does, but first only shows it."""
 
 from collections.abc import Mapping
 from pathlib import Path

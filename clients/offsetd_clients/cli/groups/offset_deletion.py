@@ -1,4 +1,4 @@
-"""`offsetd groups offset-delete`, as `kafka-consumer-groups --delete-offsets` and rpk do it."""
+"""`offsetd groups offset-delete`, like `kafka-consumer-groups --delete-offsets` and rpk."""
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Kafka cluster and how to connect to it: options of several commands."""
+"""The options of several commands for a Kafka cluster and the connection to it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ def _checked_timeout(value: float) -> float:
 class KafkaChoice:
     """The options of a Kafka cluster.
 
-    Without servers, those of the config file or of the plan count.
+    Without `servers`, the servers of the config file or of the plan are used.
     """
 
     bootstrap_servers: str | None
@@ -34,7 +34,7 @@ class KafkaChoice:
     timeout_s: float
 
     def cluster(self, plan: Plan | None = None) -> KafkaCluster | None:
-        """The cluster; None: neither the options nor the plan name one.
+        """The cluster; None if neither the options nor the plan name one.
 
         Raises MigrationError, OSError.
         """

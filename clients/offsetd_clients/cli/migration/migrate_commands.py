@@ -45,7 +45,7 @@ _STORES: dict[str, Callable[[], Callable[[typer.Typer, Terminal], None]]] = {
     "kafka": _kafka,
     "zookeeper": _zookeeper,
 }
-"""By the name of their extra."""
+"""The stores, by the name of their extra."""
 
 
 def _register_failure(migrate: typer.Typer, terminal: Terminal, name: str, missing: str) -> None:

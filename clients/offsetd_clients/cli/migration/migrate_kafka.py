@@ -372,7 +372,7 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
 
 @attrs.frozen
 class _Sides:
-    """The source and the target of a plan's groups. `cluster` None: folders and offsetd only."""
+    """The source and the target of a plan's groups. `cluster` is None if no cluster takes part."""
 
     plan: Plan
     client: OffsetClient
@@ -386,7 +386,7 @@ class _Sides:
         return BoundedTarget(self.client, self.cluster, reason=reason)
 
     def source(self, terminal: Terminal) -> Source:
-        """The source as it is now. Raises MigrationError."""
+        """The source in its present state. Raises MigrationError."""
         options = self.plan.source.options
         match self.plan.source.kind:
             case kind if kind == HERE_KIND:

@@ -1,4 +1,4 @@
-"""The groups and topics of a plan, and their new names: options of every plan."""
+"""The groups and topics of a plan, and their new names: the options of every plan."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -111,7 +111,7 @@ def run_options(
     retention: str,
     check_bounds: bool = False,
 ) -> RunOptions:
-    """The RunOptions of the options of a `run`. `retention` may also be `as-is`."""
+    """Makes the RunOptions from the options of a `run`. `retention` may also be `as-is`."""
     is_set = retention != _RETENTION_AS_IS
     try:
         parsed = parse_retention(retention) if is_set else None
@@ -144,7 +144,7 @@ def holder() -> str:
 
 
 def reason_of(plan: Plan, reason: str) -> str:
-    """The reason for the audit log, unless the user gave one."""
+    """The reason for the audit log: the user's, or a default."""
     return reason or f"migration by plan {plan.plan_id}"
 
 
@@ -238,7 +238,7 @@ def diff_step(
 def verify_step(
     terminal: Terminal, plan: Plan, target: Target, source: Source | None, *, allow_ahead: bool
 ) -> None:
-    """Prints the offsets that are not stored as the source, or else the plan, has them.
+    """Prints the stored offsets that differ from the source, or from the plan without a source.
 
     Exits with 1 if there are any. With `allow_ahead`, larger stored offsets are accepted, because
     consumers may have moved; so are offsets deleted at the source. Both are counted separately;
@@ -317,7 +317,7 @@ def outcome_step(
 def entered(
     stack: ExitStack, terminal: Terminal, plan_file: Path, address: str
 ) -> tuple[Plan, Journal]:
-    """Opens a plan and its journal, which no other process has meanwhile. Reports errors."""
+    """Opens a plan and its journal, and locks the journal. Reports errors."""
     stack.enter_context(told(terminal, address))
     plan = Plan.open(plan_file)
     return plan, stack.enter_context(Journal.open(plan_file, plan.plan_id))
@@ -379,7 +379,7 @@ def _problem_row(problem: Problem) -> Row:
 
 
 def _warn_of_large(terminal: Terminal, large: dict[str, int]) -> None:
-    """Warns of groups that may not fit into one batch, which a run needs."""
+    """Warns of groups that may not fit into one batch: a run writes each group as one batch."""
     for group_id in list(large)[:_PROBLEMS_LISTED_MAX]:
         terminal.note(f"{named_id(group_id)}: its offsets take up to {large[group_id]} bytes")
     if len(large) > _PROBLEMS_LISTED_MAX:

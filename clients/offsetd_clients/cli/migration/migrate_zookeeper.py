@@ -211,7 +211,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
 def _while_locked(
     outcomes: Iterator[GroupOutcome], check_lock: Callable[[], None]
 ) -> Iterator[GroupOutcome]:
-    """Begins no further group once the lock is lost. Raises MigrationStopped."""
+    """Begins no further group after the lock is lost. Raises MigrationStopped."""
     for each in outcomes:
         yield each
         check_lock()

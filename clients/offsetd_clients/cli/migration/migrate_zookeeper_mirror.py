@@ -241,7 +241,7 @@ def _follow(
 
 
 def _listen(client: KazooClient, following: Mirror) -> None:
-    """Tells the mirror when the connection to ZooKeeper is lost or returns."""
+    """Calls the mirror when the connection to ZooKeeper is lost or returns."""
 
     def note(state: str) -> None:
         following.connection_changed(is_connected=state == KazooState.CONNECTED)

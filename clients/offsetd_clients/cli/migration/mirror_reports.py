@@ -25,7 +25,7 @@ def line_of(event: MirrorEvent, time_s: float) -> str:
 
 
 class EventLines:
-    """Prints a line for each event, and counts events by kind. For several threads."""
+    """Prints a line for each event, and counts events by kind. Several threads may use it."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.counts = dict.fromkeys(MirrorEventKind, 0)
@@ -51,7 +51,7 @@ def checked_metrics_address(value: str | None) -> str | None:
 def metrics_served(
     address: str | None, mirror: Mirror, events: EventLines
 ) -> Iterator[Callable[[], str] | None]:
-    """Serves the metrics at an address, if one is named. Yields a function that gives the URL.
+    """Serves the metrics at an address, if one is given. Yields a function that returns the URL.
 
     Raises MigrationError if the library is missing, OSError if the address is not available.
     """
@@ -86,7 +86,7 @@ class _Collector:
         self._events = events
 
     def collect(self) -> Iterator[Any]:
-        """For prometheus_client."""
+        """Yields the metrics; prometheus_client calls it."""
         from prometheus_client.core import (  # noqa: PLC0415
             CounterMetricFamily,
             GaugeMetricFamily,

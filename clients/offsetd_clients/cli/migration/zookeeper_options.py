@@ -1,4 +1,4 @@
-"""The ZooKeeper, and the layout of its offsets: options of several commands."""
+"""The options of several commands for a ZooKeeper and the layout of its offsets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -39,7 +39,7 @@ _LOCK_WAIT_SESSIONS = 2.0
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperChoice:
-    """The options of a ZooKeeper. Without `hosts`, those of the plan count."""
+    """The options of a ZooKeeper. Without `hosts`, those of the plan are used."""
 
     hosts: str | None
     auth: tuple[tuple[str, str], ...] = attrs.field(repr=False)
@@ -51,7 +51,7 @@ class ZooKeeperChoice:
     state_root: str
 
     def zookeeper(self, plan: Plan | None = None) -> ZooKeeper:
-        """Raises MigrationError if neither the options nor the plan name a ZooKeeper."""
+        """Returns the ZooKeeper. Raises MigrationError if the options and the plan name none."""
         hosts = self.hosts or (plan.source.address if plan and plan.source.kind == KIND else None)
         if hosts is None:
             raise MigrationError("name the ZooKeeper: --hosts HOST:PORT[/CHROOT]")
@@ -88,9 +88,9 @@ class ZooKeeperChoice:
                 )
 
     def lock_if_any(self, stack: ExitStack, plan: Plan) -> Callable[[], None]:
-        """The same, if the plan was made from a ZooKeeper and not from a file.
+        """Takes the migrator's lock, if the plan was made from a ZooKeeper and not from a file.
 
-        Returns a function that raises MigrationStopped once the lock is lost.
+        Returns a function that raises MigrationStopped after the lock is lost.
         """
         if plan.source.kind != KIND:
             return lambda: None
@@ -98,7 +98,7 @@ class ZooKeeperChoice:
 
     @contextmanager
     def source(self, plan: Plan) -> Iterator[ZooKeeperSource]:
-        """The plan's source as it is now. Raises SourceFailed."""
+        """The plan's source in its present state. Raises SourceFailed."""
         layout_name, options = options_of(plan.source)
         zookeeper = self.zookeeper(plan)
         with zookeeper.connected(read_only=True) as client:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 
 def summary(changes: Iterable[tuple[int | None, int | None]]) -> str:
-    """How many offsets go back (to be read again), and how many go ahead (to be skipped).
+    """Text with the numbers of offsets that go back (are read again) and ahead (are skipped).
 
-    Each change is an offset before and after; None: there is no offset.
+    Each change is an offset before and after; None stands for no offset.
     """
     told = list(changes)
     shifts = [after - before for before, after in told if before is not None and after is not None]

@@ -1,6 +1,6 @@
-"""Drawing on a terminal: tables, progress, errors in red.
+"""Draws on a terminal: tables, progress, errors in red.
 
-Imported only to draw: rich takes longer to load than many commands take.
+Import it only to draw: rich takes longer to load than many commands take.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
 
 
 class _Count(MofNCompleteColumn):
-    """How much is done, and the total if it is known."""
+    """The amount done, and the total if it is known."""
 
     def render(self, task: Task) -> Text:
         return Text() if task.total is None else super().render(task)
@@ -57,9 +57,9 @@ def drawn_table(
 ) -> DrawnTable:
     """A table for the terminal `file` that fits its width and breaks no word.
 
-    If it would be too wide and has columns of `droppable`, text that all rows share goes above it,
-    and those columns are left out in that order, unless there is only one row. If that is not
-    enough, each row becomes a block of lines.
+    If it would be too wide and has columns of `droppable`, text that all rows share is printed
+    above it, and those columns are left out in that order, unless there is only one row. If that is
+    not enough, each row becomes a block of lines.
     """
     console = Console(file=file, highlight=False)
     layout = fitting(header, cells, is_number, console.width, droppable=droppable)
@@ -106,7 +106,7 @@ def _blocks(
 ) -> Iterator[Text]:
     """Each row as lines of its own with a name and a value. Absent values are left out.
 
-    A word wider than the space beside the names stays whole: the terminal wraps its line.
+    A word wider than the space next to the names stays whole: the terminal wraps its line.
     """
     shown = [
         name for name, *column in zip(header, *cells, strict=True) if not all(map(is_empty, column))
@@ -149,7 +149,8 @@ def print_error(file: TextIO, message: str) -> None:
 def progress_bar(file: TextIO, title: str) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar on the terminal `file`, which vanishes at the end.
 
-    Yields the function that moves it: how much is done, the total (None: not known), and its text.
+    Yields the function that moves it: its arguments are the amount done, the total (None if it is
+    not known), and its text.
     """
     columns = (
         TextColumn("{task.description}"),

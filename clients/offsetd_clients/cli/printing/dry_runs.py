@@ -1,4 +1,4 @@
-"""The messages of commands that only showed what they would do."""
+"""The messages of commands that only showed their effect."""
 
 import shlex
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:
 
 
 def told_dry_run(terminal: Terminal) -> None:
-    """Says that nothing was changed, and prints this command with --execute."""
+    """Reports that nothing was changed, and prints this command with --execute."""
     assert terminal.called is not None, "within a command"
     line = executing_line(terminal.called)
     given = terminal.called.params.values()
@@ -42,7 +42,7 @@ def told_dry_run(terminal: Terminal) -> None:
 def executing_line(ctx: typer.Context) -> str:
     """The command line that was called, quoted for a shell, with `--execute`. It has no pipes.
 
-    Values from environment variables are not in it: the variables are still set when it is run.
+    It does not contain values from environment variables: they are still set when the line is run.
     """
     arguments: list[str] = []
     options: list[str] = []

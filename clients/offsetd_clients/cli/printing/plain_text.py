@@ -1,4 +1,4 @@
-"""Texts for people: shortened names, errors in words. Pure."""
+"""Texts for users: shortened names, errors in words. No I/O."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def shortened(text: str) -> str:
-    """`text` with words and lines that are too long cut off."""
+    """Shortens words and lines of `text` that are too long."""
     if len(text) <= WORD_CHARACTERS_MAX:
         return text
     words = _LONG_WORD.sub(lambda found: _cut(found[0]), text)
@@ -36,7 +36,7 @@ def shortened(text: str) -> str:
 
 
 def wrong_use_text(text: str, printable: Callable[[str], str]) -> str:
-    """The error of an argument or an option, as it is printed."""
+    """The error of an argument or an option, in the printed form."""
     for said, told in _WORDS:
         text = said.sub(told, text)
     return shortened(printable(text))

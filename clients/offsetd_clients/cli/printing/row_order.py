@@ -21,7 +21,7 @@ SortOption = Annotated[
 
 @attrs.frozen
 class RowOrder:
-    """Columns, the most important first. Each says whether its largest values come first."""
+    """Columns, the most important first. Each has a flag: whether its largest values come first."""
 
     columns: Sequence[tuple[str, bool]] = ()
 
@@ -32,7 +32,7 @@ class RowOrder:
         columns: Collection[str],
         aliases: Mapping[str, str] | None = None,
     ) -> Self:
-        """Reads names of `columns`, in any case, as in JSON or in a table's header.
+        """Reads names of `columns`, in any case, in the form of JSON or of a table's header.
 
         Raises typer.BadParameter.
         """
@@ -61,5 +61,7 @@ def _column(text: str, columns: Collection[str], aliases: Mapping[str, str]) -> 
     if name not in columns:
         near = get_close_matches(name, columns, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise typer.BadParameter(f"{text!r} is not a column: {', '.join(columns)} are.{hint}")
+        raise typer.BadParameter(
+            f"{text!r} is not a column; the columns are: {', '.join(columns)}.{hint}"
+        )
     return name, text.startswith("-")

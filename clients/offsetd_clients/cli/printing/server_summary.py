@@ -11,7 +11,7 @@ from offsetd_clients.values import ServerInfo
 
 
 def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
-    """The server's health, its identity, and what keeps offsets from expiring."""
+    """The server's health, its identity, and the reason if offsets do not expire."""
     for name, serves in health.items():
         yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
     yield (
@@ -37,7 +37,7 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
 
 
 def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
-    """Notes the settings that cannot be read, if any."""
+    """Reports the settings that cannot be read, if any."""
     if served.settings_problem:
         terminal.note(
             "not all settings can be read, so nothing expires, is cleaned or taken away:"
@@ -46,7 +46,7 @@ def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
 
 
 def why_records_stay(client: OffsetClient, topic: str) -> str:
-    """How long the cleaner leaves the records of a topic, and by which setting; empty: 0 ms."""
+    """How long the cleaner keeps the records of a topic, and by which setting; empty for 0 ms."""
     [lag] = client.describe_config(topic or "__consumer_offsets", ["min.compaction.lag.ms"])
     if lag.value == "0":
         return ""

@@ -1,4 +1,4 @@
-"""Which columns of a table fit a terminal, and their widths. Pure: no terminal, no colours."""
+"""Computes the columns of a table that fit a terminal, and their widths. No I/O."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -6,7 +6,7 @@ import attrs
 from rich.cells import cell_len
 
 ABSENT = "-"
-GAP = 2  # Spaces between two columns.
+GAP = 2  # The number of spaces between two columns.
 # A column with several words is broken between words, but is never narrower than this.
 TEXT_WIDTH_MIN = 16
 
@@ -16,7 +16,7 @@ class Layout:
     """The columns to draw, by index, and their widths.
 
     `above`: columns whose value is the same in all rows; it is printed above the table.
-    `left_out`: columns that have values and are not shown.
+    `left_out`: columns that have values, but are not shown.
     """
 
     columns: tuple[int, ...]

@@ -24,7 +24,8 @@ EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
 _ROWS_OF_PART = 1000
 
-# Called with how much is done, the total (0: not known), and a description of the work.
+# A function that is called with the amount done, the total (0 if it is not known), and a
+# description of the work.
 ProgressReport = Callable[[int, int, str], None]
 Row = Mapping[str, object]
 
@@ -42,7 +43,7 @@ class Terminal:
     """Prints a command's results to stdout and everything else to stderr.
 
     A stream that is not a terminal gets neither colour nor progress, and lines of any width. When
-    the reader of stdout goes away (`| head`), output stops without an error. If stdout fails for
+    the reader of stdout exits (`| head`), output stops without an error. If stdout fails for
     another reason (a full disk), the command ends with exit code 1.
     """
 
@@ -174,7 +175,7 @@ class Terminal:
 
     @contextmanager
     def when_reader_leaves(self, call: Callable[[], None]) -> Iterator[None]:
-        """Calls a function, in a thread, once the reader of stdout is gone, if stdout is a pipe.
+        """If stdout is a pipe, calls a function in a thread when the reader of stdout is gone.
 
         A command that waits for something to print can then end at once.
         """
@@ -185,7 +186,7 @@ class Terminal:
 
         def wait() -> None:
             poller = select.poll()
-            poller.register(self._stdout.fileno(), 0)  # Errors only.
+            poller.register(self._stdout.fileno(), 0)  # Polls for errors only.
             poller.register(woken[0], select.POLLIN)
             poller.poll()
             if not is_over.is_set():
@@ -265,7 +266,7 @@ class Terminal:
         _let_go(self._stdout)
 
     def _flush_before_complaint(self) -> None:
-        """Flushes stdout before a message on stderr, to keep both in order in one place."""
+        """Flushes stdout before a message on stderr, to keep their order in a common place."""
         if not self._stdout_is_gone:
             self.flush()
 
@@ -291,7 +292,7 @@ def standard_terminal() -> Terminal:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """`text` with all characters escaped that could control a terminal, except those in `keep`."""
+    """Escapes all characters of `text` that could control a terminal, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(
@@ -303,12 +304,12 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def named_id(group_id: str) -> str:
-    """A group's name in a sentence. It cannot begin a line of its own."""
+    """A group's name in a sentence. It cannot begin a new line."""
     return f"group {printable(group_id)}"
 
 
 def _at_words(text: str, stream: TextIO, before: str = "") -> str:
-    """`text` in lines that the terminal `stream` need not break within words.
+    """Breaks `text` into lines, so that the terminal `stream` need not break words.
 
     Lines with a word that is too wide stay as they are; so do indented lines, which users copy.
     """
@@ -327,7 +328,7 @@ def _at_words(text: str, stream: TextIO, before: str = "") -> str:
 
 
 def _let_go(stream: TextIO) -> None:
-    """Replaces the file under the stream: its buffer would raise again at the interpreter's end."""
+    """Replaces the file under the stream: its buffer would raise again at the program's end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -345,7 +346,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _is_column_of(values: Sequence[object], *kinds: type) -> bool:
-    """Whether the values are of these kinds or None, and at least one is not None."""
+    """Whether all values are of these kinds or None, and at least one is not None."""
     found = {type(value) for value in values}
     return bool(found & set(kinds)) and found <= {*kinds, type(None)}
 
@@ -372,7 +373,7 @@ def _cell(value: object, *, absent: str, is_drawn: bool = False) -> str:
 
 
 def time_text(value: datetime) -> str:
-    """A time as in all results: UTC, to the millisecond."""
+    """A time in the form of all results: UTC, with milliseconds."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

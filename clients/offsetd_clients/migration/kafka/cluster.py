@@ -1,10 +1,10 @@
 """A running Kafka cluster: its groups and their offsets, through librdkafka's admin client.
 
 That client has limits, which this module reports and does not work around: it takes one group in a
-call, has no commit times, deletes no offsets, and reads past the end of metadata that another
-client than librdkafka wrote. It also crashes if a coordinator is just loading (librdkafka's issue
-5040). So every group is described first: that call reports in time that its coordinator does not
-answer.
+call, has no commit times, deletes no offsets, and reads past the end of metadata if another client
+than librdkafka wrote it. It also crashes if a coordinator is just loading (librdkafka's issue
+5040). So every group is described first: this call reports in time if the group's coordinator does
+not answer.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ PARTITIONS_MAX: Final = 1000
 """The number of partitions in one call."""
 
 TIMEOUT_S_DEFAULT: Final = 30.0
-# librdkafka has its own timeout; this is for cases in which it does not keep it.
+# librdkafka has its own timeout; this one applies if librdkafka does not keep it.
 _SLACK_S: Final = 10.0
-# Attempts to read metadata that does not decode: the bytes after its end change.
+# The most attempts to read metadata that cannot be decoded: the bytes after its end change.
 _READS_MAX: Final = 10
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _WITHOUT_MEMBERS: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
-# Errors that mean: the cluster does not answer any request.
+# Errors which mean that the cluster does not answer any request.
 _UNREACHABLE: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -60,7 +60,7 @@ _NOT_THERE: Final = (
 
 
 class ClusterFailed(SourceFailed):
-    """The cluster does not answer as it should, for this request or at all."""
+    """The cluster does not answer, or its answer to this request is an error."""
 
     def __init__(
         self, text: str, *, is_unreachable: bool = False, is_about_nothing: bool = False
@@ -86,7 +86,7 @@ class ClusterOffset:
 
 @attrs.frozen(kw_only=True)
 class ClusterGroup:
-    """A group and its sorted offsets. `members` describes its members; empty: it has none.
+    """A group and its sorted offsets. `members` describes its members, if any.
 
     `problem` says why it could not be read, in whole or in part.
     """
@@ -98,7 +98,7 @@ class ClusterGroup:
 
 
 class KafkaCluster:
-    """One cluster. `config` is librdkafka's. Each call fails after `timeout_s` seconds."""
+    """A cluster. `config` has librdkafka's settings. A call fails after `timeout_s` seconds."""
 
     def __init__(self, config: Mapping[str, Any], *, timeout_s: float = TIMEOUT_S_DEFAULT) -> None:
         """The client connects when it is first used.
@@ -148,7 +148,7 @@ class KafkaCluster:
 
         Raises ClusterFailed; some offsets may then be written.
 
-        Kafka takes offsets one by one, so the caller has to read them afterwards.
+        Kafka takes offsets one by one, so the caller must read them afterwards.
         """
         to_commit = [
             KafkaTopicPartition(
@@ -181,8 +181,8 @@ class KafkaCluster:
         Raises ClusterFailed.
         """
         if not self._is_connected:
-            # If librdkafka is asked for leaders before it is connected, it asks again only after
-            # seconds.
+            # If leaders are requested before librdkafka is connected, it repeats the request only
+            # after seconds.
             self._result(self._admin.describe_cluster(request_timeout=self._timeout_s))
             self._is_connected = True
         bounds: dict[TopicPartition, Bounds] = {}

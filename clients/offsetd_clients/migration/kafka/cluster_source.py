@@ -58,9 +58,9 @@ class ClusterSource:
                 yield found
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Yields those groups as they are now.
+        """Yields those groups in their present state.
 
-        A deleted one has no offsets. Raises SourceFailed.
+        A deleted group has no offsets. Raises SourceFailed.
         """
         return map(self._found, self._cluster.read(group_ids))
 

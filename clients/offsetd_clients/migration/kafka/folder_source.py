@@ -23,7 +23,7 @@ FOLDERS_KIND: Final = "kafka-folders"
 READERS: Final = "offsetd.offset_folders"
 """Entry points of the readers of folders, which the server's package has.
 
-It is not imported here.
+This package does not import it.
 """
 
 _MEMBERS_THEN: Final = ("members, when it was copied",)
@@ -47,7 +47,7 @@ class FolderOffset(Protocol):
 
 
 class FolderGroup(Protocol):
-    """A group as the reader returns it. `has_members` None: it cannot be read.
+    """A group as the reader returns it. `has_members` is None if it cannot be read.
 
     `problems` say, as `PLACE: WHAT`, which offsets may be missing.
     """
@@ -95,7 +95,7 @@ class FolderSource:
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
         """Yields those groups.
 
-        Groups that the folders do not have are empty. Raises SourceFailed.
+        Groups that are missing in the folders have no offsets. Raises SourceFailed.
         """
         found: dict[str, FoundGroup] = {}
         wanted = frozenset(group_ids)

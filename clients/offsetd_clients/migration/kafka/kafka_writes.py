@@ -1,8 +1,8 @@
-"""Offsets that go to a Kafka cluster: back to where a plan found them, or there for the first time.
+"""Writes offsets to a Kafka cluster: back to the groups of a plan, or for the first time.
 
 Kafka has no conditional commit, and takes offsets one by one. So each group is read before it is
-written, and read again afterwards. Killed at any point and run again, it ends in the same state:
-offsets that are already there are not written again.
+written, and read again afterwards. A step that was killed at any point and is run again ends in the
+same state: offsets that are already in the cluster are not written again.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _OUTCOMES: Final = {
 
 @attrs.frozen(kw_only=True)
 class Move:
-    """The offsets that a group of the cluster is to get.
+    """The offsets that must be written to a group of the cluster.
 
-    `expected` are others that it may have now.
+    `expected` are other offsets that the group may have now.
 
-    `objection` says why the group must not be written; empty: it may be.
+    `objection` says why the group must not be written; else it is empty.
     """
 
     planned: PlannedGroup
@@ -74,8 +74,9 @@ def moves_back(
 ) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
     """Moves back the present offsets of groups that a run has moved to offsetd.
 
-    Only topics of the plan are moved, and only where the cluster has what the plan found. Offsets
-    deleted in offsetd stay in the cluster. `force`: also while consumers use the group in offsetd.
+    Only topics of the plan are moved, and only if the cluster still has the offsets of the plan.
+    Offsets deleted in offsetd stay in the cluster. `force`: also while consumers use the group in
+    offsetd.
     """
     takes = plan.selection.takes_topic
 
@@ -102,7 +103,7 @@ def moves_back(
 
 
 def _not_moved_here(journal: Journal, group_id: str) -> str:
-    """Why offsetd's offsets are not those of the plan: no run has stored them, or it was undone."""
+    """The reason if offsetd does not have the plan's offsets: not run, or undone. Else empty."""
     ran = journal.latest(Step.RUN, group_id)
     if ran is None:
         return "no run of this plan has moved it here"
@@ -116,7 +117,7 @@ def _not_moved_here(journal: Journal, group_id: str) -> str:
 def moves_there(
     target: Target, *, force: bool = False
 ) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
-    """Moves a plan's offsets to the cluster, where it has none yet.
+    """Moves a plan's offsets to the cluster, if the cluster has none for them yet.
 
     `force`: also groups with live consumers in offsetd, or whose offsets changed after the plan.
     """
@@ -143,7 +144,7 @@ def moves_there(
 
 
 def _used_here(target: Target, groups: Sequence[PlannedGroup]) -> list[str]:
-    """For each group: the sign that it is used in offsetd, or was used after the plan; or empty."""
+    """For each group, the evidence that it is or was used in offsetd since the plan; else empty."""
     stored, alive = _seen_here(target, [each.source_group_id for each in groups])
     now = [
         {where: found.offset for where, found in stored[each.source_group_id].items()}
@@ -160,7 +161,7 @@ def _seen_here(
 ) -> tuple[dict[str, Stored], list[str]]:
     """The stored offsets of groups, and the live members of each.
 
-    `force`: members are not asked.
+    With `force`, members are not fetched.
     """
     try:
         stored = target.stored(group_ids)
@@ -223,7 +224,7 @@ class _Writer:
         there: Mapping[TopicPartition, int],
         to_write: Mapping[TopicPartition, OffsetToCommit],
     ) -> str:
-        """Why the group must not be written; empty: it may be."""
+        """The reason why the group must not be written; empty if there is none."""
         if not to_write:
             return ""
         if group.members:
@@ -245,7 +246,7 @@ class _Writer:
         return f"{counted(len(outside), 'offset')}: {listed(outside)}" if outside else ""
 
     def _written(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> str:
-        """Writes, then reads again. Returns the offsets that are not as written; empty: none."""
+        """Writes, then reads again. Returns text about offsets that differ; empty if none does."""
         try:
             self.cluster.set_offsets(group_id, offsets)
             problem = ""

@@ -49,7 +49,7 @@ class HereSource:
             raise SourceFailed(f"{self._client.address}: {error}") from error
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Yields those groups as they are now. Raises SourceFailed."""
+        """Yields those groups in their present state. Raises SourceFailed."""
         try:
             stored = self._client.fetch_many(group_ids)
         except OffsetdError as error:

@@ -89,7 +89,7 @@ def objection_of(cluster: KafkaCluster) -> Callable[[PlannedGroup], str]:
 
 
 def moved_on(planned: PlannedGroup, now: Mapping[TopicPartition, int], place: str) -> str:
-    """How the group at its source, `place`, differs from the plan; empty: it does not."""
+    """How the group at its source, `place`, differs from the plan; empty if it does not."""
     moved = [
         f"{each.topic_partition} is {now.get(each.topic_partition, 'absent')} {place} by now"
         for each in planned.offsets

@@ -1,1 +1,1 @@
-"""Offsets in ZooKeeper: read in every layout, followed as they change, and written back."""
+"""Reads offsets in ZooKeeper in every layout, follows their changes, and writes them back."""

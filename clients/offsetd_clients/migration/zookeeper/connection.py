@@ -1,4 +1,4 @@
-"""The connection to ZooKeeper, and the lock that one migrator at a time holds."""
+"""The connection to ZooKeeper, and the lock that only one migrator at a time can hold."""
 
 import json
 import logging
@@ -34,8 +34,8 @@ class LockHeld(MigrationError):
 class ZooKeeper:
     """Address and credentials of a ZooKeeper. `hosts` is `HOST:PORT,…[/CHROOT]`.
 
-    `auth` has pairs of a scheme and a credential, as for `digest`. `timeout_s` is that of the
-    session, and of each answer. A plan keeps only the hosts.
+    `auth` has pairs of a scheme (`digest`, for example) and a credential. `timeout_s` is the
+    timeout of the session, and of each answer. A plan keeps only the hosts.
     """
 
     hosts: str
@@ -127,7 +127,7 @@ class HeldLock:
         return self.is_lost or not self._client.connected
 
     def regained(self) -> bool:
-        """Waits some time for ZooKeeper, and takes the lock again. False: it does not answer.
+        """Waits some time for ZooKeeper, and takes the lock again. Returns False without an answer.
 
         Raises LockHeld if another migrator has it now, SourceFailed.
         """
@@ -178,7 +178,7 @@ class Marks:
         return json.dumps(mark, ensure_ascii=False).encode()
 
     def read(self, tree: Tree, group_ids: list[str]) -> dict[str, dict[str, Any]]:
-        """The existing marks. Raises SourceFailed, also if one may not be read."""
+        """The existing marks. Raises SourceFailed, also if access to one is denied."""
         nodes = tree.nodes(map(self.path, group_ids))
         found = {}
         for group_id in group_ids:

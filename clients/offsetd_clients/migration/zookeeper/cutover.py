@@ -1,10 +1,10 @@
-"""The cutover: from then on a group lives in offsetd. A mark in ZooKeeper says so.
+"""The cutover: after it, a group lives in offsetd. A mark in ZooKeeper records this.
 
 It is refused while consumers are alive in ZooKeeper. First it moves their last writes. Then one
 transaction sets the mark, and checks that no znode of the group was written since it was read. The
-check does not see new znodes. A group of more than some 2,000 znodes is checked in parts, so not
-all at the same time. Therefore the group is read once more after the mark; if anything has changed,
-the mark is removed.
+check does not see new znodes. A group of more than about 2,000 znodes is checked in several
+transactions. Therefore the group is read once more after the mark; if anything has changed, the
+mark is removed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,13 +53,13 @@ _STRAGGLER = "consumers still write there; try again"
 
 @attrs.frozen(kw_only=True)
 class CutoverOptions:
-    """`force`: also while owners are alive.
+    """The options of a cutover. `force`: also while owners are alive.
 
     `assume_stopped`: for layouts that do not show owners.
 
-    `deletions`: offsets deleted in ZooKeeper are deleted in offsetd too, or kept.
-    `absent`: offsets that others deleted in offsetd are stored again, or not. None: such groups are
-    refused.
+    `deletions`: whether offsets deleted in ZooKeeper are deleted in offsetd too.
+    `absent`: whether offsets that others deleted in offsetd are stored again. If it is None, such
+    groups are refused.
     """
 
     execute: bool = False
@@ -132,7 +132,7 @@ class Cutover:
         )
 
     def _deletion_problem(self, moves: GroupMoves) -> str:
-        """Why deletions on one side prevent the cutover of a group; empty: they do not."""
+        """The reason why deletions on one side prevent the cutover of a group; else empty."""
         if moves.absent and self.options.absent is None:
             return f"{absent_text(moves.absent)}: say --absent store, or leave"
         if moves.deleted and self.options.deletions is None:
@@ -182,7 +182,7 @@ class Cutover:
         return outcome_of(group, Outcome.CUT_OVER, count=count, problem=note)
 
     def _settled(self, group: PlannedGroup, entry: Entry) -> str:
-        """Completes the cutover after the mark, or takes it back. Returns why it was taken back."""
+        """Completes the cutover after the mark, or undoes it. Returns why it was undone, or ""."""
         self.layout.forget()
         found = read_settled(self.layout, KazooTree(self.client), group.source_group_id)
         now = _versions(self._taken(found)).items()
@@ -207,7 +207,7 @@ class Cutover:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         entry = self.journal.latest(Step.CUTOVER, group.group_id)
         if entry is not None and not entry.is_done and self.options.execute:
-            # The mark was set, but the cutover was killed before it noted that.
+            # The mark was set, but the cutover was killed before it noted the mark.
             problem = self._settled(group, entry)
             if problem:
                 return outcome_of(group, Outcome.REFUSED, problem=problem)
@@ -230,7 +230,7 @@ def _versions(offsets: Iterable[FoundOffset]) -> dict[str, int | None]:
 
 
 def other_root(cut_over: Entry, marks: Marks) -> str:
-    """Why the mark is not looked for, if the cutover has put it elsewhere; else empty."""
+    """The reason not to search for the mark: the cutover put it elsewhere. Else empty."""
     root = cut_over.details["state_root"]
     if root == marks.state_root:
         return ""

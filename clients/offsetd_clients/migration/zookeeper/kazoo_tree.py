@@ -20,14 +20,14 @@ from offsetd_clients.migration.zookeeper.tree import Node
 
 Watch = Callable[[Any], None]
 
-_WINDOW = 1024  # Concurrent requests: they share the time of a round trip.
+_WINDOW = 1024  # The number of concurrent requests. They share the time of a round trip.
 _TRIES = 5
 ANSWER_S_MAX = 30.0
 _LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 
 
 class KazooTree:
-    """The tree of a ZooKeeper, from its chroot on.
+    """The tree of a ZooKeeper, below its chroot.
 
     `watch` is called once for the next change of each path that was read, and when the connection
     is lost.
@@ -41,7 +41,7 @@ class KazooTree:
         self._watch = watch
 
     def watched_by(self, watch: Watch) -> "KazooTree":
-        """The same tree, with a watch left by each read."""
+        """The same tree, in which each read sets `watch`."""
         return KazooTree(self.client, wait_s=self._wait_s, watch=watch)
 
     def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
@@ -65,19 +65,19 @@ class KazooTree:
             yield from self._read_window(paths[start : start + _WINDOW], ask)
 
     def _watch_for(self, path: str) -> None:
-        """Leaves a watch on a missing znode: only an existence check does that."""
+        """Sets a watch on a missing znode: only an existence check can do that."""
         if self._watch is not None:
             self.client.exists_async(path, watch=self._watch)
 
     def _read_window(
         self, paths: Sequence[str], ask: Callable[..., Any]
     ) -> Iterator[tuple[str, Any | Problem]]:
-        """Reads a window of znodes. Asks again for those left unanswered by a lost connection."""
+        """Reads a window of znodes. After a lost connection, it repeats unanswered requests."""
         for attempt in range(_TRIES):
             left: list[str] = []
             lost: Exception | None = None
             asked = [(path, ask(path, watch=self._watch)) for path in paths]
-            # Answers come in order. To wake up for each would cost more than to read it.
+            # Answers come in order. A wake-up for each answer would cost more than its read.
             if asked:
                 asked[-1][1].wait(self._wait_s)
             for path, answer in asked:

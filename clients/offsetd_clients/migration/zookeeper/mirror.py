@@ -1,7 +1,8 @@
 """The mirror: offsetd follows ZooKeeper while consumers still commit there.
 
-Each pass reads the groups that have changed, and does what `mirror_rules` decides. A group is no
-longer followed once others have committed to it in offsetd, far from ZooKeeper's offset.
+Each pass reads the groups that have changed, and does what `mirror_rules` decides. The mirror stops
+following a group when another client commits an offset to it in offsetd that is far from
+ZooKeeper's offset.
 """
 
 import threading
@@ -49,7 +50,7 @@ Tell = Callable[[MirrorEvent], None]
 
 
 def not_run(journal: Journal, group_id: str) -> str:
-    """Why a group is neither followed nor cut over: it is not in offsetd. Else empty."""
+    """Returns why a group that is not in offsetd is neither followed nor cut over. Else empty."""
     ran = journal.latest(Step.RUN, group_id)
     if ran is None or not ran.is_done:
         return NOT_RUN
@@ -58,7 +59,7 @@ def not_run(journal: Journal, group_id: str) -> str:
 
 @attrs.define
 class Followed:
-    """The state of a followed group. `stopped` says why it is no longer followed; empty: it is.
+    """The state of a followed group. `stopped` says why it is no longer followed; else empty.
 
     `has_moved`: it was cut over, and lives in offsetd.
     `deleted`: offsets deleted in ZooKeeper and not in offsetd.
@@ -84,8 +85,8 @@ class Followed:
 class MirrorOptions:
     """`disagreement_max` is in offsets. `interval_s`: how long changes of a group are collected.
 
-    `deletions`: offsets deleted in ZooKeeper are deleted in offsetd too, or kept.
-    `absent`: offsets that others deleted in offsetd are stored again, or not. Both kinds are always
+    `deletions`: whether offsets deleted in ZooKeeper are deleted in offsetd too.
+    `absent`: whether offsets that others deleted in offsetd are stored again. Both kinds are always
     reported.
     """
 
@@ -125,7 +126,7 @@ class Mirror:
         self._monotonic_s = monotonic_s
         self._groups: dict[str, Followed] = {}
         self._topics: dict[str, Callable[[str], bool]] = {}
-        self._changed: dict[str, float] = {}  # With the time of the first change.
+        self._changed: dict[str, float] = {}  # Values: the time of the first change.
         self._condition = threading.Condition()
         self._is_ended = False
         self._is_done = False
@@ -135,12 +136,12 @@ class Mirror:
 
     @property
     def groups(self) -> Mapping[str, Followed]:
-        """All followed groups, by their ids at the source."""
+        """All followed groups by their ids at the source."""
         return self._groups
 
     @property
     def status(self) -> MirrorStatus:
-        """The present status; for any thread."""
+        """The present status. Any thread may read it."""
         groups = list(self._groups.values())
         with self._condition:
             changed = list(self._changed.values())
@@ -157,7 +158,7 @@ class Mirror:
         )
 
     def follow(self, group: PlannedGroup, takes_topic: Callable[[str], bool]) -> None:
-        """Follows this group too. It must be in offsetd: otherwise no retention is set for it."""
+        """Begins to follow a group. It must be in offsetd: otherwise no retention is set for it."""
         source = group.source_group_id
         self._groups[source] = followed = Followed(source, group.group_id)
         self._topics[source] = takes_topic
@@ -173,12 +174,12 @@ class Mirror:
             self._note(source)
 
     def end(self) -> None:
-        """Ends `watch` and a pass; for any thread, and for signal handlers."""
+        """Ends `watch` and a pass. Any thread and signal handlers may call it."""
         self._is_ended = True
         threading.Thread(target=self._wake).start()  # A signal may arrive while the lock is held.
 
     def connection_changed(self, *, is_connected: bool) -> None:
-        """Notes that ZooKeeper is there again, or not; for any thread."""
+        """Notes whether ZooKeeper is connected. Any thread may call it."""
         if is_connected != self._is_connected and not self._is_done:
             self._is_connected = is_connected
             kind = MirrorEventKind.ZOOKEEPER_FOUND
@@ -208,8 +209,8 @@ class Mirror:
     def catch_up(self, report: Report) -> int:
         """Makes one pass over the changed groups; the first pass covers all groups.
 
-        Returns how many groups are left because `end` was called, else 0. Raises MigrationStopped,
-        SourceFailed.
+        Returns the number of groups that were not read because `end` was called, else 0. Raises
+        MigrationStopped, SourceFailed.
         """
         with self._condition:
             changed = list(self._changed)
@@ -231,7 +232,7 @@ class Mirror:
     def watch(self, report: Report) -> None:
         """Makes passes until `end` is called or no group is followed any more.
 
-        ZooKeeper and the server may be away meanwhile. Raises MigrationError.
+        During the call, ZooKeeper and the server may be unavailable. Raises MigrationError.
         """
         while self._is_going():
             try:
@@ -249,7 +250,7 @@ class Mirror:
         return not self._is_ended and any(each.is_followed for each in self._groups.values())
 
     def _outlast(self, error: MigrationError) -> None:
-        """Waits for ZooKeeper or the server to return, if the error says that one was lost.
+        """Waits for ZooKeeper or the server to return, if the connection to it was lost.
 
         Raises any other error, and LockHeld.
         """
@@ -300,7 +301,7 @@ class Mirror:
     def _pass(self, followed: Followed) -> None:
         source = followed.source_group_id
         if self._marks.read(self._tree, [source]):
-            # Later changes there come from a consumer that was left behind.
+            # Later changes in ZooKeeper come from a consumer that was not moved.
             followed.has_moved = True
             self._tell(MirrorEvent(MirrorEventKind.MOVED, followed.group_id))
             return
@@ -312,7 +313,7 @@ class Mirror:
             stored = self._target.stored([followed.group_id])[followed.group_id]
             self._store(followed, found, stored)
         except CommitConflict:
-            self._note(source)  # Someone wrote meanwhile: look at the group again.
+            self._note(source)  # Someone wrote in the meantime: read the group again.
         except OffsetdError as error:
             if not is_groups_own(error):
                 raise MigrationStopped(f"at group {followed.group_id!r}") from error

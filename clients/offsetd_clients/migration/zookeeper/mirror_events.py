@@ -8,7 +8,7 @@ from offsetd_clients.counts import counted
 
 
 class MirrorEventKind(StrEnum):
-    """What has happened."""
+    """The kinds of events."""
 
     FOLLOWING = "following"  # The first pass is over.
     STOPPED = "stopped"  # A group is no longer followed; the text says why.
@@ -26,7 +26,7 @@ class MirrorEventKind(StrEnum):
 
 @attrs.frozen
 class MirrorEvent:
-    """One event. `group_id` is that in offsetd; empty: the event belongs to no group."""
+    """One event. `group_id` is the group's id in offsetd; empty if it belongs to no group."""
 
     kind: MirrorEventKind
     group_id: str = ""
@@ -37,8 +37,8 @@ class MirrorEvent:
 class MirrorStatus:
     """The status of a mirror.
 
-    Counts of groups are the present ones. Counts of offsets are totals since the mirror began,
-    except `left_count` and `deleted_count`, which are the present ones.
+    Counts of groups are present values. Counts of offsets are totals since the mirror began, except
+    `left_count` and `deleted_count`, which are present values.
 
     `changed_count`: groups that have changed and wait for a pass.
     `lag_s`: seconds since the first of these changes was seen; 0 if there is none.

@@ -1,8 +1,8 @@
 """The rules for the offsets of a group that still lives in ZooKeeper: the latest write counts.
 
-Revisions show whether others have committed to offsetd: an offset stored at a revision that is not
-the migration's own is theirs. A change that was made only in ZooKeeper is stored, even if it goes
-back.
+Revisions show whether others have committed to offsetd: if an offset's stored revision is not the
+migration's own, others have committed it. A change that was made only in ZooKeeper is stored, even
+if it goes back.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,14 +31,14 @@ class Move(StrEnum):
 
 
 class AbsentOffsets(StrEnum):
-    """What to do with offsets that are in ZooKeeper, and that another client deleted in offsetd."""
+    """The action for offsets that are in ZooKeeper, and that another client deleted in offsetd."""
 
     STORE = "store"  # They are stored again.
     LEAVE = "leave"
 
 
 class Deletions(StrEnum):
-    """What to do in offsetd with offsets deleted in ZooKeeper."""
+    """The action in offsetd for offsets deleted in ZooKeeper."""
 
     FOLLOW = "follow"  # They are deleted in offsetd too.
     KEEP = "keep"
@@ -48,9 +48,9 @@ class Deletions(StrEnum):
 class GroupMoves:
     """The decisions for a group. Offsets are in order of topic and partition.
 
-    `news` are to be stored; `overwriting`, a part of them, replace commits of other clients.
-    `absent` are in ZooKeeper, and other clients deleted them in offsetd. `deleted` are deleted in
-    ZooKeeper and stored in offsetd; other clients have committed to `used`, a part of them, since.
+    `news` must be stored. `overwriting`, a part of them, replace commits of other clients. `absent`
+    are in ZooKeeper, and other clients deleted them in offsetd. `deleted` are deleted in ZooKeeper
+    and stored in offsetd. Since then, other clients have committed to `used`, a part of them.
     """
 
     stored: Stored
@@ -63,7 +63,7 @@ class GroupMoves:
     used: Sequence[TopicPartition]
 
     def puts(self, absent: AbsentOffsets = AbsentOffsets.LEAVE) -> list[Put]:
-        """The puts, each over what is stored now, in order of topic and partition."""
+        """The puts, in order of topic and partition. Each replaces the present stored offset."""
         chosen = list(self.news)
         if absent is AbsentOffsets.STORE:
             chosen = sorted([*chosen, *self.absent], key=lambda each: each.topic_partition)
@@ -83,7 +83,7 @@ def decide(
 ) -> Move:
     """The decision for an offset of ZooKeeper, given the stored offset, if any.
 
-    `own` is the migration's newest write of it.
+    `own` is the migration's newest write of that offset.
     """
     is_written_there = own is None or None in (own.order, found.order) or found.order != own.order
     if stored is None:  # It was deleted in offsetd, if it was there before.
@@ -141,7 +141,7 @@ def deleted_of(
 
 
 def disagreement_text(moves: GroupMoves) -> str:
-    """Why a group is not followed or cut over; empty: no offsets are too far apart."""
+    """The reason why a group is not followed or cut over: offsets too far apart. Else empty."""
     if not moves.apart:
         return ""
     first = moves.apart[0]
@@ -159,7 +159,7 @@ def absent_text(absent: Sequence[FoundOffset]) -> str:
 
 
 def overwritten_text(moves: GroupMoves) -> str:
-    """Names the commits to offsetd that are replaced by later ones of ZooKeeper; empty: none."""
+    """Names the commits to offsetd that later ones of ZooKeeper replace; empty if none."""
     if not moves.overwriting:
         return ""
     first = moves.overwriting[0]

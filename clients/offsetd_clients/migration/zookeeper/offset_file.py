@@ -38,7 +38,7 @@ class OffsetFile:
         return SourceDescription(kind=KIND, address=str(self.path))
 
     def groups(self) -> Iterator[FoundGroup | Problem]:
-        """Yields group by group, in the file's order."""
+        """Yields each group, in the file's order."""
         seen: set[str] = set()
         group = _Lines("")
         try:
@@ -76,7 +76,7 @@ class OffsetFile:
 
 @attrs.frozen
 class OffsetLine:
-    """An offset, and the group it belongs to."""
+    """An offset, and its group."""
 
     group_id: str
     offset: FoundOffset
@@ -108,7 +108,7 @@ class _Lines:
 
 
 def parsed_line(line: bytes, where: str) -> OffsetLine | Problem:
-    """A line, or its problem. The group of a problem is None if even that cannot be read."""
+    """A line, or its problem. The group of a problem is None if it cannot be read."""
     try:
         text = line.decode().rstrip("\r\n")
     except UnicodeDecodeError:

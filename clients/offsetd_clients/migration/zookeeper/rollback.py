@@ -1,4 +1,4 @@
-"""The rollback to ZooKeeper: it writes the stored offsets there, and removes the mark.
+"""The rollback to ZooKeeper: it writes the stored offsets to ZooKeeper, and removes the mark.
 
 A znode is written only if it did not change since the cutover. Its earlier content is kept in the
 journal. Each group is written in one transaction.
@@ -44,7 +44,7 @@ from offsetd_clients.migration.zookeeper.tree import Node
 class RollbackOptions:
     """`to_plan`: write the plan's offsets instead of those stored in offsetd now.
 
-    `force`: also while consumers are alive, on either side.
+    `force`: write also while consumers are alive, on either side.
     `recreate_deleted`: create deleted znodes again.
     """
 
@@ -123,12 +123,12 @@ class Rollback:
         return outcome_of(group, Outcome.ROLLED_BACK, count=len(writes), problem=note)
 
     def _unmarked(self, group: PlannedGroup, cut_over: Entry) -> GroupOutcome:
-        """The outcome without a mark: it was rolled back or never set, or someone removed it."""
+        """The outcome without a mark: it was rolled back, never set, or removed by someone."""
         back = self.journal.latest(Step.ROLLBACK, group.group_id)
         is_newer = self.journal.is_begun_behind(Step.ROLLBACK, Step.CUTOVER, group.group_id)
         if back is not None and is_newer:
             if not back.is_done and self.options.execute:
-                # All was written, but the rollback was killed before it noted that.
+                # All znodes were written, but the rollback was killed before it noted this.
                 self.journal.finish(back, None)
             return outcome_of(group, Outcome.ALREADY)
         if cut_over.is_done:
@@ -159,7 +159,7 @@ class Rollback:
         wanted: Sequence[FoundOffset],
         versions: dict[str, int | None],
     ) -> tuple[list[Write], list[list[Any]]]:
-        """The writes to make, and the present content of the znodes, as the journal keeps it.
+        """The writes to make, and the present content of the znodes, in the journal's form.
 
         Raises WriteRefused, CannotWriteBack.
         """
@@ -193,7 +193,7 @@ class Rollback:
         stored: Stored,
         own: OwnWrites,
     ) -> list[TopicPartition]:
-        """Offsets deleted in ZooKeeper to which nobody has committed in offsetd since the move."""
+        """Offsets deleted in ZooKeeper, with no commits by others in offsetd since the move."""
         if self.options.recreate_deleted:
             return []
         there = {each.topic_partition for each in found.offsets}

@@ -27,7 +27,7 @@ _SETTLING_READS = 3
 class ZooKeeperSource:
     """Groups in one layout. Only groups that `takes` accepts are read.
 
-    `marks` None: groups that have moved are read like others.
+    `marks` is None if groups that have moved are read like others.
     """
 
     tree: Tree
@@ -49,7 +49,7 @@ class ZooKeeperSource:
         marks: Marks | None = None,
         takes: Callable[[str], bool] = lambda _: True,
     ) -> "ZooKeeperSource":
-        """Raises BadLayout."""
+        """Makes the source from the name of a layout. Raises BadLayout."""
         return cls(
             tree=tree,
             hosts=hosts,
@@ -83,7 +83,7 @@ class ZooKeeperSource:
             yield from self._with_marks(chunk)
 
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
-        """Reads groups again, without regard to marks."""
+        """Reads groups again. It ignores marks."""
         for start in range(0, len(group_ids), _CHUNK_GROUPS):
             chunk = group_ids[start : start + _CHUNK_GROUPS]
             for found in self.layout.read(self.tree, chunk):
@@ -117,7 +117,7 @@ class ZooKeeperSource:
 
 
 def read_settled(layout: Layout, tree: Tree, group_id: str) -> FoundGroup:
-    """A group as it is now. Znodes that have vanished are not problems.
+    """The present state of a group. Znodes that have vanished are not problems.
 
     Raises SourceFailed.
     """
@@ -127,12 +127,12 @@ def read_settled(layout: Layout, tree: Tree, group_id: str) -> FoundGroup:
             each.kind is not ProblemKind.VANISHED for each in found.problems
         ):
             return found
-        layout.forget()  # It was listed, and gone when it was read; or the whole group is gone.
+        layout.forget()  # A znode was removed after it was listed; or the whole group was removed.
     return attrs.evolve(found, problems=()) if not found.offsets else found
 
 
 def check_address(plan: Plan, hosts: str) -> None:
-    """Raises MigrationError for another chroot than the plan's: paths would differ in meaning."""
+    """Raises MigrationError for another chroot than the plan's: paths would mean other znodes."""
     if plan.source.kind != KIND:
         return
     planned, named = _chroot(plan.source.address), _chroot(hosts)

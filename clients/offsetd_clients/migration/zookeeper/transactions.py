@@ -16,7 +16,7 @@ from kazoo.exceptions import (
 
 from offsetd_clients.migration.zookeeper.kazoo_tree import answered
 
-_OPERATIONS_MAX = 2000  # In one transaction: ZooKeeper takes a megabyte at once.
+_OPERATIONS_MAX = 2000  # The limit of one transaction: ZooKeeper accepts at most a megabyte.
 
 
 class WriteRefused(Exception):
@@ -25,7 +25,7 @@ class WriteRefused(Exception):
 
 @attrs.frozen
 class Write:
-    """`version` None: a new znode. `value` None: the znode is deleted."""
+    """A change of a znode. `version` is None for a new one. `value` is None for a deletion."""
 
     path: str
     version: int | None
@@ -37,10 +37,11 @@ def transaction(
 ) -> None:
     """Writes all or nothing.
 
-    More than some 2,000 operations are split; the parts before the last are then done on their own.
+    More than about 2,000 operations are split. The parts before the last one are then separate
+    transactions.
 
-    `checks` are versions that other znodes must have. At the end only those of the last part are
-    sure to hold. Raises WriteRefused, SourceFailed, KazooException.
+    `checks` are versions that other znodes must have. At the end, only the versions that the last
+    part checks are certain. Raises WriteRefused, SourceFailed, KazooException.
     """
     checked = [(path, version) for path, version in (checks or {}).items() if version is not None]
     while len(checked) + len(writes) > _OPERATIONS_MAX:

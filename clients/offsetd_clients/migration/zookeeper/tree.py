@@ -1,4 +1,4 @@
-"""Znodes and paths as layouts see them. No ZooKeeper client is needed here."""
+"""Znodes and paths for layouts. This module needs no ZooKeeper client."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,7 +10,7 @@ from offsetd_clients.migration.values import Problem, ProblemKind, SourceFailed
 
 @attrs.frozen
 class Node:
-    """A znode as it was read: its bytes and its stat."""
+    """A znode that was read: its bytes and its stat."""
 
     value: bytes
     mtime_ms: int
@@ -24,11 +24,11 @@ class Tree(Protocol):
     def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
         """The sorted names of the children, or a problem.
 
-        VANISHED, UNREADABLE. Raises SourceFailed.
+        The problem is VANISHED or UNREADABLE. Raises SourceFailed.
         """
 
     def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
-        """The znodes, or problems, as `children` has them."""
+        """The znodes, or the problems that `children` has."""
 
 
 def joined(*parts: str) -> str:

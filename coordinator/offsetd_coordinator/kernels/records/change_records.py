@@ -1,4 +1,4 @@
-"""Reads from a log's batches what happened to offsets: of one group, or of all."""
+"""Reads the changes of offsets, of one group or of all groups, from a log's batches."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ CHANGE_COLUMNS: Final = 14
 # Kinds.
 COMMITTED: Final = 0
 DELETED: Final = 1
-UNREADABLE: Final = 2  # The value is.
-OTHER_KEY: Final = 3  # It may name an offset in another way: group and topic are key and value.
-OTHER_BATCH: Final = 4  # From GROUP_START, of GROUP_SIZE bytes: compressed, or not well formed.
+UNREADABLE: Final = 2  # The value cannot be read.
+OTHER_KEY: Final = 3  # A key in another form. GROUP columns span the key, TOPIC columns the value.
+OTHER_BATCH: Final = 4  # A compressed or malformed batch. GROUP columns span the batch.
 
-# Slots of `cursor`: where to go on.
+# Slots of `cursor`, the position at which the next call continues.
 BATCH_AT: Final = 0
 RECORD_AT: Final = 1  # 0: at the batch's first record.
 RECORDS_LEFT: Final = 2
-OFFSET_NEXT: Final = 3  # Behind the batches that are done with.
+OFFSET_NEXT: Final = 3  # The log offset after the batches that are finished.
 CURSOR_SLOTS: Final = 4
 
 _CODEC_BITS: Final = 0x07
@@ -66,10 +66,10 @@ _TRANSACTION_BITS: Final = 0x30
 def read_changes(
     buffer: Bytes, end: int, group: Bytes, group_size: int, cursor: Numbers, rows: Numbers
 ) -> int:
-    """Fills `rows` with changes of the group with this id (padded; size -1: any), in order.
+    """Fills `rows` with changes of a group (its id is padded; size -1 means all groups), in order.
 
-    The batches of `buffer[:end]` are whole and checked. Returns how many rows there are; as many
-    as fit: call again. What transactions wrote is passed over.
+    The batches of `buffer[:end]` are whole and checked. Returns the number of rows written. If
+    `rows` is full, call again. Skips transactional and control batches.
     """
     count = 0
     while cursor[BATCH_AT] < end:
@@ -106,7 +106,7 @@ def _read_batch(
     rows: Numbers,
     count: int,
 ) -> int:
-    """The number of rows behind this batch; records are left where they are full."""
+    """Reads records of a batch until `rows` is full. Returns the number of rows written so far."""
     if cursor[RECORD_AT] == 0:
         cursor[RECORD_AT] = start + BATCH_HEADER_BYTES
         cursor[RECORDS_LEFT] = load_i32(buffer, start + COUNT_AT)
@@ -151,7 +151,7 @@ def _put_change(
     rows: Numbers,
     row: int,
 ) -> bool:
-    """Whether the record is a change that is asked for."""
+    """Writes a row if the record is a change of the requested group. Returns whether it is."""
     if key_size < 2 or load_i16(buffer, key_start) < 0 or load_i16(buffer, key_start) > 1:
         return False
     is_usual, key = load_offset_key(buffer, key_start, key_size)

@@ -92,7 +92,7 @@ _NOT_LOOKED_FOR: Final = -2
 
 
 class CommitTimes(NamedTuple):
-    """The times of a commit and of its expiry, in ms. Expiry -1: it has no expiry of its own."""
+    """The times of a commit and of its expiry, in ms. Expiry -1 means no expiry of its own."""
 
     now_ms: int
     expire_timestamp: int
@@ -121,11 +121,11 @@ def decide_commit(
     verdict: Int64s,
     conflicts: Int64s,
 ) -> int:
-    """Write the commit's batch to `out`; returns its size, or why there is none.
+    """Write the commit's batch to `out`; returns its size, or the outcome if there is none.
 
-    `out` has room for `bytes_max` and some padding. `expire_timestamp` is -1 for none. What is
-    stored as it is since less than `unchanged_ms` is not written again; 0: it is. What else there
-    is to know stands in `verdict` and `conflicts`.
+    `out` has room for `bytes_max` and some padding. `expire_timestamp` is -1 for none. A commit
+    that changes nothing is not written if the stored offsets are newer than `unchanged_ms`; with
+    0, it is always written. The details of the outcome are in `verdict` and `conflicts`.
     """
     commit = Commit(
         commit_names, columns, group_start, group_size, request_id_start, request_id_size
@@ -147,7 +147,7 @@ def judge_commit(
     verdict: Int64s,
     conflicts: Int64s,
 ) -> int:
-    """0 if a commit is to be written, else why not."""
+    """Returns 0 if a commit must be written, else the outcome, such as DUPLICATE."""
     if commit.request_id_size > 0 and _is_duplicate(table, commit, times.now_ms, verdict):
         return DUPLICATE
     refusal = _judge(table, commit, verdict, conflicts)
@@ -160,7 +160,7 @@ def judge_commit(
 
 @inline_kernel
 def _is_duplicate(table: Table, commit: Commit, now_ms: int, verdict: Int64s) -> bool:
-    """Whether the request id was seen within the window; then its answer is in `verdict`."""
+    """Returns whether the request id was seen within the window. Writes its answer to `verdict`."""
     hashed, hashed_2 = hash_request(
         table,
         commit.names,
@@ -182,9 +182,10 @@ def _is_duplicate(table: Table, commit: Commit, now_ms: int, verdict: Int64s) ->
 def _is_unchanged(
     table: Table, commit: Commit, times: CommitTimes, unchanged_ms: int, verdict: Int64s
 ) -> bool:
-    """Whether a commit would store what is stored; then the newest revision is in `verdict`.
+    """Returns whether a commit would change nothing. Writes the newest revision to `verdict`.
 
-    Beside an open transaction nothing is: whichever was written last counts in the end.
+    Returns False while any transaction is open: its offsets may be stored later, and replace
+    these, unless the commit is written after them.
     """
     if times.expire_timestamp >= 0 or table.counters[OPEN_TRANSACTIONS] > 0:
         return False
@@ -207,7 +208,7 @@ def _is_unchanged(
 
 @inline_kernel
 def _is_same(table: Table, commit: Commit, row: int, stored: Entry) -> bool:
-    """Whether that is what one partition of the commit would store, but for its time."""
+    """Returns whether `stored` equals a partition of the commit, apart from the time."""
     columns = commit.columns
     span = stored.metadata_span
     if span == UNDECODABLE or stored.expire_timestamp >= 0:
@@ -229,7 +230,7 @@ def _is_same(table: Table, commit: Commit, row: int, stored: Entry) -> bool:
 
 @inline_kernel
 def _judge(table: Table, commit: Commit, verdict: Int64s, conflicts: Int64s) -> int:
-    """0 if all preconditions hold, else why not; preconditions come before `monotonic`."""
+    """Returns 0 if all conditions hold, else the outcome. Preconditions precede `monotonic`."""
     group = _NOT_LOOKED_FOR
     lost = 0
     backwards = 0
@@ -245,7 +246,7 @@ def _judge(table: Table, commit: Commit, verdict: Int64s, conflicts: Int64s) -> 
             verdict[VERDICT_ROW] = row
             return UNREADABLE
         if not _holds(table, commit, row, entry):
-            # What was listed of those that go backwards makes way.
+            # These conflicts overwrite the listed partitions that go backwards.
             _list_conflict(table, entry, row, lost, conflicts)
             lost += 1
         elif monotonic != 0 and entry >= 0 and _goes_back(table, commit, row, entry):
@@ -274,7 +275,7 @@ def _stored_entry(table: Table, commit: Commit, group: int, row: int) -> int:
 
 @inline_kernel
 def _holds(table: Table, commit: Commit, row: int, entry: int) -> bool:
-    """Whether the precondition of one partition holds of what is stored."""
+    """Returns whether the stored offset meets the precondition of a partition."""
     precondition = commit.columns[row, PRECONDITION]
     if precondition == NO_PRECONDITION:
         return True
@@ -315,7 +316,7 @@ def put_commit(
     start: int,
     limit: int,
 ) -> int:
-    """Write a commit's batch from `start`; where it ends, or -1 if that is beyond `limit`."""
+    """Write a commit's batch at `start`. Returns its end, or -1 if that is beyond `limit`."""
     end = _put_records(commit, times, value_version, out, start + BATCH_HEADER_BYTES, limit)
     if end < 0:
         return -1
@@ -331,7 +332,7 @@ def put_commit(
 def _put_records(
     commit: Commit, times: CommitTimes, value_version: int, out: Bytes, position: int, limit: int
 ) -> int:
-    """Write a record a partition; where they end, or -1."""
+    """Write a record for each partition. Returns their end, or -1 if that is beyond `limit`."""
     headers_size = headers_size_of(commit)
     tags_size = tags_size_of(times.expire_timestamp, value_version)
     for row in range(commit.columns.shape[0]):
@@ -365,7 +366,7 @@ def key_size_of(commit: Commit, row: int) -> int:
 
 @inline_kernel
 def put_key(commit: Commit, row: int, out: Bytes, position: int) -> int:
-    """Write an offset's key, record type 1; returns where it ends."""
+    """Write an offset's key, record type 1. Returns its end."""
     topic_size = commit.columns[row, TOPIC_SIZE]
     store_i16(out, position, 1)
     store_i16(out, position + 2, commit.group_size)
@@ -386,13 +387,13 @@ def value_size_of(metadata_size: int, version: int) -> int:
     if version >= 4:
         # version, offset, leader epoch, metadata with a varint length, time, no tags
         return 2 + 8 + 4 + unsigned_varint_size(metadata_size + 1) + metadata_size + 8 + 1
-    # The same with an int16 length; version 1 has an expiry instead of the leader epoch.
+    # The metadata has an int16 length. Version 1 has an expiry but no leader epoch.
     return 2 + 8 + 2 + metadata_size + 8 + (4 if version == 3 else 8)
 
 
 @inline_kernel
 def tags_size_of(expire_timestamp: int, version: int) -> int:
-    """Bytes of a value's tagged fields, beside their count."""
+    """Bytes of a value's tagged fields, without their count."""
     return EXPIRE_TAG_BYTES if version >= 4 and expire_timestamp >= 0 else 0
 
 
@@ -400,7 +401,7 @@ def tags_size_of(expire_timestamp: int, version: int) -> int:
 def put_value(
     commit: Commit, row: int, times: CommitTimes, version: int, out: Bytes, position: int
 ) -> int:
-    """Write an OffsetCommitValue; returns where it ends."""
+    """Write an OffsetCommitValue. Returns its end."""
     metadata_size = commit.columns[row, METADATA_SIZE]
     store_i16(out, position, version)
     store_i64(out, position + 2, commit.columns[row, COMMIT_OFFSET])
@@ -427,7 +428,7 @@ def put_value(
 
 @inline_kernel
 def _put_tags(times: CommitTimes, out: Bytes, position: int) -> int:
-    """Write the tagged fields of a value of version 4; returns where they end."""
+    """Write the tagged fields of a value of version 4. Returns their end."""
     if times.expire_timestamp < 0:
         store_i8(out, position, 0)
         return position + 1
@@ -440,7 +441,7 @@ def _put_tags(times: CommitTimes, out: Bytes, position: int) -> int:
 
 @inline_kernel
 def put_headers(commit: Commit, headers_size: int, out: Bytes, position: int) -> int:
-    """Write the count of headers and, if there is to be one, the request id."""
+    """Write the count of headers and, unless the size says that there is none, the request id."""
     if headers_size == NO_HEADERS_BYTES:
         store_i8(out, position, 0)
         return position + 1
@@ -463,9 +464,9 @@ def note_end_offsets(
     request_id_size: int,
     first: int,
 ) -> int:
-    """Keep the end offsets that a replayed commit reports, from its row `first` on.
+    """Keep the end offsets that a replayed commit reports, starting at its row `first`.
 
-    Returns the row for which room is to be made, or behind all rows.
+    Returns the row for which the caller must make room, or the number of rows if all are done.
     """
     table = Table(*arrays)
     commit = Commit(

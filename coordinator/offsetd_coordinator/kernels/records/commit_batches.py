@@ -1,9 +1,11 @@
 """Sorts the commits of a message by log partition, and writes the batches of each at once.
 
-A run is what one log partition gets of a message. Nothing is replayed between its commits, so it
-ends before one that looks at its group (by a request id, a condition, or because commits that
-change nothing are not written) where an earlier one of the run writes to that group; and before
-one that is not simply to be written. That one is then decided alone.
+A run is the commits of a message to one log partition. Its commits are decided together, and none
+is replayed in between. So a run ends before a commit that depends on the state of its group if an
+earlier commit of the run writes to the same group. (A commit depends on it if it has a request id
+or a condition, or if commits that change nothing are not written.) A run also ends before a commit
+that is refused, does not fit, is a duplicate or changes nothing. The caller then decides that
+commit alone.
 """
 
 from __future__ import annotations
@@ -41,18 +43,18 @@ from offsetd_coordinator.kernels.wire.commit_fields import (
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# Columns of what becomes of a commit.
+# Columns of the answer to a commit.
 ANSWER_SEQUENCE: Final = 0  # the bits of the uint64
 ANSWER_LOG_PARTITION: Final = 1
 ANSWER_LAST_OFFSET: Final = 2
 ANSWER_COLUMNS: Final = 3
 
-# Columns of a run. The caller says up to where its commits may be written together.
+# Columns of a run. The caller sets RUN_FREE_END: the commits before it may be written together.
 RUN_LOG_PARTITION: Final = 0
-RUN_FIRST: Final = 1  # where it begins in the order
+RUN_FIRST: Final = 1  # the place in the order at which it begins
 RUN_END: Final = 2
 RUN_FREE_END: Final = 3
-RUN_WRITTEN: Final = 4  # how many of its commits are in the batches
+RUN_WRITTEN: Final = 4  # the number of its commits that are in the batches
 RUN_BYTES_START: Final = 5
 RUN_BYTES_END: Final = 6
 RUN_COLUMNS: Final = 7
@@ -67,10 +69,11 @@ def sort_commits(
     order: Int64s,
     runs: Int64s,
 ) -> int:
-    """Order commits by the log partition of their groups, each as they came; how many runs.
+    """Sort commits by the log partition of their groups, stably. Returns the number of runs.
 
-    `answers` get sequence and log partition, `runs` what of `order` each log partition has. All
-    have a row a commit, and `runs` one a log partition, at the least.
+    Writes the sequence and the log partition of each commit to `answers`, and the part of `order`
+    of each log partition to `runs`. `answers` and `order` have at least one row for each commit,
+    `runs` one for each log partition.
     """
     for partition in range(partitions):
         runs[partition, RUN_LOG_PARTITION] = partition
@@ -95,7 +98,7 @@ def sort_commits(
 
 @inline_kernel
 def _without_empty(runs: Int64s, partitions: int) -> int:
-    """Move the runs that have commits to the front; how many."""
+    """Move the runs that have commits to the front. Returns their number."""
     count = 0
     for partition in range(partitions):
         if runs[partition, RUN_FIRST] < runs[partition, RUN_END]:
@@ -126,11 +129,11 @@ def decide_runs(
     runs: Int64s,
     ends: Int64s,
 ) -> None:
-    """Write the batches of each run to `out`: of its first commits, as far as they come to that.
+    """Write the batches of each run's first commits to `out`, up to one that cannot be written.
 
-    `directory` is of the tables by log partition; `out` has room for `bytes_max`, which bounds all
-    together, and some padding. `ends` are where the batch of each commit in `order` ends; `verdict`
-    and `conflicts` are scratch.
+    `directory` has the tables by log partition. `out` has room for `bytes_max`, the limit for all
+    batches together, and some padding. `ends` gets the end of the batch of each commit in `order`.
+    `verdict` and `conflicts` are scratch.
     """
     times = CommitTimes(now_ms, NO_EXPIRY)
     position = 0
@@ -166,10 +169,10 @@ def decide_runs(
 
 @kernel("int64(int64[::1], uint8[::1], int64[:, ::1], int64, int64[::1])")
 def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, first: int, cursor: Int64s) -> int:
-    """Replay the batches of runs from the row `first` on, as far as `replay_into` goes.
+    """Replay the batches of runs, starting at the row `first`.
 
-    Returns the row of the first run that `replay_into` did not finish; the cursor says where it
-    stopped. Returns the number of rows if all runs are replayed.
+    Returns the row of the first run that `replay_into` did not finish; the cursor has the position
+    at which it stopped. Returns the number of rows if all runs are replayed.
     """
     count: int = runs.shape[0]
     for at in range(first, count):
@@ -199,7 +202,7 @@ def _commit_at(names: Bytes, commits: Int64s, all_columns: Int64s, row: int) -> 
 
 @inline_kernel
 def _looks(commit: Commit, unchanged_ms: int) -> bool:
-    """Whether what becomes of a commit depends on what its group has."""
+    """Returns whether the answer to a commit depends on the state of its group."""
     if commit.request_id_size > 0 or unchanged_ms > 0:
         return True
     for row in range(commit.columns.shape[0]):
@@ -212,7 +215,7 @@ def _looks(commit: Commit, unchanged_ms: int) -> bool:
 
 @inline_kernel
 def _is_group_in(names: Bytes, commits: Int64s, run: Int64s, commit: Commit) -> bool:
-    """Whether an earlier commit of the run is of the same group."""
+    """Returns whether an earlier commit of the run has the same group."""
     for place in range(run.size):
         row = run[place]
         if commits[row, GROUP_SIZE] == commit.group_size and equal_bytes(

@@ -1,6 +1,7 @@
-"""Batches of offsets that administrators write: each has times of its own, and some are deleted.
+"""Batches of offsets that administrators write.
 
-Otherwise their records are those of a commit.
+Each offset has its own times, and may be a tombstone. Apart from that, the records are those of a
+commit.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def count_fitting_puts(
     value_version: int,
     bytes_max: int,
 ) -> int:
-    """How many records fit a batch, from row `first` on; the first carries the request id."""
+    """The number of rows, starting at `first`, that fit a batch. The first has the request id."""
     puts = Commit(names, columns, group_start, group_size, request_id_start, request_id_size)
     headers_size = headers_size_of(puts)
     size = BATCH_HEADER_BYTES
@@ -85,9 +86,9 @@ def put_offsets(
     leader_epoch: int,
     out: Bytes,
 ) -> int:
-    """Write a batch with the records of `count` rows from `first` on; returns its size.
+    """Write a batch with the records of `count` rows, starting at `first`. Returns its size.
 
-    `out` has room, and some padding.
+    `out` has enough room, and some padding.
     """
     puts = Commit(names, columns, group_start, group_size, request_id_start, request_id_size)
     headers_size = headers_size_of(puts)

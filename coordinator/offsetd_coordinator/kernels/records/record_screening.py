@@ -1,7 +1,8 @@
-"""Passes over what is plainly right in a log, so that only the rest is looked at record by record.
+"""Skips the batches of a log that are plainly right, so that only the rest is checked by record.
 
-Plain is a batch whose checksum was checked before, not compressed and no marker, with committed
-offsets and their tombstones that decode, of groups whose hash puts them into this partition.
+The caller has checked the checksums. A batch is plain if it is not compressed and not a control
+batch, and if all its records are committed offsets or their tombstones that decode, of groups
+whose hash belongs to this partition.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _NOT_PLAIN_ATTRIBUTES: Final = 0x27  # codec (bits 0 to 2), control (5)
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
 def skip_plain_batches(buffer: Bytes, start: int, end: int, partition: int, partitions: int) -> int:
-    """Where, of checked batches from `start` on, the first begins that is not plain, or that does
-    not end before `end`.
+    """The start of the first batch that is not plain, or that does not end by `end`. The batches
+    begin at `start`, and their checksums were checked.
     """
     position = start
     while end - position >= BATCH_HEADER_BYTES:
@@ -79,7 +80,7 @@ def _headers_end_at(buffer: Bytes, position: int, count: int, end: int) -> bool:
 
 @inline_kernel
 def _is_well_placed(buffer: Bytes, key: OffsetKey, partition: int, partitions: int) -> bool:
-    """Whether both names are UTF-8 and the group belongs here; see `placement.partition_of`."""
+    """Returns whether both names are UTF-8 and the group belongs to this partition."""
     if utf16_length(buffer, key.group_start, key.group_size) < 0:
         return False
     if utf16_length(buffer, key.topic_start, key.topic_size) < 0:

@@ -1,9 +1,9 @@
-"""Replays the batches of a log into the table: what a load spends its time in.
+"""Replays the batches of a log into the table. A load spends most of its time here.
 
-Plain batches (not compressed, neither transactional nor control) and plain records (a committed
-offset, or the tombstone of one, that decodes) are done here. At anything else the kernel stops
-and says where; the caller deals with it and calls again. Nothing of a record is applied before it
-is known to be plain and there is room, so stopping leaves no half of a record behind.
+The kernel replays plain batches (not compressed, transactional or control) and plain records (a
+committed offset or its tombstone, which decodes). At anything else, it stops and reports the
+position; the caller handles it and calls again. A record is applied only when it is known to be
+plain and there is room, so a stop leaves no record half applied.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ _NOT_PLAIN_ATTRIBUTES: Final = 0x37  # codec (bits 0 to 2), transactional (4), c
 def replay_batches(arrays: TableArrays, buffer: Bytes, end: int, cursor: Int64s) -> int:
     """Replay the checked batches from `cursor` to `end` of a padded buffer.
 
-    Returns DONE, or why it stopped at what the cursor then describes.
+    Returns DONE, or the reason to stop at the record or batch that the cursor then describes.
     """
     return replay_into(Table(*arrays), buffer, end, cursor)
 
 
 @inline_kernel
 def replay_into(table: Table, buffer: Bytes, end: int, cursor: Int64s) -> int:
-    """The same with the table itself."""
+    """Does what `replay_batches` does, for a table that is already unpacked."""
     while cursor[BATCH_AT] < end:
         if cursor[RECORD_AT] == 0:
             if not _open_batch(buffer, end, cursor):
@@ -119,7 +119,7 @@ def replay_into(table: Table, buffer: Bytes, end: int, cursor: Int64s) -> int:
 
 @inline_kernel
 def _open_batch(buffer: Bytes, end: int, cursor: Int64s) -> bool:
-    """Point the cursor at the first record of its batch; False if no whole batch is there."""
+    """Move the cursor to the first record of its batch. Returns False if the batch is not whole."""
     at = cursor[BATCH_AT]
     if end - at < BATCH_HEADER_BYTES:
         return False
@@ -139,7 +139,7 @@ def _open_batch(buffer: Bytes, end: int, cursor: Int64s) -> bool:
 
 @inline_kernel
 def _replay_records(table: Table, buffer: Bytes, cursor: Int64s) -> int:
-    """Replay the records that are left of a batch; DONE, or why it stopped."""
+    """Replay the remaining records of a batch. Returns DONE, or the reason to stop."""
     record_at = cursor[RECORD_AT]
     for left in range(cursor[RECORDS_LEFT], 0, -1):
         record = load_record(buffer, record_at, cursor[BATCH_END])
@@ -161,7 +161,7 @@ def _replay_records(table: Table, buffer: Bytes, cursor: Int64s) -> int:
 def _describe_record(
     cursor: Int64s, record: tuple[int, int, int, int, int, int, int, int, int]
 ) -> None:
-    """Tell the caller about the record that the kernel stops at; it may have names go."""
+    """Describe the record at which the kernel stops. The caller may then remove names."""
     cursor[LAST_GROUP_SIZE] = -1
     record_end, _, offset_delta, key_start, key_size, value_start, value_size, _, headers = record
     cursor[RECORD_OFFSET] = cursor[BASE_OFFSET] + offset_delta
@@ -180,7 +180,7 @@ def _replay_record(
     cursor: Int64s,
     record: tuple[int, int, int, int, int, int, int, int, int],
 ) -> int:
-    """Apply one record; DONE, or why it was left alone."""
+    """Apply one record. Returns DONE, or the reason for which it was not applied."""
     record_end, delta, offset_delta, key_start, key_size, start, size, headers_at, headers = record
     is_plain, key = load_offset_key(buffer, key_start, key_size)
     if not is_plain:
@@ -210,7 +210,7 @@ def _replay_record(
     row = find_or_add_row(table, _block_at(table, cursor, base_of(key.partition)), key.partition)
     revision = cursor[BASE_OFFSET] + offset_delta
     if cursor[MERGING] != 0 and table.entries[row, REVISION] > revision:
-        return DONE  # Written after it, while its transaction was open.
+        return DONE  # The stored offset was written later, while this transaction was open.
     store_row(table, row, buffer, value, revision)
     if id_size > 0:
         hashed, hashed_2 = hash_request(
@@ -222,7 +222,7 @@ def _replay_record(
 
 @inline_kernel
 def _has_last_names(buffer: Bytes, cursor: Int64s, key: OffsetKey) -> bool:
-    """Whether group and topic are those of the record before: most are, and need no look."""
+    """Returns whether group and topic are those of the previous record, as they mostly are."""
     return bool(
         cursor[LAST_GROUP_SIZE] == key.group_size
         and cursor[LAST_TOPIC_SIZE] == key.topic_size
@@ -244,7 +244,7 @@ def _note_names(cursor: Int64s, key: OffsetKey, group: int, topic: int) -> None:
 
 @inline_kernel
 def _block_at(table: Table, cursor: Int64s, base: int) -> int:
-    """The block of a record whose names have been noted: mostly that of the record before."""
+    """The block of a record whose names are in the cursor: mostly that of the previous record."""
     block = cursor[LAST_BLOCK]
     if block < 0 or block_base(table, block) != base:
         block = find_or_add_block(table, cursor[LAST_GROUP], cursor[LAST_TOPIC], base)
@@ -254,7 +254,7 @@ def _block_at(table: Table, cursor: Int64s, base: int) -> int:
 
 @inline_kernel
 def _is_settled(buffer: Bytes, cursor: Int64s, key: OffsetKey) -> bool:
-    """Whether it is known that no transaction is open for the group."""
+    """Returns whether it is known that no transaction is open for the group."""
     start, end = cursor[SETTLED_START], cursor[SETTLED_END]
     return (
         end > 0
@@ -265,7 +265,7 @@ def _is_settled(buffer: Bytes, cursor: Int64s, key: OffsetKey) -> bool:
 
 @kernel("boolean(uint8[::1], int64, int64)")
 def has_only_offsets(buffer: Bytes, start: int, end: int) -> bool:
-    """Whether all records of a batch are offsets that decode, without headers or tombstones."""
+    """Returns whether all records of a batch are offsets that decode and have no headers."""
     position = start + BATCH_HEADER_BYTES
     for _ in range(load_i32(buffer, start + COUNT_AT)):
         record = load_record(buffer, position, end)

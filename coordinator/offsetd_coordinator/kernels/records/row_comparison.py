@@ -1,4 +1,4 @@
-"""What changes of large groups are made of: rows compared, keys of tombstones, rows of a log."""
+"""Steps of changes to large groups: compares rows, writes tombstone keys, copies log changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _EXPIRE_TIME: Final = change_records.EXPIRE_TIME
 def put_row_keys(
     texts: Bytes, rows: Int64s, group: Bytes, group_size: int, ends: Int64s, out: Bytes
 ) -> None:
-    """Write the key of each row's offset, as commits of that group write it; they end at `ends`."""
+    """Write the key of each row's offset, in the form of commits, and its end to `ends`."""
     position = 0
     for row in range(rows.shape[0]):
         topic_size = rows[row, TOPIC_SIZE]
@@ -76,7 +76,7 @@ def find_differing(
     places: Int64s,
     differs: Bytes,
 ) -> None:
-    """Write 1 for each row that is not what the other row at its place says, or has no place."""
+    """Write 1 for each row that differs from the other row at its place, or has no place."""
     for row in range(rows.shape[0]):
         place = places[row]
         differs[row] = 1
@@ -97,7 +97,7 @@ def find_differing(
 
 @kernel("int64(uint8[::1], int64[:, ::1], int64, int64[:, ::1], uint8[::1])")
 def copy_changes(buffer: Bytes, found: Int64s, count: int, rows: Int64s, texts: Bytes) -> int:
-    """Make rows of changes of a log, and copy their texts. Returns where the texts end.
+    """Make rows from changes of a log, and copy their texts. Returns the end of the texts.
 
     ROW_END_OFFSET is 1 if the change is a deletion, else 0. `rows` and `texts` have enough room.
     """
@@ -138,7 +138,7 @@ def copy_changes(buffer: Bytes, found: Int64s, count: int, rows: Int64s, texts: 
 
 @inline_kernel
 def _same_topic(buffer: Bytes, found: Int64s, last: int, at: int, rows: Int64s) -> int:
-    """Where the topic stands that the change before has as well, or -1."""
+    """The copied topic's start if the previous change has the same topic, else -1."""
     size = found[at, _TOPIC_SIZE]
     if last < 0 or found[last, _TOPIC_SIZE] != size:
         return -1
@@ -149,7 +149,7 @@ def _same_topic(buffer: Bytes, found: Int64s, last: int, at: int, rows: Int64s) 
 
 @kernel("int64(uint8[::1], int64[:, ::1], uint8[::1])")
 def move_texts(texts: Bytes, rows: Int64s, out: Bytes) -> int:
-    """Copy what rows have of `texts`, and let their spans be of the copy; where that ends."""
+    """Copy the texts of rows to `out`, and set the rows' spans to the copy. Returns its end."""
     end = 0
     last_start = last_size = topic_at = -1
     for row in range(rows.shape[0]):

@@ -1,9 +1,9 @@
-"""Tombstones: the keys of stored offsets, batches of tombstones, and what such a batch takes away.
+"""Tombstones: writes the keys of stored offsets and batches of tombstones, and reads the batches.
 
-A deletion that carries a request id has it in a header of the first record of its last batch. If
-there are batches before that, the first record of each of them all has a header more, whose value
-is the log offset of the deletion's first tombstone: so a replay knows which batches are one
-deletion, and that it is done only when its last batch is there.
+A deletion with a request id has the id in a header of the first record of its last batch. If the
+deletion has several batches, the first record of each batch has one more header. Its value is the
+log offset of the deletion's first tombstone. So a replay knows which batches belong to one
+deletion, and that the deletion is complete only with its last batch.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 START_HEADER_NAME: Final = b"offsetd-deletion"
-"""The record header whose value, an int64, is where a deletion of several batches starts."""
+"""The record header whose value, an int64, is the start of a deletion of several batches."""
 
 _START_NAME_SIZE: Final = 16
 _START_NAME_WORD: Final = int.from_bytes(b"offsetd-", "big")
 _START_NAME_WORD_2: Final = int.from_bytes(b"deletion", "big")
 _NULL: Final = -1
 GROUP_AT: Final = 4
-"""Where every key has its group: behind the record type and the length of the name."""
+"""The position of the group in every key: after the record type and the name's length."""
 
 OFFSET_KEY_FIXED_BYTES: Final = 10
-"""What an offset's key takes beside the names: record type, two lengths, partition."""
+"""The size of an offset's key without the names: record type, two lengths, partition."""
 
-# What is to be known of a batch of tombstones.
+# The description of a batch of tombstones.
 DELETED_GROUP_START: Final = 0
 DELETED_GROUP_SIZE: Final = 1
 DELETED_STARTS_AT: Final = 2  # the log offset of the deletion's first tombstone, or -1
@@ -66,20 +66,20 @@ DELETED_LAST_OFFSET: Final = 4
 DELETED_TIMESTAMP: Final = 5
 DELETED_REQUEST_ID_START: Final = 6
 DELETED_REQUEST_ID_SIZE: Final = 7
-DELETED_HAS_GROUP: Final = 8  # 1 if the last record is not an offset's
+DELETED_HAS_GROUP: Final = 8  # 1 if the last record is not that of an offset
 DELETED_COLUMNS: Final = 9
 
-# A stored offset that a tombstone takes away.
+# A stored offset that a tombstone removes.
 GONE_TOPIC_START: Final = 0
 GONE_TOPIC_SIZE: Final = 1
 GONE_PARTITION: Final = 2
-GONE_IS_NEW_TOPIC: Final = 3  # 1 unless it is of the same topic as the row before
+GONE_IS_NEW_TOPIC: Final = 3  # 1 unless the previous row has the same topic
 GONE_COLUMNS: Final = 4
 
 
 @kernel(f"void({TABLE}, int64[::1], int64[::1], uint8[::1])")
 def put_offset_keys(arrays: TableArrays, entries: Int64s, ends: Int64s, out: Bytes) -> None:
-    """Write the key of each entry, as commits write it; they end at `ends`."""
+    """Write the key of each entry, in the form of commits. The keys end at `ends`."""
     table = Table(*arrays)
     for row in range(entries.size):
         entry = entries[row]
@@ -97,7 +97,7 @@ def put_offset_keys(arrays: TableArrays, entries: Int64s, ends: Int64s, out: Byt
 
 @kernel("int64(int64[::1], int64, int64, int64)")
 def count_fitting(ends: Int64s, first: int, headers_size: int, bytes_max: int) -> int:
-    """How many tombstones fit a batch, for the keys from row `first` on that end at `ends`.
+    """The number of tombstones that fit a batch, for the keys that end at `ends`, from row `first`.
 
     The first record has headers of that size, their count included.
     """
@@ -123,9 +123,9 @@ def put_tombstones(
     leader_epoch: int,
     out: Bytes,
 ) -> int:
-    """Write a batch of `count` tombstones for the keys from row `first` on; returns its size.
+    """Write a batch of `count` tombstones for the keys starting at row `first`. Returns its size.
 
-    `headers`, their count and then they, are the first record's. `out` has room.
+    `headers` are the first record's headers, with their count before them. `out` has enough room.
     """
     position = BATCH_HEADER_BYTES
     for row in range(first, first + count):
@@ -150,11 +150,11 @@ def put_tombstones(
 def read_deletion(
     arrays: TableArrays, buffer: Bytes, start: int, end: int, deleted: Int64s, gone: Int64s
 ) -> int:
-    """Look at a batch that is about to be replayed and whose first record has headers.
+    """Read a batch that is about to be replayed and whose first record has headers.
 
-    Returns -1 if it is not a deletion that is to be remembered. Else describes it in `deleted`, and
-    in the rows of `gone`, which has one for each record, the stored offsets that it takes away;
-    returns how many those are.
+    Returns -1 if it is not a deletion that must be remembered. Otherwise describes the batch in
+    `deleted`, and the stored offsets that it removes in `gone`, which has a row for each record.
+    Returns the number of these offsets.
     """
     table = Table(*arrays)
     position = start + BATCH_HEADER_BYTES

@@ -1,13 +1,13 @@
-"""Blocks: where stored offsets lie, and how they are found by group, topic and partition.
+"""Blocks hold the stored offsets and find them by group, topic and partition.
 
-A block has the offsets of a group and a topic in 64 partitions that differ in their low six bits
-alone. Its mask has a bit for each that is there, and their rows of `Table.entries` lie next to each
-other, by partition. An *entry* is named by its block and its bit, and keeps that name while its row
-moves: for a partition that comes or goes in between, to where there is more room, or as the rows
-that no block has are taken out.
+A block has the offsets of a group and a topic in 64 partitions that differ only in their low six
+bits. Its mask has a bit for each stored offset. Their rows of `Table.entries` are adjacent, in the
+order of the partitions. An *entry* is the number of a block and of a bit. It stays the same when
+its row moves: because a partition of the block is added or removed, because the block moves to
+more room, or because unused rows are removed.
 
-The blocks of a group form a list, linked both ways, that starts at the group's name. Rows and
-links are kept + 1, so that 0 is none and fresh memory is empty.
+The blocks of a group form a doubly linked list that starts at the group's name. Links store the
+row + 1, so that 0 is no row and fresh memory is empty.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ROWS_MASK: Final = (1 << PLACE_ROWS_BITS) - 1
 
 @inline_kernel
 def pack(high: int, low: int) -> int:
-    """Two int32 in one int64."""
+    """Returns two int32 in one int64."""
     return (high << 32) | (low & LOW_HALF)
 
 
@@ -76,13 +76,13 @@ def low_half(packed: int) -> int:
 
 @inline_kernel
 def base_of(partition: int) -> int:
-    """What a partition has in common with the others of its block."""
+    """The upper bits of a partition, which all partitions of its block have."""
     return partition >> BLOCK_PARTITION_BITS
 
 
 @inline_kernel
 def block_base(table: Table, block: int) -> int:
-    """What the partitions of a block have in common."""
+    """The upper bits of the partitions of a block."""
     return int(table.blocks[block, PLACE] >> _PLACE_BASE_BITS)
 
 
@@ -107,7 +107,7 @@ def partition_of(table: Table, entry: int) -> int:
 
 @inline_kernel
 def row_of(table: Table, entry: int) -> int:
-    """The row of `Table.entries` that an entry has until the next one is added or removed."""
+    """The row of an entry in `Table.entries`; valid until an entry is added or removed."""
     block = entry >> BLOCK_PARTITION_BITS
     before = (1 << (entry & _BIT_MASK)) - 1
     return int(first_row(table, block) + count_ones(table.blocks[block, MASK] & before))
@@ -115,13 +115,13 @@ def row_of(table: Table, entry: int) -> int:
 
 @inline_kernel
 def first_row(table: Table, block: int) -> int:
-    """Where the rows of a block start; there are as many as its mask has ones."""
+    """The first row of a block. The block uses one row for each bit set in its mask."""
     return int(table.blocks[block, PLACE] & _START_MASK)
 
 
 @inline_kernel
 def _rows_kept(table: Table, block: int) -> int:
-    """How many rows a block has, of which it may use fewer."""
+    """The number of rows that a block has reserved; it may use fewer."""
     return int((table.blocks[block, PLACE] >> PLACE_START_BITS) & _ROWS_MASK)
 
 
@@ -164,9 +164,9 @@ def find_entry(table: Table, group: int, topic: int, partition: int) -> int:
 
 @inline_kernel
 def find_or_add_block(table: Table, group: int, topic: int, base: int) -> int:
-    """The block of a group's and a topic's partitions, made if need be: then an entry is to follow.
+    """The block of a group's and a topic's partitions. Adds it if there is none.
 
-    The caller has made room.
+    The caller has made room, and must then add an entry to a new block.
     """
     tag = block_tag(table, group, topic, base)
     block = find_block(table, group, topic, base, tag)
@@ -221,7 +221,7 @@ def find_or_add_row(table: Table, block: int, partition: int) -> int:
 
 @inline_kernel
 def _widen(table: Table, block: int, count: int) -> None:
-    """Have a block that is full take more rows: those behind it, if they are free, or others."""
+    """Give a full block more rows: the next row if that was never used, else a larger place."""
     counters = table.counters
     start = first_row(table, block)
     base = block_base(table, block)
@@ -246,7 +246,7 @@ def _copy_row(entries: Int64s, row: int, target: Int64s, target_row: int) -> Non
 
 @inline_kernel
 def remove_row(table: Table, entry: int) -> None:
-    """Take the row of an entry away, its block if that was the last, and names nothing else has."""
+    """Remove the row of an entry, its block if that is now empty, and names that nothing uses."""
     block = entry >> BLOCK_PARTITION_BITS
     group, topic = group_of(table, entry), topic_of(table, entry)
     row = row_of(table, entry)
@@ -293,7 +293,7 @@ def _remove_block(table: Table, block: int, group: int, topic: int) -> None:
 
 @inline_kernel
 def list_block(table: Table, block: int, found: Int64s, at: int) -> int:
-    """Write the entries of a block, by partition, from `found[at]` on; where they end."""
+    """Write the entries of a block, by partition, to `found`, starting at `at`. Returns the end."""
     mask = table.blocks[block, MASK]
     while mask != 0:
         found[at] = (block << BLOCK_PARTITION_BITS) | count_ones((mask & -mask) - 1)
@@ -306,7 +306,8 @@ def list_block(table: Table, block: int, found: Int64s, at: int) -> int:
 def list_group_entries(table: Table, group: int, found: Int64s) -> None:
     """Fill `found` with all entries of a group, as many as it has.
 
-    The newest block stands first in the list: those of one commit are written in its order.
+    The newest block is the first in the list. The list is written from the end, so that the blocks
+    of one commit keep its order.
     """
     at = found.size
     block = (table.names[group, ENTRY_LIST] >> 32) - 1
@@ -318,13 +319,13 @@ def list_group_entries(table: Table, group: int, found: Int64s) -> None:
 
 @inline_kernel
 def entry_count(table: Table, group: int) -> int:
-    """How many entries a group has."""
+    """The number of entries of a group."""
     return low_half(table.names[group, ENTRY_LIST])
 
 
 @kernel("int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1])")
 def compact_blocks(blocks: Int64s, block_end: int, entries: Int64s, target: Int64s) -> int:
-    """Copy the rows of all blocks to the front of `target`, without gaps; where they end there."""
+    """Copy the rows of all blocks to the front of `target`, without gaps. Returns their number."""
     end = 0
     for block in range(block_end):
         if blocks[block, GROUP_TOPIC] == FREE:

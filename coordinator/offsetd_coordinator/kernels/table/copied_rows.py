@@ -1,7 +1,7 @@
-"""Offsets of one group as rows of their own, which stay as they are while the table changes.
+"""Copies offsets of one group to rows of their own, which do not change with the table.
 
-A row has the columns of an offset that is to be written, and of one that was read; its spans are
-of `texts`, which belongs to the rows.
+A row has the PUT columns of an offset, so that it can be written, and the ROW columns. Its spans
+are in `texts`, which belongs to the rows.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ def walk_group(
     walk: Int64s,
     found: Int64s,
 ) -> None:
-    """Write entries of a group to `found`: those behind the first of two `edges` and before the
-    second, each a topic's span in `names` and a partition. An edge of size -1 is none.
+    """Write the entries of a group that are between two edges to `found`.
 
-    Looks at `blocks_max` blocks at most, of any group, from where the walk stands; `found` has
-    room for a block at least.
+    Each row of `edges` is a topic's span in `names` and a partition; size -1 means no edge. Reads
+    at most `blocks_max` blocks, of any group, starting at the walk's block. `found` has room for
+    at least one block.
     """
     table = Table(*arrays)
     end = table.counters[BLOCK_END]
@@ -112,7 +112,7 @@ def walk_group(
 def _inside(
     table: Table, block: int, names: Bytes, edges: Int64s, found: Int64s, first: int, end: int
 ) -> int:
-    """Keep those of a block's entries that lie between the edges; where they end."""
+    """Keep the entries of a block that are between the edges. Returns their end in `found`."""
     topic = table.blocks[block, GROUP_TOPIC] & ((1 << 32) - 1)
     start, size = name_start(table, topic), name_size(table, topic)
     for edge in range(2):
@@ -137,7 +137,7 @@ def _inside(
 
 @kernel(f"int64({TABLE}, int64[::1])")
 def texts_size(arrays: TableArrays, entries: Int64s) -> int:
-    """How many bytes of texts `copy_entries` writes."""
+    """The number of bytes of texts that `copy_entries` writes."""
     table = Table(*arrays)
     size = 0
     last_topic = -1
@@ -155,7 +155,7 @@ def texts_size(arrays: TableArrays, entries: Int64s) -> int:
 def copy_entries(
     arrays: TableArrays, entries: Int64s, rows: Int64s, texts_at: int, texts: Bytes
 ) -> None:
-    """Write a row for each entry, and its texts from `texts_at` on, padded. There is room."""
+    """Write a row for each entry, and its texts, starting at `texts_at`. There is room for both."""
     table = Table(*arrays)
     last_topic = -1
     topic_at = topic_size = 0
@@ -190,9 +190,9 @@ def copy_entries(
 
 @kernel("void(uint8[::1], int64[:, ::1], int64[::1], int64[::1])")
 def sort_rows(texts: Bytes, rows: Int64s, order: Int64s, scratch: Int64s) -> None:
-    """Write to `order` the rows by topic and partition; of the same partition as they stand.
+    """Write the rows to `order`, sorted by topic and partition. The sort is stable.
 
-    Merges what is in order already, two runs at a time.
+    It is a merge sort that starts with the runs that are already sorted.
     """
     count = order.size
     for at in range(count):
@@ -220,7 +220,7 @@ def sort_rows(texts: Bytes, rows: Int64s, order: Int64s, scratch: Int64s) -> Non
 
 @inline_kernel
 def _run_end(texts: Bytes, rows: Int64s, order: Int64s, start: int) -> int:
-    """Where what is in order from `start` on ends."""
+    """The end of the sorted run that begins at `start`."""
     at = start + 1
     while at < order.size and compare_rows(texts, rows[order[at - 1]], texts, rows[order[at]]) <= 0:
         at += 1
@@ -229,9 +229,9 @@ def _run_end(texts: Bytes, rows: Int64s, order: Int64s, start: int) -> int:
 
 @kernel("int64(uint8[::1], int64[:, ::1], int64[::1])")
 def keep_newest(texts: Bytes, rows: Int64s, order: Int64s) -> int:
-    """Keep of each partition the row with the largest revision, the first of equal ones, unless
-    it was deleted; how many are kept of the sorted `order`, in front. A kept row has the end
-    offset of the first, if it has none.
+    """Keep for each partition the row with the largest revision (the first, if two are equal),
+    unless that row is a deletion. Kept rows move to the front of the sorted `order`. Returns their
+    number. A kept row without an end offset gets that of the partition's first row.
     """
     kept = 0
     at = 0

@@ -1,8 +1,8 @@
-"""What is stored of an offset: a row of `Table.entries`, and for few of them one of `extras`.
+"""The stored fields of an offset: a row of `Table.entries`, and for a few offsets one of `extras`.
 
-An offset is plain that has a commit timestamp, perhaps a leader epoch, and nothing else: then both
-are in one word. Whatever has metadata, an expire timestamp or a reported end offset, whose record
-cannot be read, or whose numbers are too large for that word, has a row of `extras` instead.
+An offset is plain if it has a commit timestamp, perhaps a leader epoch, and nothing else: one word
+holds both. An offset has a row of `extras` instead if it has metadata, an expire timestamp or a
+reported end offset, if its record cannot be read, or if its numbers are too large for that word.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Entry(NamedTuple):
 
 @inline_kernel
 def load_entry(table: Table, entry: int) -> Entry:
-    """What is stored of an entry."""
+    """Returns the stored fields of an entry."""
     return load_row(table, row_of(table, entry))
 
 
 @inline_kernel
 def load_row(table: Table, row: int) -> Entry:
-    """The same of a row of `entries`."""
+    """Returns the stored fields of a row of `entries`."""
     offset, revision = table.entries[row, OFFSET], table.entries[row, REVISION]
     word = table.entries[row, TIME_EPOCH]
     if word >= 0:
@@ -136,8 +136,8 @@ def mark_undecodable(table: Table, row: int) -> None:
 
 @inline_kernel
 def note_end_offset(table: Table, row: int, end_offset: int) -> None:
-    """Keep an end offset that was reported; the caller has made room. One below the offset is no
-    end: none is known then.
+    """Keep a reported end offset; the caller has made room. If it is below the offset, it is
+    discarded, and no end offset is known.
     """
     if end_offset < table.entries[row, OFFSET]:
         end_offset = -1
@@ -146,7 +146,7 @@ def note_end_offset(table: Table, row: int, end_offset: int) -> None:
 
 @inline_kernel
 def forget_row(table: Table, row: int) -> None:
-    """Let go of what a row that is about to be removed has in `extras`."""
+    """Free the row of `extras`, if any, of a row that is about to be removed."""
     word = table.entries[row, TIME_EPOCH]
     if word < 0:
         _forget_metadata(table, -1 - word)
@@ -155,7 +155,7 @@ def forget_row(table: Table, row: int) -> None:
 
 @inline_kernel
 def _extra_of(table: Table, row: int) -> int:
-    """A row's row of `extras`, made if need be, with what is stored."""
+    """The row of `extras` of a row. Adds one with the stored fields if there is none."""
     word = table.entries[row, TIME_EPOCH]
     if word < 0:
         return int(-1 - word)
@@ -172,7 +172,7 @@ def _extra_of(table: Table, row: int) -> int:
 
 @inline_kernel
 def _free_extra(table: Table, extra: int) -> None:
-    """Free a row of `extras`, which has no metadata any more."""
+    """Free a row of `extras` that no longer has metadata."""
     free_row(table.extras, COMMIT_TIMESTAMP, table.counters, EXTRA_COUNT, extra)
 
 
@@ -201,7 +201,7 @@ def _forget_metadata(table: Table, extra: int) -> None:
 
 @inline_kernel
 def has_room(table: Table, name_bytes: int, metadata_bytes: int) -> bool:
-    """Whether one more entry fits, with two new names and metadata of these sizes."""
+    """Returns whether one more entry fits, with two new names and metadata of these sizes."""
     counters = table.counters
     block_count = counters[BLOCK_COUNT] + 1
     name_count = counters[NAME_COUNT] + 2
@@ -219,7 +219,7 @@ def has_room(table: Table, name_bytes: int, metadata_bytes: int) -> bool:
 
 @inline_kernel
 def has_entry_room(table: Table) -> bool:
-    """Whether a block can be moved to the end, and there is no reason to move them all instead."""
+    """Returns whether a block can move to the end, and no compaction of the rows is due."""
     end, unused = table.counters[ENTRY_END], table.counters[ENTRY_UNUSED]
     return bool(
         end + BLOCK_PARTITIONS <= table.entries.shape[0]
@@ -229,13 +229,13 @@ def has_entry_room(table: Table) -> bool:
 
 @inline_kernel
 def has_extra_room(table: Table) -> bool:
-    """Whether one more row of `extras` fits."""
+    """Returns whether one more row of `extras` fits."""
     return bool(table.counters[EXTRA_COUNT] + 1 <= table.extras.shape[0])
 
 
 @kernel("int64(int64[:, ::1], int64, uint8[::1], uint8[::1])")
 def compact_metadata(extras: Int64s, extra_end: int, metadata: Bytes, target: Bytes) -> int:
-    """Copy all metadata to the front of `target`; returns where it ends there."""
+    """Copy all metadata to the front of `target`; returns its size."""
     end = 0
     for extra in range(extra_end):
         span = extras[extra, METADATA_SPAN]

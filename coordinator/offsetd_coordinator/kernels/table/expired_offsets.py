@@ -1,6 +1,6 @@
-"""Which offsets have expired: groups found by walking all blocks, entries of one group judged.
+"""Finds expired offsets: walks all blocks to find groups, then judges the entries of one group.
 
-The rules are those of `offsetd_coordinator.expiry.expiry_rules`, in numbers.
+The rules are those of `offsetd_coordinator.expiry.expiry_rules`, as numbers.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def find_groups(
     is_seen: Bytes,
     found: Int64s,
 ) -> int:
-    """Look at about `rows_max` rows, from the block `cursor[0]` on, for groups that may be due.
+    """Search about `rows_max` rows, starting at the block `cursor[0]`, for groups that may be due.
 
-    That is a group with an offset committed no later than `committed_last`, or with an expire
-    timestamp no later than `expire_last`. A group is written once, as the row of its name, and
-    marked in `is_seen`, which has a byte for every name. Stops where `found` is full; moves the
-    cursor, to -1 at the end. Returns how many were written.
+    A group may be due if it has an offset that was committed at or before `committed_last`, or that
+    expires at or before `expire_last`. Each group is written once, as the row of its name, and
+    marked in `is_seen`, which has a byte for every name. Stops when `found` is full. Moves the
+    cursor, to -1 at the end. Returns the number of groups written.
     """
     table = Table(*arrays)
     end = table.counters[BLOCK_END]
@@ -99,7 +99,7 @@ def find_groups(
 
 @inline_kernel
 def _may_be_due(table: Table, block: int, committed_last: int, expire_last: int) -> bool:
-    """Whether an offset of a block was committed, or expires, no later than that."""
+    """Returns whether a block has an offset that was committed, or expires, by these times."""
     start = first_row(table, block)
     for row in range(start, start + count_ones(table.blocks[block, MASK])):
         stored = load_row(table, row)
@@ -115,7 +115,7 @@ def _may_be_due(table: Table, block: int, committed_last: int, expire_last: int)
 
 @kernel(f"int64({TABLE}, int64[::1], int64[::1], int64[::1])")
 def end_keys(arrays: TableArrays, entries: Int64s, topics: Int64s, ends: Int64s) -> int:
-    """Write where the key of each entry ends, if all keys follow each other. Returns the last end.
+    """Write the end of each entry's key, as if the keys had no gaps. Returns the last end.
 
     Also writes the row of the name of each entry's topic.
     """
@@ -131,10 +131,10 @@ def end_keys(arrays: TableArrays, entries: Int64s, topics: Int64s, ends: Int64s)
 
 @kernel(f"int64({TABLE}, int64, int64[::1], int64[::1])")
 def list_from(arrays: TableArrays, group: int, cursor: Int64s, found: Int64s) -> int:
-    """Write entries of a group, from the block `cursor[0]` on; how many.
+    """Write entries of a group, starting at the block `cursor[0]`. Returns their number.
 
-    Looks at no more blocks than `found` has places; a block may need 64 places. Moves the cursor,
-    to -1 at the end.
+    Reads at most as many blocks as `found` has places; a block may need 64 places. Moves the
+    cursor, to -1 at the end.
     """
     table = Table(*arrays)
     end = table.counters[BLOCK_END]
@@ -154,7 +154,10 @@ def list_from(arrays: TableArrays, group: int, cursor: Int64s, found: Int64s) ->
 def judge_entries(
     arrays: TableArrays, entries: Int64s, rule: Int64s, now: int, due: Int64s, judged: Int64s
 ) -> None:
-    """Write the entries that have expired at `now`, by a rule, to `due`, which has enough room."""
+    """Write the entries that, by a rule, have expired at `now` to `due`, which has enough room.
+
+    Writes the counts and the next time of expiry to `judged`.
+    """
     table = Table(*arrays)
     count = 0
     warned = 0
@@ -179,6 +182,6 @@ def judge_entries(
 
 @inline_kernel
 def is_soon(commit: int, time: int, now: int, warning: int) -> bool:
-    """Whether what expires at `time` is to be warned of; not in the first half of its life."""
+    """Returns whether an offset expires soon. It never does in the first half of its life."""
     lived_half = 0 <= commit < time and now - commit >= time - now
     return bool(time - now <= warning and (lived_half or commit < 0))

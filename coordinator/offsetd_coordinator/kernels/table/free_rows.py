@@ -1,7 +1,7 @@
-"""Rows of an array that are freed and taken again, for what has one array of its own.
+"""Rows of an array that are freed and used again.
 
-Three counters next to each other say how many rows are taken, from where on none ever was, and the
-first free one below that, + 1. A free row has the next one in some column, also + 1.
+An array has three adjacent counters: the number of used rows, the end of the rows that were ever
+used, and the first free row + 1. A free row has the next free row + 1 in its link column.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from offsetd_storage.kernels.registry import inline_kernel
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Int64s
 
-# Behind the counter of how many are taken.
+# The places of the other two counters after the number of used rows.
 _END: Final = 1
 _FREE: Final = 2
 
 
 @inline_kernel
 def take_row(rows: Int64s, link: int, counters: Int64s, count: int) -> int:
-    """A row that was free; the caller has made room. `count` is the first of the counters."""
+    """Use a free row and return it; the caller has made room. `count` is the first counter."""
     counters[count] += 1
     if counters[count + _FREE] != 0:
         row = int(counters[count + _FREE] - 1)
@@ -33,7 +33,7 @@ def take_row(rows: Int64s, link: int, counters: Int64s, count: int) -> int:
 
 @inline_kernel
 def free_row(rows: Int64s, link: int, counters: Int64s, count: int, row: int) -> None:
-    """Have a row taken again."""
+    """Free a row, so that it can be used again."""
     rows[row, link] = counters[count + _FREE]
     counters[count + _FREE] = row + 1
     counters[count] -= 1

@@ -1,4 +1,4 @@
-"""Which log partition a group belongs to, for kernels."""
+"""Finds the log partition of a group, for kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT32_MIN: Final = -(1 << 31)
 
 @inline_kernel
 def log_partition_of(buffer: Bytes, start: int, size: int, partitions: int) -> int:
-    """As `offsets_topic.placement.partition_of`, of a group id's `size` bytes of UTF-8."""
+    """Does what `offsets_topic.placement.partition_of` does, for a group id in UTF-8."""
     hashed = java_hash(buffer, start, size)
     # Kafka maps the one int32 that has no positive counterpart to 0.
     return 0 if hashed == _INT32_MIN else abs(hashed) % partitions

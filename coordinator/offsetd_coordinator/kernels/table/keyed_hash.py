@@ -1,8 +1,8 @@
-"""A fast hash that nobody outside the process can aim at.
+"""A fast hash for which nobody outside the process can choose colliding inputs.
 
-Words are folded in by a 64 by 64 bit multiplication whose two halves are xored, with secret
-random seeds. A client does not know the seeds, so it cannot make names collide. After a hit, the
-hashed bytes are compared, too.
+Words are mixed in by a 64 by 64 bit multiplication whose two halves are xored, with secret
+random seeds. A client does not know the seeds, so it cannot make names collide. A lookup of a
+name or a block compares the name or the block, too.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def hash_bytes(buffer: Bytes, start: int, size: int, seed: int, seed_2: int) -> 
 
 @inline_kernel
 def _leading_bytes(word: int, size: int) -> int:
-    """The first `size` bytes, 0 to 8, of a big-endian word; the rest is what lies behind them."""
+    """The first `size` bytes, 0 to 8, of a big-endian word. The bytes after them do not count."""
     if size == 0:
         return 0
     return word >> (64 - 8 * size)

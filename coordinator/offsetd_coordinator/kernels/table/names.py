@@ -1,7 +1,7 @@
 """Names of groups and topics, each kept once: the rows of `Table.names`.
 
-A name lives as long as an entry has it for its group or its topic; then its row and its bytes are
-used again. Functions here change nothing but names; the counts of entries are kept by `entries`.
+A name is kept while an entry has it as its group or its topic. After that, its row is used again,
+and its bytes are reclaimed. Functions here change only names; `blocks` keeps the entry counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZE_MASK: Final = (1 << NAME_SIZE_BITS) - 1
 
 @inline_kernel
 def name_start(table: Table, name: int) -> int:
-    """Where the bytes of a name start in `Table.name_bytes`."""
+    """The position at which a name starts in `Table.name_bytes`."""
     return int(table.names[name, NAME_SPAN] >> NAME_SIZE_BITS)
 
 
@@ -55,7 +55,7 @@ def name_size(table: Table, name: int) -> int:
 
 @inline_kernel
 def is_name(table: Table, name: int, buffer: Bytes, start: int, size: int) -> bool:
-    """Whether `buffer` holds this name. A free row is not a name: its size is out of bounds."""
+    """Returns whether `buffer` has this name. No name matches a free row, whose size is invalid."""
     return name_size(table, name) == size and equal_bytes(
         table.name_bytes, name_start(table, name), buffer, start, size
     )
@@ -63,7 +63,7 @@ def is_name(table: Table, name: int, buffer: Bytes, start: int, size: int) -> bo
 
 @inline_kernel
 def is_name_before(table: Table, name: int, other: int) -> bool:
-    """Whether the bytes of one name come before those of another one."""
+    """Returns whether `name` sorts before `other` by its bytes."""
     name_bytes = table.name_bytes
     start, other_start = name_start(table, name), name_start(table, other)
     size, other_size = name_size(table, name), name_size(table, other)
@@ -105,7 +105,7 @@ def find_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> i
 
 @inline_kernel
 def add_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> int:
-    """Keep a name that is not there yet; the caller has made room. Returns its row."""
+    """Add a name that is not stored yet; the caller has made room. Returns its row."""
     counters = table.counters
     name = take_row(table.names, ENTRY_LIST, counters, NAME_COUNT)
     bytes_end = counters[NAME_BYTES_END]
@@ -120,7 +120,7 @@ def add_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> in
 
 @inline_kernel
 def drop_name_if_unused(table: Table, name: int) -> None:
-    """Free a name that is neither a group with entries nor the topic of one."""
+    """Free a name that no entry has as its group or its topic."""
     if table.names[name, ENTRY_LIST] != 0 or table.names[name, TOPIC_ENTRIES] != 0:
         return
     start = name_start(table, name)
@@ -134,7 +134,7 @@ def drop_name_if_unused(table: Table, name: int) -> None:
 
 @kernel("int64(int64[:, ::1], int64, uint8[::1], uint8[::1])")
 def compact_names(names: Int64s, name_end: int, name_bytes: Bytes, target: Bytes) -> int:
-    """Copy the bytes of all names to the front of `target`; returns where they end there."""
+    """Copy the bytes of all names to the front of `target`; returns their size."""
     end = 0
     for name in range(name_end):
         span = names[name, NAME_SPAN]
@@ -149,7 +149,7 @@ def compact_names(names: Int64s, name_end: int, name_bytes: Bytes, target: Bytes
 
 @kernel(f"void({TABLE}, uint8[::1], int64[::1], int64[::1])")
 def locate_names(arrays: TableArrays, buffer: Bytes, ends: Int64s, found: Int64s) -> None:
-    """Write the row of each name that `buffer` has, one behind the other, or -1."""
+    """Write the row of each name, or -1. `buffer` has the names without gaps, up to `ends`."""
     table = Table(*arrays)
     start = 0
     for at in range(ends.size):

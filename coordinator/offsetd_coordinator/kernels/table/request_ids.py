@@ -1,7 +1,7 @@
 """Recent request ids: a ring of rows in the order of arrival, and their hash slots.
 
-A keyed hash of 128 bits over group and id identifies a row. Rows older than the window, counted
-from the newest row's timestamp, are removed; so is the oldest row when the ring is full.
+A keyed hash of 128 bits over group and id identifies a row. A new row removes the rows that are
+older than the window, counted from its timestamp, and the oldest row if the ring is full.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAME_WORD_3: Final = int.from_bytes(b"id", "big")
 
 @inline_kernel
 def store_header_name(out: Bytes, position: int) -> int:
-    """Write `HEADER_NAME`; returns where it ends."""
+    """Write `HEADER_NAME`. Returns its end."""
     store_i64(out, position, _NAME_WORD)
     store_i64(out, position + 8, _NAME_WORD_2)
     store_i16(out, position + 16, _NAME_WORD_3)
@@ -58,7 +58,7 @@ def store_header_name(out: Bytes, position: int) -> int:
 
 @inline_kernel
 def find_request_id_header(buffer: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
-    """(start, size) of the request id among a record's headers; (0, 0) if there is none."""
+    """Returns (start, size) of the request id in a record's headers, or (0, 0) if there is none."""
     for _ in range(count):
         position, name_start, name_size, start, size = load_header(buffer, position, end)
         if position < 0:
@@ -78,7 +78,7 @@ def find_request_id_header(buffer: Bytes, position: int, end: int, count: int) -
 def hash_request(
     table: Table, buffer: Bytes, group_start: int, group_size: int, id_start: int, id_size: int
 ) -> tuple[int, int]:
-    """128 bits over a group and a request id."""
+    """Returns a hash of 128 bits over a group and a request id."""
     seeds = table.counters
     first, second, third, fourth = seeds[SEED], seeds[SEED + 1], seeds[SEED + 2], seeds[SEED + 3]
     group = hash_bytes(buffer, group_start, group_size, first, second)
@@ -109,7 +109,7 @@ def find_request(table: Table, hashed: int, hashed_2: int) -> int:
 
 @inline_kernel
 def has_room_for_request(table: Table, timestamp: int) -> bool:
-    """Whether one more id can be remembered as of `timestamp`, be it by forgetting the oldest."""
+    """Returns whether one more id fits at `timestamp`, perhaps in place of the oldest one."""
     counters = table.counters
     capacity = table.requests.shape[0]
     return (
@@ -127,8 +127,8 @@ def remember_request(
     counters = table.counters
     if counters[REQUEST_COUNT_MAX] == 0:
         return
-    # Before it is looked for: an id that is used again after its window gets a new place, and is
-    # not forgotten with those that came when it was first used.
+    # Old ids are removed before the search. So an id that is used again after its window gets a
+    # new row, and is not forgotten with the ids of the time of its first use.
     while counters[REQUEST_COUNT] > 0 and _oldest_is_due(table, timestamp):
         _forget_oldest(table)
     row = find_request(table, hashed, hashed_2)

@@ -1,8 +1,8 @@
 """Open addressing: from a hash to a row of some array.
 
 A slot is 0, or the hash's 32-bit tag in the high half and the row + 1 in the low half. Probing is
-linear, and removing closes the gap, so there are no markers of what was removed. The number of
-slots is any; the caller keeps a quarter of them free.
+linear. Removing a slot closes the gap, so that there are no tombstone markers. Any number of slots
+is possible; the caller keeps a quarter of them free.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def home_of(slots: Int64s, tag: int) -> int:
 
 @inline_kernel
 def slot_after(slots: Int64s, at: int) -> int:
-    """The next slot, around the end."""
+    """The next slot; after the last one, the first."""
     at += 1
     return 0 if at == slots.size else at
 
@@ -38,7 +38,7 @@ def row_in(slot: int) -> int:
 
 @inline_kernel
 def has_tag(slot: int, tag: int) -> bool:
-    """Whether a used slot was filled for this tag."""
+    """Returns whether a used slot has this tag."""
     return (slot >> 32) & _LOW_HALF == tag
 
 
@@ -53,7 +53,7 @@ def add_slot(slots: Int64s, tag: int, row: int) -> None:
 
 @inline_kernel
 def remove_slot(slots: Int64s, tag: int, row: int) -> None:
-    """Empty the slot of `row`, which is there, and move what probed past it closer."""
+    """Empty the slot of `row`, which exists, and move later slots of its probe run into the gap."""
     hole = home_of(slots, tag)
     while row_in(slots[hole]) != row:
         hole = slot_after(slots, hole)
@@ -64,7 +64,7 @@ def remove_slot(slots: Int64s, tag: int, row: int) -> None:
         if slot == 0:
             break
         home = home_of(slots, (slot >> 32) & _LOW_HALF)
-        # It may move into the hole unless its home lies behind the hole.
+        # It may move into the hole unless its home is after the hole.
         if _distance(slots, home, at) >= _distance(slots, hole, at):
             slots[hole] = slot
             hole = at
@@ -78,7 +78,7 @@ def _distance(slots: Int64s, start: int, end: int) -> int:
 
 @kernel("void(int64[::1], int64[::1])")
 def refill_slots(old: Int64s, new: Int64s) -> None:
-    """Fill empty slots, of another number, with what the old ones hold."""
+    """Fill empty slots, of another number, with the rows of the old ones."""
     for at in range(old.size):
         slot = old[at]
         if slot != 0:

@@ -1,4 +1,4 @@
-"""Offsets by their names: found, stored, removed and read."""
+"""Finds, stores, removes and reads offsets by their names."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def find_group(table: Table, buffer: Bytes, start: int, size: int) -> int:
 
 @inline_kernel
 def find_in_group(table: Table, group: int, buffer: Bytes, key: OffsetKey) -> int:
-    """The entry of an offset of a group that was found, or -1."""
+    """The entry of an offset, or -1. `group` is the row of the group's name, or -1."""
     if group < 0:
         return -1
     tag = name_tag(table, buffer, key.topic_start, key.topic_size)
@@ -88,10 +88,9 @@ def find_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
 
 @inline_kernel
 def find_or_add_names(table: Table, buffer: Bytes, key: OffsetKey) -> tuple[int, int]:
-    """The rows of group and topic, made if need be; -1, and nothing made, if a new name is not
-    UTF-8.
+    """The rows of the names of group and topic. Adds the names that are not stored yet.
 
-    The caller has made room.
+    Returns -1 for both, and adds nothing, if a new name is not UTF-8. The caller has made room.
     """
     group_tag = name_tag(table, buffer, key.group_start, key.group_size)
     group = find_name(table, buffer, key.group_start, key.group_size, group_tag)
@@ -104,7 +103,7 @@ def find_or_add_names(table: Table, buffer: Bytes, key: OffsetKey) -> tuple[int,
     if group < 0:
         group = add_name(table, buffer, key.group_start, key.group_size, group_tag)
     if topic < 0:
-        # The group may just have brought the topic's name.
+        # The group may have the same name, which was just added.
         topic = find_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
     if topic < 0:
         topic = add_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
@@ -113,7 +112,7 @@ def find_or_add_names(table: Table, buffer: Bytes, key: OffsetKey) -> tuple[int,
 
 @inline_kernel
 def remove_offset(table: Table, buffer: Bytes, key: OffsetKey) -> bool:
-    """Remove an offset; whether it was there."""
+    """Remove an offset. Returns whether it existed."""
     entry = find_offset(table, buffer, key)
     if entry >= 0:
         forget_row(table, row_of(table, entry))
@@ -121,8 +120,8 @@ def remove_offset(table: Table, buffer: Bytes, key: OffsetKey) -> bool:
     return entry >= 0
 
 
-# The kernels of the slow road. A `buffer` holds the group's name; where one topic is meant, its
-# name is next, and then the metadata.
+# The kernels of the slow path. `buffer` has the group's name. If the kernel takes one topic, the
+# topic's name is next, and then the metadata.
 
 
 @kernel(f"void({TABLE}, uint8[::1], int64, int64[:, ::1], int64[::1])")
@@ -141,7 +140,7 @@ def locate(
 def remove(
     arrays: TableArrays, buffer: Bytes, group_size: int, topic_size: int, partition: int
 ) -> bool:
-    """Remove an offset; whether it was there."""
+    """Remove an offset. Returns whether it existed."""
     key = OffsetKey(0, group_size, group_size, topic_size, partition)
     return remove_offset(Table(*arrays), buffer, key)
 
@@ -162,7 +161,10 @@ def store(
     commit_timestamp: int,
     expire_timestamp: int,
 ) -> bool:
-    """Store an offset; False if there is no room. UNDECODABLE as metadata size marks it so."""
+    """Store an offset. Returns False if there is no room.
+
+    If `metadata_size` is UNDECODABLE, the offset is marked as one whose record cannot be read.
+    """
     table = Table(*arrays)
     metadata_start = group_size + topic_size
     if not has_room(table, metadata_start, max(metadata_size, 0)):
@@ -187,7 +189,7 @@ def store(
 
 @kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
 def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> int:
-    """Write the entries of a group to `found`, if all fit; how many it has."""
+    """Write the entries of a group to `found`, if all fit. Returns how many it has."""
     table = Table(*arrays)
     group = find_group(table, buffer, 0, group_size)
     if group < 0:
@@ -200,7 +202,7 @@ def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int
 
 @kernel(f"void({TABLE}, int64[::1], int64[:, ::1])")
 def read_entries(arrays: TableArrays, entries: Int64s, read: Int64s) -> None:
-    """Write what is stored of each entry to the same row of `read`, in its READ columns."""
+    """Write the stored fields of each entry to its row of `read`, in the READ columns."""
     table = Table(*arrays)
     for at in range(entries.size):
         stored = load_entry(table, entries[at])
@@ -225,7 +227,7 @@ def read_entries(arrays: TableArrays, entries: Int64s, read: Int64s) -> None:
 
 @kernel(f"int64({TABLE}, int64, int64, int64[::1])")
 def list_misplaced(arrays: TableArrays, partition: int, partitions: int, found: Int64s) -> int:
-    """Write the spans of groups that the hash puts into another partition; how many there are.
+    """Write the spans of the groups whose hash belongs to another partition. Returns their number.
 
     `found` has room for every group.
     """

@@ -1,9 +1,9 @@
 """Tables of several shards, for a kernel that works on all of them in one call.
 
-How many arrays a kernel takes is fixed when it is compiled; how many log partitions the commits of
-a message go to is not. So each table has a row with the addresses and the lengths of its arrays.
-The row never moves; it is updated when an array moves. A directory is one array with the
-address of each row. The caller that makes a directory has to keep the tables alive.
+The number of arrays of a kernel is fixed when it is compiled. The number of log partitions to
+which a message commits is not. So each table has a row with the addresses and the lengths of its
+arrays. The row never moves; it is updated when an array moves. A directory is one array with the
+address of each row. The caller that makes a directory must keep the tables alive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fill_row(row: Int64s, arrays: TableArrays) -> None:
 
 
 def directory_of(rows: Mapping[int, Int64s], size: int) -> Int64s:
-    """A directory for `size` tables, filled with the tables of `rows`."""
+    """Returns a directory for `size` tables, filled with the tables of `rows`."""
     directory = np.zeros(size, np.int64)
     for place, row in rows.items():
         directory[place] = _address(row)
@@ -54,7 +54,7 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 
 def _view(item_name: str, columns: int) -> Any:
-    """An intrinsic: (address, length) -> the array that is there, of rows if it has columns."""
+    """An intrinsic: (address, length) -> the array at the address; two-dimensional if `columns`."""
 
     def view(typing_context: Any, address: Any, length: Any) -> Any:
         del typing_context, address, length

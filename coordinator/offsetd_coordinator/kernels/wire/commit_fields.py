@@ -1,8 +1,8 @@
 """Reads commits from the bytes of `offsetd.v1` requests, without protobuf.
 
-Only what is plain: the fields of `CommitOffsetsRequest`, each in its own wire type, and valid by
-the rules of `messages.validation`. Anything else, be it odd or wrong, is NOT_PLAIN: protobuf and
-the validation then read it and say what is the matter. So there is one place that refuses.
+It reads only plain commits: the fields of `CommitOffsetsRequest` with their own wire types, which
+are valid by the rules of `messages.validation`. All other commits, unusual or wrong, are NOT_PLAIN:
+protobuf and the validation read them and report the error. So only one place refuses commits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from offsetd_coordinator.kernels.wire.request_limits import (
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# The columns of a commit that was read; starts are in the message.
+# The columns of a commit that was read; starts are positions in the message.
 SEQUENCE: Final = 0  # the bits of the uint64
 MESSAGE_START: Final = 1
 MESSAGE_SIZE: Final = 2
@@ -49,10 +49,10 @@ GROUP_START: Final = 3
 GROUP_SIZE: Final = 4
 REQUEST_ID_START: Final = 5
 REQUEST_ID_SIZE: Final = 6
-FIRST_ROW: Final = 7  # of the columns of all partitions
-ROWS: Final = 8  # or NOT_PLAIN
+FIRST_ROW: Final = 7  # its first row in the columns of all partitions
+ROWS: Final = 8  # the number of its partitions, or NOT_PLAIN
 REPORTS_END_OFFSETS: Final = 9  # 0 or 1
-MESSAGE_NEXT: Final = 10  # where in a stream's message the next commit begins
+MESSAGE_NEXT: Final = 10  # the start of the next commit in a stream's message
 READ_COMMIT_COLUMNS: Final = 11
 
 NOT_PLAIN: Final = -1
@@ -60,7 +60,7 @@ NO_ROOM: Final = -2  # the caller makes room and starts again
 
 # Columns of the reader's settings.
 SETTING_METADATA_UNITS_MAX: Final = 0
-SETTING_SEED: Final = 1  # this and the next
+SETTING_SEED: Final = 1  # two seeds, here and in the next column
 SETTING_ROWS_MAX: Final = 3  # a commit of more partitions is not plain
 SETTINGS: Final = 4
 
@@ -88,9 +88,9 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 @kernel("int64(uint8[::1], int64)")
 def count_commits(message: Bytes, size: int) -> int:
-    """How many commits a StreamCommitsRequest in a padded buffer has.
+    """Returns the number of commits of a StreamCommitsRequest in a padded buffer.
 
-    -1 minus the count, as far as it can be counted, if what is around the commits is not plain.
+    Returns -1 minus the number that could be counted if the message around them is not plain.
     """
     position = 0
     count = 0
@@ -162,7 +162,7 @@ def read_commits(
 
 @inline_kernel
 def _load_sequenced(message: Bytes, position: int, end: int) -> tuple[int, int, int]:
-    """(sequence, start, size of the commit) of a SequencedCommit; start -1 if it is not plain."""
+    """Returns (sequence, start, size) of a SequencedCommit's commit; start -1 if not plain."""
     sequence = 0
     commit_start = -1
     commit_size = 0
@@ -192,7 +192,7 @@ def _read_commit(
     columns: Int64s,
     slots: Int64s,
 ) -> int:
-    """Read one CommitOffsetsRequest into row `at` of `commits`; how many partitions it has."""
+    """Read one CommitOffsetsRequest into row `at` of `commits`. Returns the commit's ROWS."""
     commit = commits[at]
     commit[MESSAGE_START] = start
     commit[MESSAGE_SIZE] = size
@@ -209,7 +209,7 @@ def _read_commit(
 def _read_fields(
     message: Bytes, position: int, end: int, settings: Int64s, commit: Int64s, columns: Int64s
 ) -> int:
-    """Read a commit's fields, each name at most once; how many partitions, or why not."""
+    """Read a commit's fields. Returns its number of partitions, NOT_PLAIN or NO_ROOM."""
     commit[GROUP_START] = commit[GROUP_SIZE] = 0
     commit[REQUEST_ID_START] = commit[REQUEST_ID_SIZE] = 0
     commit[REPORTS_END_OFFSETS] = 0
@@ -246,7 +246,7 @@ def _read_fields(
 def _read_offset(
     message: Bytes, position: int, end: int, settings: Int64s, columns: Int64s
 ) -> bool:
-    """Read an OffsetCommit into a row of columns; whether it is plain. The last varint counts."""
+    """Read an OffsetCommit into a row. Returns whether it is plain. The last varint counts."""
     for column in range(COMMIT_COLUMNS):
         columns[column] = 0
     columns[COMMIT_LEADER_EPOCH] = columns[END_OFFSET] = -1
@@ -279,7 +279,7 @@ def _read_offset(
 
 @inline_kernel
 def _read_number(key: int, value: int, columns: Int64s) -> bool:
-    """Store a number of an OffsetCommit; whether it is one, and valid. All are 0 or more."""
+    """Store a number of an OffsetCommit. Returns whether the field is known and its value valid."""
     if value < 0:
         return False
     if key == _OFFSET_PARTITION:

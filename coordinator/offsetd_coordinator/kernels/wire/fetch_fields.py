@@ -1,7 +1,7 @@
 """Writes a group of `offsetd.v1.FetchOffsetsResponse` from the table, without protobuf.
 
-First its offsets are found and sorted, then they are measured and written: the very bytes that
-protobuf makes of the same values.
+First, its offsets are found and sorted. Then they are measured and written. The bytes are those
+that protobuf writes for the same values.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
 
 # An offset that was found.
 FOUND_ENTRY: Final = 0
-FOUND_KEY: Final = 1  # the name of its topic, and its partition; later how many bytes it takes
+FOUND_KEY: Final = 1  # the name of its topic, and its partition; later its encoded size
 FOUND_COLUMNS: Final = 2
 
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: a protobuf Timestamp ends there, a record's int64 does
-not. Later times become this one."""
+"""The last millisecond of the year 9999, the maximum of a protobuf Timestamp. A record's int64 may
+have a later time; it is sent as this one."""
 
 _RESPONSE_GROUPS: Final = 1 << 3 | LENGTH
 _GROUP_ID: Final = 1 << 3 | LENGTH
@@ -94,10 +94,11 @@ def find_sorted(
     is_all: bool,
     found: Int64s,
 ) -> int:
-    """Fill rows of `found` with a group's offsets, sorted by topic and partition; how many.
+    """Fill rows of `found` with a group's offsets, by topic and partition. Returns their number.
 
-    All, or those of `partitions`, which name no partition twice; each is a topic's span in `names`
-    and a number. Unless `found` has twice as many rows as there can be, nothing is written.
+    Finds all, or those of `partitions`, which are distinct; each is a topic's span in `names` and a
+    number. If `found` has fewer than twice the rows that may be needed, writes nothing and returns
+    the number that may be needed.
     """
     table = Table(*arrays)
     group = find_group(table, names, group_start, group_size)
@@ -128,7 +129,7 @@ def find_sorted(
 
 @inline_kernel
 def _sort(table: Table, found: Int64s, count: int) -> None:
-    """Merge what is in order already, two runs at a time; the second half of `found` is scratch."""
+    """Merge sort that starts with the sorted runs. The second half of `found` is scratch."""
     while True:
         start = 0
         while start < count:
@@ -147,7 +148,7 @@ def _sort(table: Table, found: Int64s, count: int) -> None:
 
 @inline_kernel
 def _run_end(table: Table, found: Int64s, start: int, count: int) -> int:
-    """Where what is in order from `start` on ends."""
+    """The end of the sorted run that begins at `start`."""
     at = start + 1
     while at < count and _is_in_order(table, found[at - 1, FOUND_KEY], found[at, FOUND_KEY]):
         at += 1
@@ -156,7 +157,7 @@ def _run_end(table: Table, found: Int64s, start: int, count: int) -> int:
 
 @inline_kernel
 def _merge(table: Table, found: Int64s, start: int, middle: int, end: int, to: int) -> None:
-    """Merge two neighbouring runs, the first not empty, into the rows from `to` on."""
+    """Merge two adjacent runs into the rows starting at `to`. The first run is not empty."""
     second = middle
     for target in range(to, to + end - start):
         takes_first = start < middle and (
@@ -171,7 +172,7 @@ def _merge(table: Table, found: Int64s, start: int, middle: int, end: int, to: i
 
 @inline_kernel
 def _is_in_order(table: Table, key: int, other: int) -> bool:
-    """Whether the first of two partitions stands before the second."""
+    """Returns whether the first of two partitions sorts before the second."""
     topic, other_topic = key >> 32, other >> 32
     if topic == other_topic:
         return bool(low_half(key) < low_half(other))
@@ -197,11 +198,11 @@ def put_group(
     count: int,
     out: Bytes,
 ) -> int:
-    """Write a group with the first `count` of what was `found`; how many bytes that takes.
+    """Write a group with the first `count` offsets of `found`. Returns its size.
 
-    If these are more than `out` has, nothing is written; nor if the record of an offset cannot be
-    read: then -1 minus the row of that one in `found`. If the group `expires`, by a rule, then not
-    those whose topic a member reads, for which `is_read` has a 1; it is empty if none is read.
+    Writes nothing if the size is more than that of `out`. Writes nothing and returns -1 minus the
+    row in `found` if the record of an offset cannot be read. If the group `expires` by a rule,
+    offsets whose topic a member reads do not: `is_read` is 1 for them, or empty if none is read.
     """
     table = Table(*arrays)
     content = text_size(group_size) + number_size(log_partition)
@@ -245,8 +246,8 @@ def put_group(
 def rows_size(
     rows: Int64s, expires: bool, retention: int, empty: int, base: int, is_read: Bytes
 ) -> int:
-    """How many bytes `put_rows` writes for all `OffsetRows`; or -1 minus the row of the first one
-    whose record cannot be read. The rule is as for `put_group`.
+    """The number of bytes that `put_rows` writes for all `OffsetRows`, or -1 minus the first row
+    whose record cannot be read. For the rule, see `put_group`.
     """
     total = 0
     for row in range(rows.shape[0]):
@@ -275,8 +276,10 @@ def put_rows(
     out: Bytes,
     written: Int64s,
 ) -> int:
-    """Write rows from the `first` on, as many as fit, each as the field 2 of a message, which holds
-    offsets wherever offsets are told; how many bytes. `written[0]` is then the next row.
+    """Write the rows that fit, starting at `first`. Returns their size.
+
+    Each is written as field 2, which holds the offsets in all messages that have any. `written[0]`
+    gets the next row.
     """
     position = 0
     at = first
@@ -299,7 +302,7 @@ def put_rows(
 
 @inline_kernel
 def _entry_of(rows: Int64s, at: int) -> Entry:
-    """A row as what is stored; its metadata are of the rows' texts."""
+    """The entry that a row describes. Its metadata is in the texts of the rows."""
     return Entry(
         rows[at, COMMIT_OFFSET],
         rows[at, ROW_REVISION],
@@ -355,7 +358,7 @@ def _put_offset(
     out: Bytes,
     position: int,
 ) -> int:
-    """Write a CommittedOffset; returns where it ends."""
+    """Write a CommittedOffset. Returns its end."""
     position = put_text(out, position, _OFFSET_TOPIC, names, topic_start, topic_size)
     position = put_number(out, position, _OFFSET_PARTITION, partition)
     position = put_number(out, position, _OFFSET_OFFSET, stored.offset)
@@ -371,7 +374,7 @@ def _put_offset(
 
 @inline_kernel
 def _time_field_size(time: int) -> int:
-    """Bytes of the field of a Timestamp; one below 0 is left out."""
+    """Bytes of the field of a Timestamp. A time below 0 is omitted."""
     return 0 if time < 0 else message_size(_time_size(min(time, TIMESTAMP_MS_MAX)))
 
 
@@ -387,7 +390,7 @@ def _nanos(time: int) -> int:
 
 @inline_kernel
 def _put_time(out: Bytes, position: int, key: int, time: int) -> int:
-    """Write what `_time_field_size` measures; returns where it ends."""
+    """Write the field of a Timestamp, see `_time_field_size`. Returns its end."""
     if time < 0:
         return position
     time = min(time, TIMESTAMP_MS_MAX)

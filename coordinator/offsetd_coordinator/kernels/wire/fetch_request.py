@@ -1,8 +1,8 @@
 """Reads `offsetd.v1.FetchOffsetsRequest` from its bytes, without protobuf.
 
-Only what is plain: its fields, each in its own wire type, valid by the rules of
-`messages.validation`, and not many. Anything else, be it odd, wrong or large, is left to protobuf
-and the validation.
+It reads only plain requests: known fields with their own wire types, which are valid by the rules
+of `messages.validation`, and few. Protobuf and the validation read all other requests: unusual,
+wrong or large ones.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from offsetd_coordinator.kernels.wire.request_limits import GROUP_ID_BYTES_MAX, 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# What was read of the request, a single row.
-READ_GROUPS: Final = 0  # how many
+# The fields of the request that was read, a single row.
+READ_GROUPS: Final = 0  # the number of groups
 READ_REQUIRE_STABLE: Final = 1  # 0 or 1
 READ_COLUMNS: Final = 2
 
-# A group that is asked for; starts are in the message.
+# A requested group; starts are positions in the message.
 GROUP_START: Final = 0
 GROUP_SIZE: Final = 1
-FIRST_ROW: Final = 2  # of the partitions of all groups
-ROWS: Final = 3  # 0: all that the group has
+FIRST_ROW: Final = 2  # the first row in the partitions of all groups
+ROWS: Final = 3  # 0: all partitions of the group
 GROUP_COLUMNS: Final = 4
 
-# A partition that is asked for has TOPIC_START, TOPIC_SIZE and PARTITION.
+# A requested partition has TOPIC_START, TOPIC_SIZE and PARTITION.
 PARTITION_COLUMNS: Final = 3
 
 _FETCH_GROUPS: Final = 1 << 3 | LENGTH
@@ -58,10 +58,10 @@ def read_fetch(
     slots: Int64s,
     read: Int64s,
 ) -> bool:
-    """Read a request from a padded buffer; whether it is plain, and fits `groups` and `partitions`.
+    """Read a request from a padded buffer.
 
-    That no group is named twice is left to the caller. `slots` are scratch, of twice the rows of
-    `partitions`; the seeds are secret.
+    Returns whether it is plain, and fits `groups` and `partitions`. The caller checks that no group
+    is named twice. `slots` is scratch with twice the rows of `partitions`; the seeds are secret.
     """
     read[READ_GROUPS] = read[READ_REQUIRE_STABLE] = 0
     count = 0
@@ -89,7 +89,7 @@ def read_fetch(
 def _read_selection(
     message: Bytes, position: int, end: int, group: Int64s, partitions: Int64s, first_row: int
 ) -> int:
-    """Read a GroupSelection; how many partitions it names, or -1 if it is not plain."""
+    """Read a GroupSelection. Returns its number of partitions, or -1 if it is not plain."""
     group[GROUP_START] = group[GROUP_SIZE] = 0
     row = first_row
     while position < end:
@@ -115,7 +115,7 @@ def _read_selection(
 
 @inline_kernel
 def _read_partition(message: Bytes, position: int, end: int, partition: Int64s) -> bool:
-    """Read a TopicPartition; whether it is plain. The last number counts."""
+    """Read a TopicPartition. Returns whether it is plain. The last partition number counts."""
     partition[TOPIC_SIZE] = partition[PARTITION] = 0
     while position < end:
         key, start, value = load_field(message, position, end)

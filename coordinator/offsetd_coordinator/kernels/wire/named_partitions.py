@@ -1,4 +1,4 @@
-"""Partitions that a message names, one in each row: where its topic is, and its number."""
+"""The partitions that a message names. A row has a topic's span and a partition's number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def has_duplicates(
     seed_2: int,
     slots: Int64s,
 ) -> bool:
-    """Whether a partition is named twice. `slots` are scratch, of twice the rows."""
+    """Returns whether a partition is named twice. `slots` is scratch with twice the rows."""
     if rows == 1:
         return False
     used = slots[: 2 * rows]

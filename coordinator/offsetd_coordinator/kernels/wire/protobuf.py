@@ -1,6 +1,6 @@
-"""Fields of protobuf's wire format, with keys of one byte: read, measured and written.
+"""Reads, measures and writes fields of protobuf's wire format with keys of one byte.
 
-A key is number << 3 | wire type. Of the wire types only those of numbers and of bytes.
+A key is number << 3 | wire type. Only the wire types VARINT (numbers) and LENGTH (bytes) are known.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ VARINT: Final = 0
 LENGTH: Final = 2
 
 _VARINT_BYTES_MAX: Final = 10
-_LAST_SHIFT: Final = 63  # of the tenth byte, which has one bit left
+_LAST_SHIFT: Final = 63  # the shift of the tenth byte, which has one bit left
 
 
 @inline_kernel
 def load_field(message: Bytes, position: int, end: int) -> tuple[int, int, int]:
-    """(key, start, size) of the field at `position`, its content within bounds.
+    """Returns (key, start, size) of the field at `position`, whose content is within bounds.
 
-    For a number, `start` is where it ends and `size` its value. The key is -1 for anything else
-    than a number or bytes.
+    For a number, `start` is its end and `size` its value. The key is -1 if the field is neither a
+    number nor bytes, or is not within bounds.
     """
     key = load_u8(message, position)
     if key >= 128:
@@ -48,7 +48,7 @@ def load_field(message: Bytes, position: int, end: int) -> tuple[int, int, int]:
 
 @inline_kernel
 def _load_varint(message: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(the 64 bits of a varint, where it ends), or (0, -1)."""
+    """Returns (the 64 bits of a varint, its end), or (0, -1) if there is no valid varint."""
     value = 0
     shift = 0
     limit = min(end, position + _VARINT_BYTES_MAX)
@@ -66,43 +66,43 @@ def _load_varint(message: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @inline_kernel
 def number_size(value: int) -> int:
-    """Bytes of the field of a number; one that is 0 is left out."""
+    """Bytes of the field of a number. A number that is 0 is omitted."""
     return 0 if value == 0 else 1 + unsigned_varint_size(value)
 
 
 @inline_kernel
 def optional_size(value: int) -> int:
-    """Bytes of the field of an optional number; one below 0 is not there."""
+    """Bytes of the field of an optional number. A number below 0 is omitted."""
     return 0 if value < 0 else 1 + unsigned_varint_size(value)
 
 
 @inline_kernel
 def text_size(size: int) -> int:
-    """Bytes of the field of a text of `size` bytes; an empty one is left out."""
+    """Bytes of the field of a text of `size` bytes. An empty text is omitted."""
     return 0 if size == 0 else message_size(size)
 
 
 @inline_kernel
 def message_size(size: int) -> int:
-    """Bytes of the field of a message of `size` bytes, be it empty."""
+    """Bytes of the field of a message of `size` bytes. An empty message is not omitted."""
     return 1 + unsigned_varint_size(size) + size
 
 
 @inline_kernel
 def put_number(out: Bytes, position: int, key: int, value: int) -> int:
-    """Write what `number_size` measures; returns where it ends."""
+    """Write the field of a number, see `number_size`. Returns its end."""
     return position if value == 0 else _put_varint(out, position, key, value)
 
 
 @inline_kernel
 def put_optional(out: Bytes, position: int, key: int, value: int) -> int:
-    """Write what `optional_size` measures; returns where it ends."""
+    """Write the field of an optional number, see `optional_size`. Returns its end."""
     return position if value < 0 else _put_varint(out, position, key, value)
 
 
 @inline_kernel
 def put_text(out: Bytes, position: int, key: int, source: Bytes, start: int, size: int) -> int:
-    """Write what `text_size` measures; returns where it ends."""
+    """Write the field of a text, see `text_size`. Returns its end."""
     if size == 0:
         return position
     position = begin_message(out, position, key, size)
@@ -112,7 +112,7 @@ def put_text(out: Bytes, position: int, key: int, source: Bytes, start: int, siz
 
 @inline_kernel
 def begin_message(out: Bytes, position: int, key: int, size: int) -> int:
-    """Write what stands before a message of `size` bytes; returns where that begins."""
+    """Write the key and the length of a message of `size` bytes. Returns the message's start."""
     return _put_varint(out, position, key, size)
 
 

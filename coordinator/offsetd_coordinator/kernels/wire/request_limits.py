@@ -1,7 +1,7 @@
 """Limits of the fields that requests share, for the kernels that read requests and for
 `messages.validation`.
 
-They stand among the kernels because a kernel is compiled with their values.
+They are in the package `kernels` because the kernels are compiled with their values.
 """
 
 from __future__ import annotations

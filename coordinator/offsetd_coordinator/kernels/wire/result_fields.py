@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 RESULT_BYTES_MAX: Final = 48
-"""Of one result: three numbers of at most ten bytes, and nine bytes around them."""
+"""The largest size of one result: three numbers of at most ten bytes, and nine other bytes."""
 
 # Keys of fields.
 _RESULTS: Final = 1 << 3 | LENGTH
@@ -37,9 +37,9 @@ _LOG_OFFSET: Final = 2 << 3 | VARINT
 
 @kernel("int64(int64[:, ::1], int64, int64, uint8[::1])")
 def put_results(answers: Int64s, first: int, end: int, out: Bytes) -> int:
-    """Write a result for each of the rows `answers[first:end]`, all committed; how many bytes.
+    """Write a result for each row of `answers[first:end]`, all committed. Returns their size.
 
-    `out` has room for RESULT_BYTES_MAX each.
+    `out` has room for RESULT_BYTES_MAX for each row.
     """
     position = 0
     for row in range(first, end):

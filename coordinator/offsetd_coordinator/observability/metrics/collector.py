@@ -51,7 +51,7 @@ _PAUSE_SECONDS: Final = 0.0001  # Long enough for a waiting thread to run.
 
 
 class ServerCollector(Collector):
-    """All metrics of one server. Parts that do not exist yet, as during a load, have no samples."""
+    """All metrics of one server. Parts that do not exist yet have no samples, as during a load."""
 
     def __init__(
         self,

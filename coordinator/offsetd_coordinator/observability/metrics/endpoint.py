@@ -56,7 +56,7 @@ class MetricsEndpoint:
 
 
 class _Handler(MetricsHandler):
-    timeout = _SILENCE_SECONDS_MAX  # A silent connection is closed after that.
+    timeout = _SILENCE_SECONDS_MAX  # A silent connection is closed after this time.
 
     def do_GET(self) -> None:  # noqa: N802  The standard library's name.
         if urlsplit(self.path).path != _PATH:
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's method looks up the host's name: maybe slow.
+        TCPServer.server_bind(self)  # HTTPServer's method resolves the host's name: maybe slow.
 
     def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
         return self._room.acquire(blocking=False)

@@ -20,7 +20,7 @@ _BOUNDS: Final = (*map(str, BOUNDS_SECONDS), "+Inf")
 
 
 def gauge(name: str, documentation: str, value: float | None) -> Metric:
-    """A gauge with one value. With None it has no sample."""
+    """A gauge with one value; with None, it has no sample."""
     family = GaugeMetricFamily(name, documentation)
     if value is not None:
         family.add_metric((), value)
@@ -55,7 +55,7 @@ def gauges_of(
 
 
 def counter(name: str, documentation: str, value: float) -> Metric:
-    """A counter with one value. The name has to end in `_total`."""
+    """A counter with one value. The name must end in `_total`."""
     family = CounterMetricFamily(name, documentation)
     family.add_metric((), value)
     return family

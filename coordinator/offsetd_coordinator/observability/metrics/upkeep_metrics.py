@@ -51,14 +51,14 @@ def _log_statuses(cleaner: LogCleaner, store: LogStore) -> list[LogCleaningStatu
     statuses = []
     for topic_partition, log in sorted(store.logs.items()):
         if log.config.is_compacted:
-            # A log that was quarantined just now has no status, and so no samples.
+            # A log that was just quarantined has no status, so it has no samples.
             with suppress(StorageError, OSError):
                 statuses.append(cleaner.log_status(topic_partition))
     return statuses
 
 
 def cleaner_families(status: CleanerStatus, *, now_ms: int) -> Iterator[Metric]:
-    """Metrics of the cleaner's threads, and of the logs that they last found dirty."""
+    """Metrics of the cleaner's threads, and of the dirty logs at their last search."""
     yield gauge(
         "offsetd_cleaner_threads",
         "Number of cleaner threads; 0 with log.cleaner.enable=false.",
@@ -262,7 +262,7 @@ def deletion_families(deleter: FileDeleter) -> Iterator[Metric]:
 
 
 def disk_families(disk: DiskStatus) -> Iterator[Metric]:
-    """Metrics of the data folder's file system, when it was last checked."""
+    """Metrics of the data folder's file system, from its last check."""
     yield gauge(
         "offsetd_disk_low",
         "1 while the disk is nearly full: commits are refused, and all logs are cleaned.",

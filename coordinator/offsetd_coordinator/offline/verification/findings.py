@@ -7,7 +7,7 @@ import attrs
 class Finding:
     """A problem in `file`, a path relative to the data folder, at the byte `position`.
 
-    The position is None if the problem concerns the whole file. A warning says that nothing is
+    The position is None if the problem concerns the whole file. A warning means that nothing is
     damaged: the file has what was written.
     """
 

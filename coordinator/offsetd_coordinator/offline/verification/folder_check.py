@@ -36,7 +36,7 @@ _JOURNAL_ATTEMPTS: Final = 3
 def folder_findings(
     files: Files, view: FolderView, logs: Mapping[TopicPartition, LogVerifier]
 ) -> Iterator[Finding]:
-    """The problems of the folder's files outside its logs; `logs` have been verified before."""
+    """The problems of the folder's files outside its logs. `logs` were verified before."""
     for name in CHECKPOINTS:
         yield from _checkpoint_findings(files, view, name, logs)
     yield from _missing_findings(files, view)
@@ -72,7 +72,7 @@ def _checkpoint_findings(
 
 
 def _missing_findings(files: Files, view: FolderView) -> Iterator[Finding]:
-    """Files and folders that are missing. A start refuses the folder, quarantines, or warns."""
+    """Missing files and folders. A start refuses the folder, quarantines a partition, or warns."""
     has_journal = any(files.exists(view.folder / name) for name in JOURNAL_NAMES)
     if has_journal and not files.exists(view.folder / PROPERTIES_NAME):
         reason = f"it is missing, and a start is refused: {PROPERTIES_REMEDY}"
@@ -90,8 +90,8 @@ def _missing_findings(files: Files, view: FolderView) -> Iterator[Finding]:
 def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
     """Damage of the journal.
 
-    A running server changes the journal while it is read. So a problem counts only once it was
-    found in two attempts.
+    A running server changes the journal while it is read. So a problem counts only if two attempts
+    found it.
     """
     reasons: list[str] = []
     for _ in range(_JOURNAL_ATTEMPTS):

@@ -1,8 +1,9 @@
 """Checks of a segment's index files against its log.
 
-An index is right if every lookup works. An offset's entry names the start of a batch that does not
-begin after the offset. A time's entry names the largest timestamp so far and a batch that has it.
-So indexes written by Kafka's cleaner pass, although their entries are not where appends put them.
+An index is valid if every lookup works. An offset's entry has the start of a batch that does not
+begin after the offset. A time's entry has the largest timestamp so far and a batch with it. So
+indexes of Kafka's cleaner are valid, although their entries are at other places than those of
+appends.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class IndexVerifier:
         self._scan = scan
 
     def findings(self) -> Iterator[Finding]:
-        """The problems of `.index` and `.timeindex`: at most one each, the first wrong entry."""
+        """The problems of `.index` and `.timeindex`: for each, at most the first wrong entry."""
         for suffix, reason in (
             (INDEX_SUFFIX, self._offset_index_reason),
             (TIME_INDEX_SUFFIX, self._time_index_reason),

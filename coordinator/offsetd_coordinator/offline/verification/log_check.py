@@ -1,7 +1,7 @@
 """Checks of a partition's log: its segments, batches, records, indexes and leader epochs.
 
-A valid checksum proves that the bytes are as they were written. A record in such a batch that does
-not decode was therefore written that way.
+A valid checksum proves that the bytes did not change. So a record in such a batch that cannot be
+decoded was written that way.
 """
 
 from collections.abc import Generator, Iterator
@@ -47,8 +47,8 @@ _STOPS: Final = {
 class LogVerifier:
     """Checks one log up to the end that its view allows, and counts its batches and records.
 
-    `partitions` is the topic's number of partitions; with None the records are not those of groups,
-    and are not decoded. With `future`, timestamps that hold back retention are findings, too.
+    `partitions` is the topic's number of partitions. None means that the records are not those of
+    groups, and are not decoded. With `future`, timestamps that block retention are findings, too.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class LogVerifier:
             while start < end:
                 batch = _batch_at(buffer, start, end)
                 if batch is None and start > 0:
-                    break  # The batch does not end in the buffer: read on from its start.
+                    break  # The batch does not end in the buffer: the next read begins with it.
                 if batch is None:
                     batch = next(whole_batches(file, valid_bytes, position))[1]
                 yield from self._record_findings(base_offset, position + start, batch)
@@ -185,9 +185,9 @@ class LogVerifier:
     def _walk(
         self, file: File, base_offset: int, start: int, size: int
     ) -> Generator[Finding, None, tuple[int, StopReason]]:
-        """Checks the batches from byte `start` on, and returns the place and reason of the stop.
+        """Checks the batches after byte `start`, and returns the position and reason of the stop.
 
-        The place is `size` if all batches are valid. This is slow, and used only after damage.
+        The position is `size` if all batches are valid. This is slow, and used only after damage.
         """
         position = start
         for position, batch in whole_batches(file, size, start):
@@ -199,7 +199,7 @@ class LogVerifier:
         return position, StopReason.INCOMPLETE
 
     def _flaw(self, batch: bytes) -> StopReason | None:
-        """What is wrong with a batch; None if it is valid. Then it counts as part of the log."""
+        """The flaw of a batch; None if it is valid. Then it is counted as part of the log."""
         try:
             header = batch_header(batch)
         except CorruptBatch:

@@ -1,4 +1,4 @@
-"""Checks for missing segments, which leave no bad batch behind."""
+"""Checks for missing segments. A missing segment leaves no bad batch."""
 
 from collections.abc import Iterator, Mapping
 
@@ -22,9 +22,9 @@ from offsetd_coordinator.offline.verification.findings import Finding
 def lost_segments(
     files: Files, log: LogView, scans: Mapping[int, SegmentScan]
 ) -> Iterator[Finding]:
-    """Segments that are missing or differ from what the journal and the segment list say of them.
+    """Segments that are missing, or differ from their entries in the journal or segment list.
 
-    All segments of the log were scanned, up to the end that its view allows. If a broker may have
+    `scans` has all segments of the log, up to the end that its view allows. If a broker may have
     changed the log since, there is nothing to compare with. Damage that a scan has found is not
     reported again, and neither is a swap that the next start completes or undoes.
     """

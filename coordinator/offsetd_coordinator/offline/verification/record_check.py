@@ -1,4 +1,4 @@
-"""Checks of the records in a batch: keys and values decode, and belong into this partition."""
+"""Checks of a batch's records: whether keys and values decode, and belong in this partition."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ class RecordVerifier:
         self._misplaced: set[str] = set()
 
     def reasons(self, batch: bytes) -> Iterator[str]:
-        """The problems of the records in a batch whose checksum is right."""
+        """The problems of the records in a batch with a valid checksum."""
         try:
             decoded = decode_batch(batch, check_crc=False)
         except CorruptBatch as error:

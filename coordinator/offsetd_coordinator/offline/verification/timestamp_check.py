@@ -1,4 +1,4 @@
-"""Checks for timestamps too far in the future, which hold back retention."""
+"""Checks for timestamps too far in the future, which block retention."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import File
 
-NAMED_MAX: Final = 10  # Per segment; a writer with a wrong clock may have written millions.
+NAMED_MAX: Final = 10  # For each segment. A writer with a wrong clock may have written millions.
 
 
 @attrs.frozen(kw_only=True)
 class FutureTimestamps:
-    """Finds batches with timestamps too far in the future, and says how long retention waits."""
+    """Finds batches with timestamps too far in the future, and reports how long retention waits."""
 
     config: LogConfig
     now_ms: int
@@ -34,9 +34,9 @@ class FutureTimestamps:
     def reasons(
         self, file: File, valid_bytes: int, *, modified_ms: int
     ) -> Iterator[tuple[int, str]]:
-        """Position and reason of the first `NAMED_MAX` batches that are too far ahead.
+        """Yields position and reason for the first `NAMED_MAX` batches that are too far ahead.
 
-        The reason of the last one says how many more follow.
+        The last reason has the number of further batches.
         """
         found: list[tuple[int, str]] = []
         count, largest_ms = 0, 0

@@ -1,9 +1,9 @@
 """The values of a KIP-848 group's records, types 3 to 8 and 16, as of Kafka 4.1.1.
 
-offsetd keeps these groups and shows them; it does not run their protocol. It writes type 3 alone:
-the epoch that begins when members are gone.
-Every `decode` passes over tags it does not know, and raises `UnknownValueVersion` for a newer
-version and `UndecodableRecord` for bytes that do not follow the version.
+offsetd keeps these groups and shows them; it does not run their protocol. It writes only type 3:
+the epoch that begins after members have left.
+Every `decode` ignores unknown tags, and raises `UnknownValueVersion` for a newer version and
+`UndecodableRecord` for bytes that do not follow the version.
 """
 
 from typing import Final, Self, TypeAlias, cast
@@ -45,7 +45,7 @@ class ConsumerGroupMetadataValue:
 
 @attrs.frozen(kw_only=True)
 class TopicMetadata:
-    """A subscribed topic as the group last saw it; `racks` maps a partition to its racks."""
+    """The group's last metadata of a subscribed topic. `racks` maps a partition to its racks."""
 
     topic_id: bytes
     topic: str
@@ -55,7 +55,7 @@ class TopicMetadata:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupPartitionMetadataValue:
-    """Type 4, which 4.1 replaced by the metadata hash of type 3."""
+    """Type 4, which Kafka 4.1 replaced by the metadata hash of type 3."""
 
     topics: tuple[TopicMetadata, ...]
 
@@ -68,7 +68,7 @@ class ConsumerGroupPartitionMetadataValue:
 
 @attrs.frozen(kw_only=True)
 class ClassicProtocol:
-    """An assignment protocol that a member of the classic kind supports, with its own bytes."""
+    """An assignment protocol that a member of the classic protocol supports, and its bytes."""
 
     name: str
     metadata: bytes
@@ -115,7 +115,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """Type 6: the group epoch that the target assignment was computed for."""
+    """Type 6: the group epoch for which the target assignment was computed."""
 
     assignment_epoch: int
 
@@ -141,8 +141,8 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """Type 8: what a member has. `state` is Kafka's number: 0 stable, 1 has to revoke,
-    2 waits for partitions that others still hold, 127 unknown."""
+    """Type 8: the present assignment of a member. `state` is Kafka's number: 0 is stable, 1 must
+    revoke, 2 waits for partitions that other members still own, 127 is unknown."""
 
     member_epoch: int
     previous_member_epoch: int

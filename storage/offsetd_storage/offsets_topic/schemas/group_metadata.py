@@ -12,8 +12,8 @@ WRITE_VERSION: Final = 3
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """A member of a classic group. `subscription` and `assignment` are its protocol's own bytes
-    (`protocol_metadata` reads those of consumers); times are in ms, -1 in versions without."""
+    """A member of a classic group. `subscription` and `assignment` are bytes of its protocol
+    (`protocol_metadata` reads those of consumers). Times are in ms; -1 if the version has none."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -26,7 +26,7 @@ class GroupMember:
 
     @classmethod
     def of_fields(cls, fields: Fields) -> Self:
-        """From Kafka's field names."""
+        """Makes a member from the values by Kafka's field names."""
         return cls(
             member_id=cast("str", fields["memberId"]),
             group_instance_id=cast("str | None", fields["groupInstanceId"]),
@@ -54,7 +54,7 @@ class GroupMember:
 
 @attrs.frozen(kw_only=True)
 class GroupMetadataValue:
-    """A classic group as of its last rebalance.
+    """A classic group after its last rebalance.
 
     A simple group's `protocol_type` is empty. `current_state_timestamp_ms` is -1 if the version has
     none.
@@ -69,7 +69,7 @@ class GroupMetadataValue:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Reads versions 0 to 4, passing over tags it does not know.
+        """Reads versions 0 to 4. Ignores unknown tags.
 
         Raises:
             UnknownValueVersion: a newer version.
@@ -87,7 +87,7 @@ class GroupMetadataValue:
         )
 
     def encode(self) -> bytes:
-        """The bytes of version 3, which is what Kafka's coordinator writes."""
+        """The bytes of version 3, which Kafka's coordinator writes."""
         fields: Fields = {
             "protocolType": self.protocol_type,
             "generation": self.generation,

@@ -1,9 +1,9 @@
-"""What is set for a group, and its lease: record type 20292. The layout is ours, not Kafka's.
+"""The settings of a group, and its lease: record type 20292. The layout is ours, not Kafka's.
 
-A key is the int16 type and the group; a value an int16 version, the retention (int64 ms; -1: the
-server's, -2: never) and the holder of the lease, null for none. With a holder follow int64s: the
-epoch, when it was granted (ms), and its ttl (ms). An epoch of -1 is the offset of this record: so
-it is written when a lease is acquired. `docs/formats/group-settings.md` has more.
+A key is the int16 type and the group. A value is an int16 version, the retention (int64 ms; -1 is
+the server's, -2 is never) and the holder of the lease, or null. If there is a holder, three int64
+follow: the epoch, the time of the grant (ms), and the ttl (ms). An epoch of -1 means the offset of
+this record. An acquisition of the lease writes -1. `docs/formats/group-settings.md` has more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lease:
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
-    """`retention_ms` None: the server's, unless `never_expires`."""
+    """The settings. A `retention_ms` of None means the server's, unless `never_expires`."""
 
     retention_ms: int | None = None
     never_expires: bool = False
@@ -45,7 +45,7 @@ class GroupSettings:
 
     @property
     def is_default(self) -> bool:
-        """Whether there is nothing to record."""
+        """Returns whether there is nothing to record."""
         return self == GroupSettings()
 
     def encode(self) -> bytes:
@@ -63,7 +63,7 @@ class GroupSettings:
 
     @classmethod
     def decode(cls, value: bytes, *, offset: int) -> GroupSettings:
-        """From the value of the record at `offset`. Bytes behind the last field are ignored.
+        """Reads the value of the record at `offset`. Bytes after the last field are ignored.
 
         Raises:
             UnknownValueVersion: a newer version.

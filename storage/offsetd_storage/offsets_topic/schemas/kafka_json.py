@@ -1,8 +1,8 @@
-"""The JSON in which Kafka's tools show a message, character for character.
+"""The JSON in which Kafka's tools print a message, equal in every character.
 
-Field names are Kafka's, in the order of the message; a tagged field with its default value is
-left out, uuids are base64 for URLs without padding, bytes plain base64; nothing but the control
-characters, the quote and the backslash is escaped. Checked against Kafka 4.1.1.
+Field names are Kafka's, in the order of the message. A tagged field with its default value is
+omitted. Uuids are base64 for URLs without padding, and bytes are plain base64. Only control
+characters, the quote and the backslash are escaped. This was checked against Kafka 4.1.1.
 """
 
 import base64
@@ -22,18 +22,18 @@ _SHORT_ESCAPES: Final = {
 }
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 
-# UTF-8 of half a surrogate pair: Java replaces it as a whole, Python each of its bytes.
+# The UTF-8 of half a surrogate pair. Java replaces it as a whole, Python replaces each byte.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class JsonText(str):
-    """Text that is JSON already. A field that holds it is shown as it is."""
+    """Text that is JSON already. It is printed without a change."""
 
     __slots__ = ()
 
 
 def replacing_text(raw: bytes) -> str:
-    """Decodes UTF-8 as Java's `String` does, with U+FFFD for bytes that are no UTF-8."""
+    """Decodes UTF-8 as Java's `String` does, with U+FFFD for bytes that are not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Keys of `__consumer_offsets`: an int16 record type, then what the record is about."""
+"""Keys of `__consumer_offsets`: an int16 record type, then the key's fields."""
 
 from typing import Final, TypeAlias
 
@@ -9,7 +9,7 @@ from offsetd_storage.offsets_topic.schemas.primitives import Reader, Undecodable
 from offsetd_storage.offsets_topic.schemas.record_layouts import KEY_LAYOUTS, RecordType
 
 GROUP_SETTINGS: Final = 20_292
-"""A record type of ours. Kafka has no type near it, and skips it with a warning."""
+"""Our own record type. Kafka uses no number near it, and skips the records with a warning."""
 
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
@@ -56,7 +56,7 @@ class ConsumerGroupKey:
 
 @attrs.frozen(kw_only=True)
 class GroupSettingsKey:
-    """The settings and the lease of a group: a record type of ours."""
+    """The settings and the lease of a group, which is our own record type."""
 
     group: str
 
@@ -72,7 +72,7 @@ RecordKey: TypeAlias = OffsetKey | GroupKey | ConsumerGroupKey | GroupSettingsKe
 
 
 def record_type_of(key: bytes) -> int:
-    """The key's record type; raises `UndecodableRecord` if it is not even that long."""
+    """The key's record type. Raises `UndecodableRecord` if the key is too short for it."""
     return Reader(key).int16()
 
 

@@ -1,11 +1,11 @@
-"""A small language for Kafka's message layouts, and what reads and writes them.
+"""A small language for Kafka's message layouts, with functions that read and write them.
 
 A `Layout` lists the fields of one message, each with the versions that have it, as Kafka's
-message definitions do. One description serves the typed values of this package, which the
-coordinator works with, and the dump, which prints the fields under Kafka's names.
+message definitions do. The typed values of this package, which the coordinator uses, and the dump,
+which prints the fields under Kafka's names, use the same layouts.
 
-Reading keeps Kafka's habits (generated message classes, 4.1.1): bytes after the last field are
-ignored; unknown tagged fields are kept aside; null for a field that may not be null is an error.
+Messages are read as Kafka's generated message classes (4.1.1) read them: bytes after the last field
+are ignored; unknown tagged fields are kept; null for a field that may not be null is an error.
 """
 
 import enum
@@ -48,10 +48,10 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Field:
-    """One field under Kafka's name; `tag` makes it a tagged one, absent when it is `default`.
+    """One field under Kafka's name. With a `tag` it is a tagged field, omitted if it is `default`.
 
-    `since` and `until` are the first and last version that have the field; in versions without
-    it, reading yields `default`. `fields` describes the struct, or the array's elements.
+    `since` and `until` are the first and the last version that have the field. In other versions,
+    reading returns `default`. `fields` describes the struct, or the array's elements.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Field:
     default: object = attrs.field(default=None, kw_only=True)
 
     def in_version(self, version: int) -> bool:
-        """Whether a message of this version has the field."""
+        """Returns whether a message of this version has the field."""
         return self.since <= version <= self.until
 
 
@@ -78,7 +78,7 @@ class Layout:
     flexible_since: int = VERSION_MAX
 
     def is_flexible(self, version: int) -> bool:
-        """Whether the version has compact lengths and tag sections."""
+        """Returns whether the version has compact lengths and tag sections."""
         return version >= self.flexible_since
 
 
@@ -108,14 +108,14 @@ def read_versioned(
 
 
 def read_message(layout: Layout, reader: Reader, version: int) -> Message:
-    """Reads a message of a version that is known; raises `UndecodableRecord`."""
+    """Reads a message of a known version. Raises `UndecodableRecord`."""
     flexible = layout.is_flexible(version)
     fields, unknown_tags = _read_struct(layout.fields, reader, version, flexible=flexible)
     return Message(version=version, fields=fields, unknown_tags=unknown_tags)
 
 
 def write_versioned(layout: Layout, fields: Fields, version: int) -> bytes:
-    """An int16 version and the message. Fields that the version does not have are left out."""
+    """An int16 version and the message. Fields that the version does not have are omitted."""
     assert 0 <= version <= layout.version_last, "the version is one of the layout's"
     writer = Writer()
     writer.int16(version)
@@ -152,7 +152,7 @@ def _read_struct(
 
 
 def _read_tagged(field: Field, reader: Reader, version: int) -> object:
-    # Kafka marks a null struct with a varint 0 if it is tagged, with an int8 -1 if it is not.
+    # Kafka writes a null struct as a varint 0 if it is tagged, else as an int8 -1.
     if field.kind is Kind.STRUCT and field.nullable:
         if reader.unsigned_varint() == 0:
             return None

@@ -14,7 +14,7 @@ from offsetd_storage.offsets_topic.schemas.record_layouts import OFFSET_COMMIT_V
 
 WRITE_VERSIONS: Final = (1, 3, 4)
 EXPIRE_TAG: Final = 20_292
-"""Our tagged field of version 4: when the offset expires, int64 ms. Kafka ignores it."""
+"""Our tagged field of version 4: the time of expiry, int64 ms. Kafka ignores it."""
 
 _LAYOUT: Final = attrs.evolve(
     OFFSET_COMMIT_VALUE,
@@ -29,9 +29,9 @@ _LAYOUT: Final = attrs.evolve(
 class OffsetCommitValue:
     """An offset as a group committed it.
 
-    `leader_epoch` is -1 when none was given (and in versions below 3), `expire_timestamp_ms` is
-    -1 when none was given: version 1 carries it, and may carry -1, which is not an expiry
-    (KAFKA-7403), and version 4 in a tag of ours. `topic_id` is None when absent.
+    `leader_epoch` is -1 if none was given, and in versions below 3. `expire_timestamp_ms` is -1 if
+    none was given. Version 1 has it, and -1 there is not an expiry (KAFKA-7403); version 4 has it
+    in a tag of ours. `topic_id` is None if there is none.
     """
 
     offset: int
@@ -43,7 +43,7 @@ class OffsetCommitValue:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Reads versions 0 to 4, passing over tags it does not know.
+        """Reads versions 0 to 4. Ignores unknown tags.
 
         Raises:
             UnknownValueVersion: a newer version.
@@ -63,7 +63,7 @@ class OffsetCommitValue:
         )
 
     def encode(self, version: int) -> bytes:
-        """The bytes of `version`, one of `WRITE_VERSIONS`. Fields that it lacks are lost."""
+        """The bytes of `version`, one of `WRITE_VERSIONS`. Fields not in that version are lost."""
         assert version in WRITE_VERSIONS, "versions 0 and 2 add nothing to 1 and 3"
         fields: dict[str, object] = {
             "offset": self.offset,

@@ -1,8 +1,8 @@
 """Kafka's primitive types, read from and written to bytes.
 
-Fixed-width integers are big-endian. A plain string has an int16 length, plain bytes and arrays
-an int32 length, with -1 for null; the compact forms of flexible versions have an unsigned
-varint of the length plus one, with 0 for null.
+Fixed-width integers are big-endian. A plain string has an int16 length; plain bytes and arrays have
+an int32 length. A length of -1 is null. The compact forms of flexible versions have an unsigned
+varint of the length plus one, and 0 is null.
 """
 
 import struct
@@ -32,7 +32,7 @@ class UndecodableRecord(ValueError):
         self.entry = entry
 
     def about(self, entry: str) -> "UndecodableRecord":
-        """The same error, with the decoded key."""
+        """Returns the error with the decoded key."""
         return UndecodableRecord(self.reason, entry=entry)
 
 
@@ -41,7 +41,7 @@ class UnknownValueVersion(UndecodableRecord):
 
 
 def strict_text(raw: bytes) -> str:
-    """UTF-8, or `UndecodableRecord`: two names must never fold into one."""
+    """The text of UTF-8. Raises `UndecodableRecord`, so that two names never become one."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -49,9 +49,9 @@ def strict_text(raw: bytes) -> str:
 
 
 class Reader:
-    """Takes values off the front of `buffer`; running out raises `UndecodableRecord`.
+    """Reads values from `buffer`, in order. Raises `UndecodableRecord` at the end of the buffer.
 
-    `text` turns the bytes of a string into a str; what it raises passes through.
+    `text` turns the bytes of a string into a str; its errors are raised unchanged.
     """
 
     __slots__ = ("_buffer", "_position", "_text")
@@ -63,7 +63,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return len(self._buffer) - self._position
 
     def _fixed(self, layout: struct.Struct) -> int:
@@ -74,7 +74,7 @@ class Reader:
         return int(value)
 
     def nested(self, buffer: bytes) -> "Reader":
-        """A reader of another buffer that treats text alike."""
+        """A reader of another buffer that decodes text in the same way."""
         return Reader(buffer, text=self._text)
 
     def int8(self) -> int:
@@ -98,7 +98,7 @@ class Reader:
         return self._fixed(_INT64)
 
     def unsigned_varint(self) -> int:
-        """Seven bits a byte, lowest first; at most five bytes, as Kafka reads it."""
+        """Seven bits in each byte, lowest first; at most five bytes, as in Kafka."""
         value = 0
         for index in range(UNSIGNED_VARINT_BYTES_MAX):
             byte = self.raw(1)[0]
@@ -140,8 +140,8 @@ class Reader:
     def array_length(self, *, compact: bool = False) -> int | None:
         """The number of elements, or None for a null array.
 
-        Kafka refuses more elements than bytes left, and so does this: a damaged length must
-        not make us allocate.
+        Refuses more elements than there are bytes left, as Kafka does, so that a damaged length
+        does not allocate much memory.
         """
         length = self._length(compact=compact, wide=True)
         if length > self.remaining:
@@ -190,7 +190,7 @@ class Writer:
         self._out += _INT64.pack(value)
 
     def unsigned_varint(self, value: int) -> None:
-        """Seven bits a byte, lowest first."""
+        """Seven bits in each byte, lowest first."""
         assert 0 <= value <= 0xFFFF_FFFF, "an unsigned varint holds 32 bits"
         while value >= 0x80:
             self._out.append(value & 0x7F | 0x80)

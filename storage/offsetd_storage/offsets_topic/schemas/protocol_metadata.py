@@ -1,8 +1,9 @@
 """The metadata of members of a classic group of protocol type "consumer".
 
-The group coordinator passes these bytes through. A subscription says which topics a member reads,
-an assignment which partitions. An int16 version comes first, then a message that is never flexible.
-A version above 3 is read as 3: Kafka promises that newer ones only add fields at the end.
+The group coordinator does not change these bytes. A subscription has the topics that a member
+reads, and an assignment has its partitions. The bytes are an int16 version and a message that is
+never flexible. A version above 3 is read as 3: Kafka promises that newer versions only add fields
+at the end.
 """
 
 from typing import Final, cast
@@ -51,7 +52,10 @@ class TopicPartitions:
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """What a member wants to read, and what it held when it joined (empty in version 0)."""
+    """The topics that a member wants to read, and the partitions that it owned when it joined.
+
+    The owned partitions are empty in version 0.
+    """
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -69,7 +73,7 @@ class Assignment:
 
 
 def decode_subscription(encoded: bytes) -> Subscription:
-    """A member's subscription; raises `UndecodableRecord`."""
+    """A member's subscription. Raises `UndecodableRecord`."""
     fields = _read(SUBSCRIPTION, encoded)
     return Subscription(
         topics=tuple(cast("list[str]", fields["topics"])),
@@ -81,7 +85,7 @@ def decode_subscription(encoded: bytes) -> Subscription:
 
 
 def decode_assignment(encoded: bytes) -> Assignment:
-    """A member's assignment; raises `UndecodableRecord`."""
+    """A member's assignment. Raises `UndecodableRecord`."""
     fields = _read(ASSIGNMENT, encoded)
     return Assignment(
         assigned_partitions=_topic_partitions(fields["assignedPartitions"]),

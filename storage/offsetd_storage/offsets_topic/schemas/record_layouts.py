@@ -153,7 +153,7 @@ _CLASSIC_MEMBER_METADATA: Final = Field(
     Kind.STRUCT,
     tag=0,
     nullable=True,
-    # Kafka leaves the tag out for the empty struct, and writes it for null.
+    # Kafka omits the tag for the empty struct, and writes it for null.
     default={"sessionTimeoutMs": 0, "supportedProtocols": []},
     fields=(
         _int32("sessionTimeoutMs"),

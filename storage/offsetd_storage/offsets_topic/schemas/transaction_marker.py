@@ -12,7 +12,7 @@ from offsetd_storage.offsets_topic.schemas.primitives import Reader, Undecodable
 
 
 class ControlType(enum.IntEnum):
-    """The control types a transaction uses; the others belong to Kafka's own metadata log."""
+    """The control types of a transaction. The other types are for Kafka's own metadata log."""
 
     ABORT = 0
     COMMIT = 1
@@ -20,7 +20,7 @@ class ControlType(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class EndTransactionMarker:
-    """The end of a transaction of the batch's producer, by its coordinator of this epoch."""
+    """The end of a transaction of the batch's producer, by the coordinator of this epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -35,7 +35,7 @@ def decode_control_type(key: bytes) -> int:
 
 
 def decode_transaction_marker(key: bytes, value: bytes | None) -> EndTransactionMarker | None:
-    """The marker, or None for a control record of another kind; raises `UndecodableRecord`."""
+    """The marker, or None for a control record of another type. Raises `UndecodableRecord`."""
     control_type = decode_control_type(key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         return None

@@ -21,7 +21,7 @@ LAYOUTS: Mapping[str, Callable[[LayoutOptions], Layout]] = {
     "packed": packed.Packed,
     "regex": regex.Regex,
 }
-"""By name. Each raises BadLayout for options that it needs or cannot use."""
+"""The layouts by name. Each raises BadLayout for options that it needs or cannot use."""
 
 
 def layout_of(name: str, options: LayoutOptions) -> Layout:

@@ -1,10 +1,10 @@
 """Kafka's consumers of 0.8 to 0.11, and programs that follow them.
 
-Spark recipes, Secor, Flume, Flink.
+Such programs are Spark recipes, Secor, Flume and Flink.
 
 `<root>/<group>/offsets/<topic>/<partition>` holds the next offset as decimal text. A live consumer
 has a child in `<root>/<group>/ids`, and in `owners/<topic>/<partition>`. Kafka 0.7 named the znodes
-`<broker>-<partition>`, and kept positions in bytes: those are refused.
+`<broker>-<partition>`, and stored positions in bytes: those are refused.
 """
 
 import re

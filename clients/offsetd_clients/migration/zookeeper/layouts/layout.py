@@ -31,7 +31,7 @@ class CannotWriteBack(MigrationError):
 class LayoutOptions:
     """The options of layouts.
 
-    `root` empty: the usual root of the layout.
+    `root`: if it is empty, the usual root of the layout is used.
     `topic`, `group`: for layouts that do not name them.
     `is_last`: values are the last processed offsets, not the next ones. The patterns are those of
     the layout `regex`.
@@ -46,7 +46,7 @@ class LayoutOptions:
 
 
 class Layout(Protocol):
-    """Where the groups are, and what their znodes mean."""
+    """Knows the places of the groups, and the meaning of their znodes."""
 
     def group_ids(self, tree: Tree) -> Iterator[str | Problem]:
         """Yields each group once. Raises SourceFailed."""
@@ -55,33 +55,33 @@ class Layout(Protocol):
         """Reads those groups, in this order, in as few rounds as possible. Raises SourceFailed."""
 
     def forget(self) -> None:
-        """Drops what was held of the tree.
+        """Drops all cached content of the tree.
 
-        Later reads see the tree as it is then, with new znodes.
+        Later reads see the tree's content at that time, with new znodes.
         """
 
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:
-        """The path of an offset that does not exist yet; None: the layout cannot tell."""
+        """The path of an offset that does not exist yet; None if the layout cannot know it."""
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
-        """The znode's value with another offset in place of `found`'s. `value` b"": a new znode.
+        """The znode's value with `offset` in place of `found`'s. `value` is b"" for a new znode.
 
         Raises CannotWriteBack.
         """
 
 
 class HoldsNothing:
-    """A base for layouts that look for a group's znodes at each read."""
+    """A base for layouts that search for a group's znodes at each read."""
 
     def forget(self) -> None:
-        """Does nothing: nothing is held."""
+        """Does nothing: nothing is cached."""
 
 
 class OnlyWrittenPlaces(HoldsNothing):
     """A base for layouts that cannot derive a znode's path, or its other content."""
 
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:
-        """None: no new znode can be made."""
+        """Returns None: no new znode can be created."""
         del group_id, topic, partition
         return None
 
@@ -90,7 +90,7 @@ _DECIMAL = re.compile(rb"[0-9]{1,19}")
 
 
 def parse_offset(value: bytes, *, is_last: bool = False) -> int:
-    """The next offset, from decimal text. Raises ValueError, which says what is wrong."""
+    """Parses the next offset from decimal text. Raises ValueError, which names the problem."""
     text = value.strip()
     if not _DECIMAL.fullmatch(text):
         shown = value[:40].decode(errors="backslashreplace")
@@ -151,7 +151,7 @@ def found_at(path: str, node: Node, topic: str, partition: int, offset: int) -> 
 
 @attrs.define
 class GroupReading:
-    """What has been found of a group so far."""
+    """Collects the offsets and problems found in a group."""
 
     group_id: str
     offsets: list[FoundOffset] = attrs.field(factory=list)

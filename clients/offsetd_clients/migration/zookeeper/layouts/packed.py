@@ -25,7 +25,7 @@ _ENTRY = re.compile(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,19})\s*")
 
 
 class Packed(OnlyWrittenPlaces):
-    """Needs `root` and `topic`; `group` only for a single znode."""
+    """It needs `root` and `topic`; `group` is only for a single znode."""
 
     def __init__(self, options: LayoutOptions) -> None:
         if not (options.root and options.topic):

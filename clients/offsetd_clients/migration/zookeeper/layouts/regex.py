@@ -1,7 +1,7 @@
 """Any layout with one offset in a znode: a pattern of paths gives group, topic and partition.
 
-The whole tree below the root is walked; paths that do not match are ignored. Matching paths are
-held until `forget`: a cutover walks the tree again for each group that it marks.
+It walks the whole tree below the root, and ignores paths that do not match. Matching paths are held
+until `forget`: a cutover walks the tree again for each group that it marks.
 """
 
 import re
@@ -42,7 +42,7 @@ class _Walk:
 
 
 class Regex(OnlyWrittenPlaces):
-    """`path_pattern` must match the whole path, from the chroot on.
+    """`path_pattern` must match the whole path below the chroot.
 
     It has the named groups `group`, `topic` and `partition`; options may give the first two
     instead. `value_pattern` has the named group `offset`; without it the whole value is the offset.
@@ -73,7 +73,7 @@ class Regex(OnlyWrittenPlaces):
         yield from walk.problems
 
     def forget(self) -> None:
-        """The next read begins with another walk."""
+        """Drops the walk: the next read walks the tree again."""
         self._walk = None
 
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:

@@ -71,7 +71,7 @@ class Storm(OnlyWrittenPlaces):
 
 
 def topic_in(document: dict[str, object], topic: str) -> str:
-    """The topic in the value; it must be that of the path. Raises ValueError."""
+    """The topic in the value. Raises ValueError if it is not the topic of the path."""
     named = document.get("topic", topic)
     if not isinstance(named, str) or not named:
         raise ValueError("it names no topic: say --topic")

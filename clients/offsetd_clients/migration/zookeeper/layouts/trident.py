@@ -1,9 +1,8 @@
 """Storm's Trident spouts: `<root>/<tx id>/user/[<topic>/]<partition>/<transaction>`, JSON.
 
-Of the finished transactions, the highest counts, with its `nextOffset`. Transactions from the one
-in
-`coordinator/currtx` on will be emitted again: the first of them counts, with its `offset`. So
-records may be replayed, but are never skipped.
+Among the finished transactions, the highest one counts, with its `nextOffset`. Storm will emit the
+transaction in `coordinator/currtx` and the later ones again: the first of them counts, with its
+`offset`. So records may be replayed, but are never skipped.
 """
 
 import re
@@ -119,9 +118,9 @@ def counting_transactions(
 def current_transactions(
     tree: Tree, root: str, readings: Sequence[GroupReading]
 ) -> Mapping[str, int | None]:
-    """The current transaction of each group; None: there is none.
+    """The current transaction of each group; None if there is none.
 
-    If it cannot be read, nothing of the group can be trusted: that is a problem.
+    If it cannot be read, none of the group's offsets can be trusted: this is noted as a problem.
     """
     paths = {each.group_id: joined(root, each.group_id, "coordinator/currtx") for each in readings}
     nodes = tree.nodes(paths.values())

@@ -1,7 +1,7 @@
 """Trident spouts of storm-kafka-client: `<root>/<tx id>/user/<topic>@<partition>/<transaction>`.
 
 The value is JSON with `firstOffset` and `lastOffset`, both of emitted records. The next offset is
-the one after the last; or the first again, for the first transaction that is not finished.
+the one after `lastOffset`. For the first transaction that is not finished, it is `firstOffset`.
 """
 
 import re
