@@ -23,7 +23,7 @@ class AdminCalls(Calls):
     """The calls of a client that operators need."""
 
     def get_server_info(self) -> ServerInfo:
-        """Describes the server. It answers while it is loading, too."""
+        """Describes the server. It also answers while it is loading."""
         return conversions.server_info(self._call("GetServerInfo", GetServerInfoRequest()))
 
     def is_serving(self, service: str = "") -> bool:
@@ -50,7 +50,7 @@ class AdminCalls(Calls):
     ) -> CompactedLog:
         """Compacts partitions once and waits for the end. `validate_only`: estimates the saving.
 
-        After `DeadlineExceeded` the compaction goes on. Raises `PolicyViolation` if the topic is
+        After `DeadlineExceeded` the compaction continues. Raises `PolicyViolation` if the topic is
         not compacted.
         """
         request = admin_messages.compact_log_request(
@@ -92,7 +92,7 @@ class AdminCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedRecords:
-        """Deletes the records below `offset`; None: all records that are there now.
+        """Deletes the records below `offset`, or all present records if it is None.
 
         Raises `PolicyViolation` if the topic's policy does not delete, and `OffsetOutOfRange` if
         `offset` is above the log's end.
@@ -110,7 +110,7 @@ class AdminCalls(Calls):
     def describe_config(
         self, topic: str = "", names: Iterable[str] = ()
     ) -> tuple[ConfigSetting, ...]:
-        """The settings of a topic, or of the server without one. No `names`: all settings."""
+        """The settings of a topic, or of the server without `topic`. Without `names`, all."""
         request = admin_messages.describe_config_request(topic, names)
         response = self._call("DescribeConfig", request)
         return admin_messages.config_settings(response.settings)

@@ -1,5 +1,5 @@
 # Made from aio/calls.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""The base of all parts of a client: how they make their calls."""
+"""The base of all parts of a client. It makes their calls."""
 
 import os
 from typing import Any
@@ -17,7 +17,7 @@ class Calls:
     _retry: RetryPolicy
 
     def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
-        """Makes the call. `wait_s`: its timeout if other members may keep it waiting that long."""
+        """Makes the call. `wait_s` is its timeout if it may have to wait for other members."""
         policy = self._retry
         if wait_s is not None:
             policy = attrs.evolve(policy, timeout_s=wait_s, try_timeout_s=wait_s)
@@ -26,4 +26,4 @@ class Calls:
 
 def new_id() -> str:
     """A new request id."""
-    return os.urandom(16).hex()  # As unique as a UUID, in a fifth of the time.
+    return os.urandom(16).hex()  # This is as unique as a UUID, and takes a fifth of the time.

@@ -41,10 +41,10 @@ class ChangeCalls(Calls):
         It chooses `partitions`, and the committed partitions of `topics`; if both are empty, all
         committed partitions. `target` is `ToOffset`, `ShiftBy`, `ResetTo`, an offset for each
         partition, or a point in time: a datetime, or a timedelta back from now. For a point in
-        time, it restores what was committed then.
+        time, it restores the offsets that were committed at that time.
 
         `bounds` gives the earliest and latest offsets that the server cannot learn from commits or
-        from Kafka. `force`: also while the group has members. Raises `GroupNotEmpty`,
+        from Kafka. `force` allows it while the group has members. Raises `GroupNotEmpty`,
         `OffsetOutOfRange`, `OffsetBoundsUnknown` and `OffsetNotCommitted`.
         """
         request = change_messages.reset_offsets_request(
@@ -63,8 +63,7 @@ class ChangeCalls(Calls):
     def fetch_bounds(
         self, partitions: Iterable[TopicPartition] = (), *, topics: Iterable[str] = ()
     ) -> dict[TopicPartition, Bounds]:
-        """The bounds of partitions, and of all partitions of `topics`, as the server's Kafka
-        reports.
+        """The bounds of partitions, and of all partitions of `topics`, from the server's Kafka.
 
         A partition that the Kafka cluster does not have is left out. Empty if the server has no
         cluster to ask.
@@ -107,9 +106,9 @@ class ChangeCalls(Calls):
         group_id_prefix: str = "",
         topics: Iterable[str] = (),
     ) -> Iterator[bytes]:
-        """Yields a file with offsets, piece by piece. No `group_ids`: all groups with the prefix.
+        """Yields a file with offsets, piece by piece. Without `group_ids`, all with the prefix.
 
-        If it raises after the first piece, the pieces so far are an incomplete file.
+        If it raises an error after the first piece, the pieces before it are an incomplete file.
         """
         request = change_messages.export_offsets_request(
             file_format, group_ids=group_ids, group_id_prefix=group_id_prefix, topics=topics
@@ -145,13 +144,14 @@ class ChangeCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> tuple[ImportedGroup, ...]:
-        """Commits the offsets of a file, each group as a whole. An error in one group does not
-        stop the other groups.
+        """Commits the offsets of a file, each group as a whole.
+
+        An error in one group does not stop the other groups.
 
         `keep_commit_times`: keep the commit times of the file.
         `is_unaudited`: like ordinary commits, the import leaves no record in the audit log. Then
         each line needs a precondition, and `reason` must be empty. Raises `InvalidImport` if a line
-        is invalid; nothing was imported then.
+        is invalid: then no group is imported.
         """
         requests = change_messages.import_offsets_requests(
             content,

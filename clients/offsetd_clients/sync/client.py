@@ -55,14 +55,14 @@ class OffsetClient(
     ) -> None:
         """The client connects when it is first used.
 
-        `address` is `host:port`, or one of gRPC's schemes (`unix:…`); None: the variable
-        `OFFSETD_ADDRESS`, else 127.0.0.1:7171. Raises ValueError if it is neither.
+        `address` is `host:port`, or one of gRPC's schemes (`unix:…`). If it is None, the variable
+        `OFFSETD_ADDRESS` has it, else it is 127.0.0.1:7171. Raises ValueError for another form.
 
         `stream_commits`: commits share a stream if the server supports it; otherwise each commit is
-        a call of its own.
+        a separate call.
 
         `token` is sent with each call (`authorization: Bearer …`); a stream counts as one call. A
-        function is called for each one. Raises `InsecureToken` if the token would go to another
+        function is called for each call. Raises `InsecureToken` if the token would go to another
         machine without TLS, unless `token_without_tls` is set.
         """
         self.address = address_of(address)
@@ -78,7 +78,7 @@ class OffsetClient(
         when_gone(self._lifetime, self._servers.retire)
 
     def with_retry(self, retry: RetryPolicy) -> Self:
-        """This client over the same connection, with another policy for its calls.
+        """Returns this client over the same connection, with another policy for its calls.
 
         For commits on the stream only the deadline changes: they share the stream and its retries.
         """
@@ -106,17 +106,17 @@ class OffsetClient(
     def flush(self, timeout_s: float | None = None) -> None:
         """Waits until the server has answered all commits that were handed in before this call.
 
-        It waits at most `timeout_s` seconds; None: the timeout of the retry policy. Raises
-        `CommitsUnanswered` if commits are then without an answer, or ran out of their own time
-        before. If the server refused a commit, the future of that commit has the error.
+        It waits at most `timeout_s` seconds, or the timeout of the retry policy if it is None.
+        Raises `CommitsUnanswered` if commits are then without an answer, or ran out of their own
+        time before. If the server refused a commit, the future of that commit has the error.
         """
         self._servers.flush(self._retry.timeout_s if timeout_s is None else timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Waits as `flush` does, then closes the connection. `timeout_s` 0: without waiting.
+        """Waits as `flush` does, then closes the connection. With `timeout_s` 0 it does not wait.
 
         All other calls in flight, and all later ones, raise `ClientClosed`; so do the futures of
-        commits that it gives up. If there are such commits, it raises `CommitsUnanswered` once all
-        is closed.
+        commits that it gives up. If there are such commits, it raises `CommitsUnanswered` after it
+        has closed the connection.
         """
         self._servers.close(self._retry.timeout_s if timeout_s is None else timeout_s)

@@ -1,5 +1,5 @@
 # Made from aio/commits.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""Commits over one stream: all commits that wait at the same time go in one message.
+"""Sends commits over one stream. One message has all commits that wait at the same time.
 
 One background task opens the stream when there is something to send. If the stream breaks, the task
 waits and opens it again. A second task applies the deadlines of the retry policy.
@@ -50,7 +50,10 @@ from offsetd_clients.values import Revision
 log = logging.getLogger("offsetd_clients")
 
 IDLE_S_MAX = 60.0
-"""A stream without commits stays open this long. A client that is gone is noticed this often."""
+"""A stream without commits stays open this long.
+
+The background work also checks this often whether its client still exists.
+"""
 _SWEEP_S_MIN = 0.01
 
 HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
@@ -65,7 +68,7 @@ class Unary(Protocol):
 
 
 class Commits:
-    """The commits to one server, each with a future. It can be shared as the client can."""
+    """The commits to one server, each with a future. Callers can share it like the client."""
 
     def __init__(
         self,
@@ -80,7 +83,8 @@ class Commits:
         """`unary` sends a commit that a stream cannot take.
 
         `hand_on` moves a commit to its group's owner; it returns False if the owner is not known.
-        `hand_back` moves a commit that cannot be sent to this server for now; None: it stays here.
+        `hand_back` moves a commit that cannot be sent to this server for now; if it is None, the
+        commit stays here.
         """
         self._channel = channel
         self._policy = policy
@@ -92,12 +96,11 @@ class Commits:
         self._queue.streams = streams
         self._tasks: list[Task] = []
         self._answers: Answers | None = None
-        self._failures = 0  # Streams that failed in a row.
+        self._failures = 0  # The number of streams that failed in a row.
         self._is_stuck = False  # The stream does not answer and is being ended.
-        self._next_sweep_s = math.inf  # By the clock of the retry policy.
+        self._next_sweep_s = math.inf  # A time by the clock of the retry policy.
         self._closed = False
-        # Commits that left the queue and whose futures are being settled, by the sender and the
-        # sweeper.
+        # Commits that left the queue. The sender and the sweeper are settling their futures.
         self._telling: Sequence[HandedIn] = ()
         self._telling_late: Sequence[HandedIn] = ()
         self._retired = False
@@ -114,9 +117,9 @@ class Commits:
     def hand_in(
         self, request: CommitOffsetsRequest, encoded: bytes, timeout_s: float
     ) -> Future[Revision]:
-        """The future of a commit that will be sent.
+        """Takes a commit that must be sent. Returns its future.
 
-        Waits for room while too many are unanswered.
+        Waits while too many commits are unanswered.
 
         `encoded` is the serialised request. Raises ClientClosed, and DeadlineExceeded if there is
         no room within `timeout_s`. The future has the same deadline.
@@ -152,7 +155,10 @@ class Commits:
 
     @property
     def is_called_back(self) -> bool:
-        """Whether the caller runs in the background work: no commit is answered meanwhile."""
+        """Whether the caller runs in the background work.
+
+        Then it must not wait for answers: until it returns, no commit is answered.
+        """
         return any(task.is_current for task in self._tasks)
 
     def pending(self) -> list[HandedIn]:
@@ -162,9 +168,9 @@ class Commits:
         return [each for each in found if not each.future.done()]
 
     def stop(self) -> list[HandedIn]:
-        """Ends it: unanswered and later commits raise `ClientClosed`.
+        """Ends the background work: unanswered and later commits raise `ClientClosed`.
 
-        Returns the commits that it has given up.
+        Returns the commits that were given up.
         """
         with self._guard:
             self._closed = True
@@ -207,7 +213,7 @@ class Commits:
         try:
             work()
         except (Exception, Cancelled):  # With asyncio: the event loop ends.
-            # Whatever the error is, no caller may wait for ever.
+            # After any error, no caller may wait for ever.
             given_up = unanswered(self.stop())
             if given_up:
                 log.warning("%s", commits_unanswered(heard(given_up)))
@@ -246,7 +252,7 @@ class Commits:
                     self._telling = [commit for commit, _ in outcomes]
                 for portion in portions(self._final(outcomes)):
                     self._settle(portion)
-                    others_go_on()  # They make their next commits.
+                    others_go_on()  # The callers make their next commits.
                 self._telling = ()
         except OffsetdError as raised:
             error = raised
@@ -266,7 +272,7 @@ class Commits:
                 if self._wake is not wake:
                     return
                 message, is_over = self._queue.next_message(), self._queue.has_alone
-            self._room.set()  # Cancelled commits left the queue, and are never settled.
+            self._room.set()  # Cancelled commits left the queue, but `_settle` never handles them.
             if message is not None:
                 yield message
             elif is_over or not wake.wait(IDLE_S_MAX):
@@ -303,7 +309,7 @@ class Commits:
             with self._guard:
                 commit = self._queue.next_alone()
                 self._telling = () if commit is None else (commit,)
-            self._room.set()  # As above.
+            self._room.set()  # Cancelled commits left the queue.
             if commit is None:
                 return
             self._settle([(commit, self._outcome_alone(commit))])
@@ -339,7 +345,7 @@ class Commits:
             self._sweep_wake.wait(None if wait_s is None else max(wait_s, _SWEEP_S_MIN))
 
     def _final(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """The outcomes to tell, without those of commits that are sent elsewhere or later instead.
+        """The outcomes to report. It leaves out commits that are sent later or to another server.
 
         Those commits have their new place before any caller learns an outcome and commits again.
         """

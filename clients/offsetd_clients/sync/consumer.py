@@ -1,5 +1,5 @@
 # Made from aio/consumer.py by .ci/sync_from_aio: change that, then run `make sync`.
-"""The consumer: reads items of a source, whose partitions the members of a group share."""
+"""The consumer: reads the items of a source. The members of a group share its partitions."""
 
 import logging
 import math
@@ -33,16 +33,17 @@ log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
 _TURN_S = 0.01
-# A flag that a signal handler sets at just the wrong moment is noticed after this time.
+# If a signal handler sets a flag just before a wait begins, it is noticed after this time at the
+# latest.
 _REST_S_MAX = 1.0
 
 
 class Consumer(Generic[Value]):
     """Hands out the items of the partitions that its group assigns to it, and commits them.
 
-    Each item is handed out at least once, to some member. It counts as processed when the next item
-    is asked for, and only processed items are ever committed. Asking for items may raise
-    `ConsumerFenced` (the group has gone on without this consumer), errors of the source, and
+    Each item is handed out at least once, to one of the members. It counts as processed when the
+    next item is asked for, and only processed items are ever committed. Asking for items may raise
+    `ConsumerFenced` (the group has continued without this consumer), errors of the source, and
     `OffsetdError` for problems that retries cannot solve. An ordinary rebalance raises nothing.
 
     `on_assigned`, `on_revoked` and `on_lost` are called with partitions, while items are asked for.
@@ -81,8 +82,8 @@ class Consumer(Generic[Value]):
         self._on_lost = on_lost
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
-        self._look_s = -math.inf  # When to look at the source again.
-        self._turn_s = -math.inf  # When to let other tasks run.
+        self._look_s = -math.inf  # The time of the next check of the source.
+        self._turn_s = -math.inf  # The time at which to let other tasks run.
         self._monotonic_s = monotonic_s
 
     def __enter__(self) -> Self:
@@ -112,11 +113,11 @@ class Consumer(Generic[Value]):
         return items[0]
 
     def poll(self, items_max: int = 500, *, timeout_s: float = 1.0) -> list[Item[Value]]:
-        """Returns at most `items_max` items, as soon as there are some. None after `timeout_s`."""
+        """Returns at most `items_max` items, as soon as there are some; none after `timeout_s`."""
         return self._asked(items_max, self._monotonic_s() + timeout_s)
 
     def wakeup(self) -> None:
-        """Ends the present or next wait for items: the iteration ends, `poll` returns none.
+        """Ends the present or next wait for items: the iteration ends, `poll` returns no items.
 
         Call it from any thread or signal handler; with asyncio, from the event loop.
         """
@@ -126,7 +127,7 @@ class Consumer(Generic[Value]):
     def ack(self, item: Item[Value]) -> None:
         """Marks an item, and those handed out before it in its partition, as processed.
 
-        Raises NotAssigned if the item is not, or no longer, this consumer's.
+        Raises NotAssigned if the consumer does not have the item's partition, or lost it since.
         """
         with self._guard:
             self._positions.acknowledge(item)
@@ -135,7 +136,7 @@ class Consumer(Generic[Value]):
         self,
         what: Item[Value] | Mapping[TopicPartition, SupportsIndex | OffsetToCommit] | None = None,
     ) -> None:
-        """Commits the processed items. With an argument: an item, or offsets.
+        """Commits the processed items, or the given item or offsets.
 
         An item is first marked as processed, with those before it. Offsets must be of assigned
         partitions. Raises `ConsumerFenced` if other members have the partitions now, NotAssigned
@@ -174,7 +175,7 @@ class Consumer(Generic[Value]):
             self._backlog.seek(topic_partition, position)
 
     def close(self) -> None:
-        """Commits processed items, if commits are automatic, and leaves the group.
+        """Leaves the group. If commits are automatic, it commits the processed items before.
 
         The last item handed out does not count as processed, unless it was acknowledged. A static
         member does not leave: the group waits for it during one session timeout. Raises the errors
@@ -207,7 +208,7 @@ class Consumer(Generic[Value]):
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
-        """The committed offsets, as far as this consumer knows them."""
+        """The committed offsets, as far as the consumer knows them."""
         with self._guard:
             return dict(sorted(self._positions.committed.items()))
 
@@ -219,7 +220,7 @@ class Consumer(Generic[Value]):
 
     @property
     def generation_id(self) -> int | None:
-        """The generation of its membership, or the epoch of its lease. None: it has neither."""
+        """The generation of its membership, or the epoch of its lease. None if it has neither."""
         with self._guard:
             standing = self._part.standing
         if standing is None:
@@ -227,7 +228,7 @@ class Consumer(Generic[Value]):
         return standing.epoch if standing.membership is None else standing.membership.generation_id
 
     def _at_once(self, items_max: int) -> list[Item[Any]]:
-        """Items that were read already, if nothing else has to be done first."""
+        """Items that were already read, if nothing else must be done before."""
         now_s = self._monotonic_s()
         if self._is_woken or now_s >= self._look_s or now_s >= self._turn_s:
             return []
@@ -255,9 +256,9 @@ class Consumer(Generic[Value]):
                 self._part.away_since_s = self._monotonic_s()
 
     def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
-        """Does all pending work until there are items, or the time is up."""
+        """Does pending work until there are items, or until `until_s`."""
         while True:
-            # With asyncio, a loop that hardly waits would keep other tasks from running.
+            # With asyncio, a loop that hardly waits would not let other tasks run.
             sleep(0)
             self._turn_s = self._monotonic_s() + _TURN_S
             self._keeper.changed.clear()
@@ -272,7 +273,7 @@ class Consumer(Generic[Value]):
             now_s = self._monotonic_s()
             may_give = self._part.may_give(now_s)
             if may_give and self._backlog.has_items:
-                continue  # Something else was due first. Hand out these items before more are read.
+                continue  # Something else was due first. Return these items before more are read.
             if may_give and not self._backlog.is_idle:
                 self._read()
             elif now_s >= until_s:
@@ -283,7 +284,7 @@ class Consumer(Generic[Value]):
                 self._backlog.look_again()
 
     def _get_on(self) -> None:
-        """Does what the consumer's part in its group needs from the iterating caller."""
+        """Does the work that `Part` leaves to the iterating caller."""
         match self._part.phase:
             case Phase.APART:
                 counts = checked_counts(called(self._source.partition_counts))
@@ -310,7 +311,7 @@ class Consumer(Generic[Value]):
         self._backlog.add(topic_partition, checked(found, topic_partition, offset))
 
     def _look(self) -> None:
-        """Looks at the source: its partitions, and the ends of the partitions that are read."""
+        """Checks the source: its partitions, and the ends of the partitions that are read."""
         counts = checked_counts(called(self._source.partition_counts))
         with self._guard:
             reading = self._positions.reading()
@@ -323,7 +324,7 @@ class Consumer(Generic[Value]):
         self._look_s = self._monotonic_s() + self.settings.source_interval_s
 
     def _take(self) -> None:
-        """Takes assigned partitions: finds where each begins, and tells the user."""
+        """Takes assigned partitions: finds the start of each, and calls `on_assigned`."""
         with self._guard:
             if self._part.phase is not Phase.ARRIVED:
                 return
@@ -342,7 +343,7 @@ class Consumer(Generic[Value]):
         with self._guard:
             if self._part.committed is not committed or not self._part.take():
                 return  # The group is already assigning the partitions again.
-            starts.update(self._part.sought)  # Callbacks may have called `seek` meanwhile.
+            starts.update(self._part.sought)  # Callbacks may have called `seek`.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)
             for each, bounds in ends.items():
@@ -375,7 +376,7 @@ class Consumer(Generic[Value]):
         )
 
     def _revoke(self, *, is_last: bool = False) -> None:
-        """Gives up partitions: commits what is processed, and tells the user."""
+        """Gives up partitions: commits the processed items, and calls `on_revoked`."""
         problem: OffsetdError | None = None
         try:
             if self.settings.auto_commit_interval_s is not None:
@@ -400,7 +401,7 @@ class Consumer(Generic[Value]):
             raise problem
 
     def _lose(self) -> None:
-        """Handles lost partitions: tells the user, and raises the reason."""
+        """Handles lost partitions: calls `on_lost`, and raises the reason."""
         with self._guard:
             topic_partitions = self._part.topic_partitions
             self._drop()
@@ -413,7 +414,7 @@ class Consumer(Generic[Value]):
         raise problem
 
     def _lose_or_say_so(self) -> None:
-        """Raises why a commit lost its partitions, after telling the user of the loss."""
+        """Raises the reason why a commit's partitions were lost, after a call of `on_lost`."""
         if self._positions.processed:
             self._lose()
         raise fenced_before()

@@ -153,7 +153,7 @@ class Keeper:
         try:
             self.commit(None)
         except (ConsumerFenced, *FENCED):
-            return  # The next request for items raises it.
+            return  # The next request for items raises the error.
         except OffsetdError as error:
             log.warning("group %s: not committed yet: %s", self._group_id, error)
 
@@ -167,7 +167,7 @@ class Keeper:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The next request for items raises the error. The request after it starts again."""
+        """Lets the next request for items raise the error. The request after it starts again."""
         with self.guard:
             self.part.fail(error)
         self.changed.set()

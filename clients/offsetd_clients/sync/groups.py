@@ -44,13 +44,13 @@ class GroupCalls(Calls):
         page_size: int = 0,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> Iterator[GroupListing]:
-        """Yields groups in the order of the log, page after page. No `states`, no `types`: any.
+        """Yields groups in the order of the log. Without `states` or `types`, it yields all.
 
         Groups in damaged log partitions are left out. If there are such partitions,
         `on_unreachable` is called with their numbers after all other groups were listed.
 
-        The list is not a snapshot: a group that is created or deleted meanwhile may be in it or
-        not.
+        The list is not a snapshot: a group that is created or deleted during the call may be in it
+        or not.
         """
         states, types = conversions.several("states", states), conversions.several("types", types)
         page_token = ""
@@ -72,7 +72,7 @@ class GroupCalls(Calls):
                 return
 
     def get_group(self, group_id: str) -> Group:
-        """One group in full. Raises `GroupNotFound`."""
+        """One group with all details. Raises `GroupNotFound`."""
         request = conversions.get_group_request(group_id)
         return conversions.group_of((self._call("GetGroup", request)).group)
 

@@ -28,7 +28,7 @@ class HistoryCalls(Calls):
         """Yields commits and deletions of a group's offsets, page after page, newest first.
 
         `since` and `until` are times, or log offsets of the group's log partition. Without `since`
-        it goes back as far as the history is complete. Raises `HistoryCompacted`.
+        it goes back to the start of the complete history. Raises `HistoryCompacted`.
         """
         request = history_messages.list_offset_history_request(
             group_id,
@@ -56,10 +56,10 @@ class HistoryCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> RestoredGroup:
-        """Restores a group's offsets as of a time, or as of right after a log offset.
+        """Restores a group's offsets to a time, or to the state right after a log offset.
 
-        `force`: also while the group has members, or its lease is held. Raises `HistoryCompacted`,
-        `GroupNotEmpty` and `LeaseHeld`.
+        `force` allows it while the group has members, or its lease is held. Raises
+        `HistoryCompacted`, `GroupNotEmpty` and `LeaseHeld`.
         """
         request = history_messages.restore_group_request(
             group_id,
@@ -86,9 +86,9 @@ class HistoryCalls(Calls):
 
         It starts at `token`, which must come from a watcher with the same groups, prefix and
         topics. Without a token it starts at the oldest point from which the history is complete
-        (`from_oldest`), or now. `until_token` is a token of such a watcher too: the watch ends once
-        all events before it have come. Iterating raises `HistoryCompacted`, with the oldest token,
-        if events are gone.
+        (`from_oldest`), or now. `until_token` is a token of such a watcher too: the watch ends
+        after all events before it. Iterating raises `HistoryCompacted`, with the oldest token, if
+        events were removed.
         """
         request = history_messages.watch_offsets_request(
             group_ids,

@@ -3,7 +3,7 @@
 
 The writer acquires the lease, commits with its epoch, and renews it well before the ttl ends. It
 stops when a call raises `EpochFenced`: another writer has taken over. The ttl begins before the
-answer arrives, so count it from before the call.
+answer arrives, so count it from the start of the call.
 """
 
 from datetime import timedelta
@@ -46,14 +46,14 @@ class LeaseCalls(Calls):
     def renew_group(
         self, group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None = None
     ) -> Lease:
-        """Extends a lease by `ttl` from now; None: by its present ttl. Raises `EpochFenced`."""
+        """Extends a lease to `ttl` from now. Default: its present ttl. Raises `EpochFenced`."""
         request = lease_messages.renew_request(group_id, epoch, ttl=ttl)
         return conversions.lease_of((self._call("RenewGroup", request)).lease)
 
     def release_group(
         self, group_id: str, epoch: SupportsIndex, *, request_id: str | None = None
     ) -> Revision:
-        """Releases a lease: its epoch is over. Raises `EpochFenced` if it was over before."""
+        """Releases a lease: its epoch is over. Raises `EpochFenced` if it was already over."""
         request = lease_messages.release_request(group_id, epoch, request_id=request_id or new_id())
         return conversions.revision_of((self._call("ReleaseGroup", request)).revision)
 
@@ -67,11 +67,10 @@ class LeaseCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> Revision | None:
-        """Sets how long a group's offsets are kept: a time, "never", or None (the server's
-        setting).
+        """Sets how long a group's offsets are kept.
 
-        Returns None if nothing had to change. Raises `GroupNotFound`, unless `allow_missing` is
-        set.
+        `retention` is a time, "never", or None for the server's setting. Returns None if nothing
+        had to change. Raises `GroupNotFound`, unless `allow_missing` is set.
         """
         request = lease_messages.update_group_request(
             group_id,

@@ -20,7 +20,7 @@ from offsetd_clients.retry import TIMEOUT_S_MAX
 from offsetd_clients.sync.calls import Calls, new_id
 
 JOIN_TIMEOUT_S_MIN = 310.0
-"""Longer than the server keeps a new member waiting."""
+"""This is longer than the time for which the server lets a new member wait."""
 
 
 class MembershipCalls(Calls):
@@ -74,7 +74,7 @@ class MembershipCalls(Calls):
         *,
         wait_s: float = 300.0,
     ) -> bytes:
-        """Returns the member's assignment. The leader passes those of all members, by member id.
+        """Returns the member's assignment. The leader passes all assignments, by member id.
 
         It waits for the leader, at most `wait_s` seconds; use the rebalance timeout.
         """
@@ -90,7 +90,7 @@ class MembershipCalls(Calls):
     def leave_group(
         self, group_id: str, members: Iterable[MemberToRemove], *, reason: str = ""
     ) -> dict[MemberToRemove, OffsetdError]:
-        """Members leave or are removed. Returns those that could not, each with its error."""
+        """Lets members leave, or removes them. Returns the failed ones, each with its error."""
         request = membership_messages.leave_request(group_id, members, reason=reason)
         response = self._call("LeaveGroup", request)
         return membership_messages.refused_members(response.members)
@@ -104,7 +104,7 @@ class MembershipCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> RemovedMembers:
-        """Removes members as an operator, which the audit log records; None: all of them.
+        """Removes `members`, or all if None, as an operator. The audit log records it.
 
         The remaining members rebalance. A removed consumer that still runs joins again. Raises
         `GroupNotFound`.

@@ -43,7 +43,8 @@ class OffsetCalls(Calls):
         `epoch`: commit as the holder of the group's lease. Raises `EpochFenced` if the lease has a
         newer epoch, or is over.
         `retention`: how long these offsets are kept, instead of the group's retention.
-        `request_id`: names the commit, for your own retries; None: a new one.
+        `request_id`: names the commit, for your own retries. If it is None, the client makes a new
+        one.
         """
         request = offset_messages.commit_request(
             group_id,
@@ -68,15 +69,15 @@ class OffsetCalls(Calls):
         retention: timedelta | None = None,
         request_id: str | None = None,
     ) -> Future[Revision]:
-        """As `commit`, but returns once the commit is handed in, with the future of its outcome.
+        """Hands in a commit, with the arguments of `commit`. Returns the future of its outcome.
 
         It waits only while 10,000 commits, or 16 MiB of them, are without an answer. Commits are
-        sent in order, also when they are sent again. But a commit that the server puts off (over a
+        sent in order, also if they are sent again. But a commit that the server puts off (over a
         limit, for example) may be stored after a later one; use `monotonic` to prevent that.
 
-        Callbacks of the future run where answers are read, and must not wait for calls of this
-        client. `flush` and `close` wait for the answers. An error that is never read from the
-        future is logged.
+        Callbacks of the future run in the task or thread that reads answers. They must not wait for
+        calls of this client. `flush` and `close` wait for the answers. An error that is never read
+        from the future is logged.
         """
         request = offset_messages.commit_request(
             group_id,
@@ -89,8 +90,9 @@ class OffsetCalls(Calls):
         return self.commit_request_soon(request)
 
     def commit_request_soon(self, request: CommitOffsetsRequest) -> Future[Revision]:
-        """As `commit_soon`, for a message of the contract. For callers that move millions of
-        offsets.
+        """Does what `commit_soon` does, for a message of the contract.
+
+        It is for callers that move millions of offsets.
 
         Do not change the message afterwards: it may be sent again. So it needs a `request_id`.
         Raises ValueError without one.
@@ -108,7 +110,7 @@ class OffsetCalls(Calls):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The stored offsets of a group, or of its `partitions`. Those not stored are left out.
+        """The stored offsets of a group, or of its `partitions`. Others are left out.
 
         `require_stable`: while a transaction has pending offsets for these partitions, retries
         until the deadline and then raises `UnstableOffsets`.
@@ -122,7 +124,7 @@ class OffsetCalls(Calls):
     def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """The stored offsets of many groups in one call. Empty for a group without any."""
+        """The stored offsets of many groups in one call. A group without any has an empty value."""
         selections = dict.fromkeys(several("group_ids", group_ids), ())
         if not selections:
             return {}
@@ -146,7 +148,7 @@ class OffsetCalls(Calls):
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedOffsets:
-        """Deletes offsets, by partition and by whole topic: all or, on any error, none.
+        """Deletes offsets, by partition and by whole topic: all of them or, on any error, none.
 
         `epoch`: delete as the holder of the group's lease.
         """

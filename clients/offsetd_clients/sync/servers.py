@@ -59,9 +59,9 @@ class Servers:
         when_process_ends(self)
 
     def call(self, name: str, request: Any, policy: RetryPolicy | None = None) -> Any:
-        """Makes the call, with retries by `policy`; None: by the client's policy.
+        """Makes the call, with retries by `policy`, or by the client's policy if it is None.
 
-        Raises SeveralOwners if the request has to be made for each of its groups.
+        Raises SeveralOwners if the caller must make a request for each of its groups.
         """
 
         def ask(channel: Channel, timeout_s: float) -> Any:
@@ -108,7 +108,7 @@ class Servers:
         return self._commits_at(self._owners.address_of(group_id))
 
     def retire(self) -> None:
-        """Lets the background work end by itself once it has nothing more to do."""
+        """Lets the background work end by itself when it has no more work."""
         for each in list(self._commits.values()):
             each.retire()
 
@@ -125,9 +125,9 @@ class Servers:
             raise commits_unanswered(heard(left))
 
     def close(self, timeout_s: float) -> None:
-        """Waits as `flush` does, then ends everything. Later calls are refused.
+        """Waits as `flush` does, then ends all work. Later calls are refused.
 
-        Raises CommitsUnanswered when everything has ended.
+        After all work has ended, it may raise CommitsUnanswered.
         """
         try:
             self.home.check_process()
@@ -137,7 +137,7 @@ class Servers:
             self._is_closing = True
         commits = self._pending()
         if any(each.is_called_back for each in self._all_commits()):
-            timeout_s = 0  # This is the code that would read the answers.
+            timeout_s = 0  # A callback calls this: until it returns, no answer is read.
         try:
             wait_all([each.future for each in commits], timeout_s)
         except BaseException:
@@ -148,7 +148,7 @@ class Servers:
             raise commits_unanswered(heard(left))
 
     def end_with_process(self) -> None:
-        """Closes an unclosed client when the process ends, so that its commits have their time."""
+        """Closes an unclosed client when the process ends, so that its commits can be sent."""
         try:
             if self._pending():
                 self.close(self._policy.timeout_s)
@@ -156,9 +156,9 @@ class Servers:
             log.warning("the process ends: %s", error)
 
     def _ended(self, waited_for: list[HandedIn]) -> list[HandedIn]:
-        """Ends everything.
+        """Ends all work.
 
-        Returns the commits without an answer: of `waited_for`, and later ones.
+        Returns the commits without an answer: those of `waited_for`, and later ones.
         """
         with self._guard:
             self._closed = True
@@ -179,8 +179,8 @@ class Servers:
     def _pending(self) -> list[HandedIn]:
         """The commits without an outcome, each once.
 
-        It looks twice: a commit that moves to another server during the first look is seen by the
-        second.
+        It reads the queues twice: if a commit moves to another server during the first read, the
+        second one finds it.
         """
         looks = (each.pending() for _ in range(2) for each in self._all_commits())
         return list({id(commit): commit for found in looks for commit in found}.values())
@@ -232,5 +232,6 @@ class Servers:
     def _adopt(self, address: str, commit: HandedIn) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
-        except OffsetdError:  # It is closed, or a token must not be sent to it.
+        # The home server's queue is closed, or a token must not be sent to it.
+        except OffsetdError:
             return False

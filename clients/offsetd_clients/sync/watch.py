@@ -20,15 +20,15 @@ _WAIT_S_MAX = 2.0
 class OffsetWatch:
     """Events as they become durable, one by one, or in `batches` with their tokens.
 
-    It reconnects by itself and goes on where it was: no event is lost, none comes twice. It raises
-    after as long without an answer as calls may take. With an end token it ends there. One caller
-    iterates; any caller may `cancel`.
+    It reconnects by itself and continues at its position: no event is lost or repeated. It raises
+    an error if it gets no answer for the timeout of calls. With an end token it ends at that token.
+    One caller iterates; any caller may `cancel`.
     """
 
     def __init__(
         self, channel: Channel, request: history_pb2.WatchOffsetsRequest, timeout_s: float
     ) -> None:
-        """For `OffsetClient.watch_offsets`."""
+        """Use `OffsetClient.watch_offsets`."""
         self.unreachable_log_partitions: tuple[int, ...] = ()
         self._channel = channel
         self._request = request
@@ -38,7 +38,7 @@ class OffsetWatch:
 
     @property
     def token(self) -> str:
-        """The token to continue from, after the last batch. Empty before the first answer."""
+        """The token with which to continue after the last batch. Empty before the first answer."""
         return self._request.token
 
     def __iter__(self) -> Iterator[OffsetEvent]:
@@ -82,7 +82,7 @@ class OffsetWatch:
             for response in self._answers:
                 self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)
                 yield offset_events(response)
-                # Set only now: the caller has taken this batch.
+                # Set it only now, because the caller has taken this batch.
                 self._request.token = response.token
                 self._request.from_oldest = False
         finally:
