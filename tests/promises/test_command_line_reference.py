@@ -216,8 +216,8 @@ def test_an_import_names_groups_that_could_not_be(
 
 
 @promised(
-    "Offsets of the file take the place of what is stored, be it newer.",
-    "How many others were replaced is said on standard error",
+    "Offsets of the file replace the stored offsets, even newer ones.",
+    "Standard error says how many others were replaced",
 )
 def test_an_import_shows_and_says_what_it_replaces(
     client: OffsetClient, offsetd: Callable[[str], Told], group: str, tmp_path: Path

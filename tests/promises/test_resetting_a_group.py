@@ -49,7 +49,7 @@ def join(client: OffsetClient, group: str) -> Joined:
 
 
 @promised(
-    "A group with members is not reset (`NON_EMPTY_GROUP`)",
+    "offsetd does not reset a group that has members (`NON_EMPTY_GROUP`)",
     "`offsetd groups remove-members billing --all` does not wait for that.",
     "`--force` resets a group even if it has members or a lease.",
 )
@@ -73,7 +73,7 @@ def test_a_group_with_members_is_reset_by_force_or_without_them(
     assert offsets(client, group) == {0: 5}
 
 
-@promised("nor one whose lease is held (`LEASE_HELD`)")
+@promised("or whose lease is held (`LEASE_HELD`)")
 def test_a_group_whose_lease_is_held_is_not_reset(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
 ) -> None:
@@ -107,7 +107,7 @@ def test_the_command_that_is_shown_does_what_was_shown(
         assert audited["reason"] == reason
 
 
-@promised("a new commit time, and so a longer life")
+@promised("with a new commit time, so that it expires later")
 def test_to_current_writes_again_and_keeps_all_but_the_time(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
 ) -> None:
@@ -154,9 +154,9 @@ def test_times_are_those_of_the_groups_own_commits(
 @promised(
     "An offset outside the range of its partition is an error that names the partition "
     "(`OFFSET_OUT_OF_RANGE`). offsetd never moves to the nearest valid offset.",
-    "by `--bounds orders:0=40..120`",
-    "the end also from what consumers report with their commits.",
-    "nothing is clamped",
+    "or you give them with `--bounds orders:0=40..120`",
+    "Consumers may also report the end with their commits.",
+    "offsetd does not clamp an offset",
 )
 @pytest.mark.parametrize(
     ("target", "offset"),
@@ -359,7 +359,8 @@ def test_all_groups_are_those_that_have_the_topic(
 
 
 @promised(
-    "and a bad line of a file stops all of it.", "with the group before it where there are several"
+    "a bad line of a file stops the whole reset.",
+    "or `group,topic,partition,offset` if it has several groups",
 )
 @pytest.mark.parametrize("bad", ["orders,1", "orders,1,x", "orders,-1,5", "orders,1,-5"])
 def test_a_bad_line_of_a_file_stops_all_of_it(
@@ -412,7 +413,7 @@ def test_a_file_from_before_brings_everything_back(
 
 @promised(
     "`-o json` or `-o csv` for the result; the notes go to standard error",
-    "times are those of commits",
+    "times are the times of commits",
 )
 def test_notes_stay_out_of_the_result(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]

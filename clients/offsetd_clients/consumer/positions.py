@@ -106,7 +106,7 @@ class Positions:
         Raises NotAssigned.
 
         Items that were handed out can still be acknowledged; only then does the position pass the
-        gap. If `offset` is smaller, the source has another history: those items can no longer be
+        gap. If `offset` is below their end, the source has another history: they can no longer be
         acknowledged.
         """
         processed = self.of(topic_partition)

@@ -359,7 +359,7 @@ class _SliceMaking:
         due = self._without_used(group_id, due[:due_count], rule)
         if not due.size:
             return _Judged(has_more=False, warned=warned)
-        # A group that fits in one slice is not divided.
+        # More than the room left in this slice, so a group that fits in a slice is not divided.
         taken = due[: self._limits.offsets]
         is_gone = (
             taken.size == count and rule.may_go and not self._state.pending.partitions(group_id)

@@ -167,7 +167,7 @@ class Watchers:
 
 @attrs.define(eq=False)
 class Watcher:
-    """One call: its filter, its positions, and its end (`until`), or None."""
+    """One call: its filter, its positions, and where it ends (`until`; None if it has no end)."""
 
     watchers: Watchers
     filter: Filter

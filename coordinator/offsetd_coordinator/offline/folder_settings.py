@@ -57,7 +57,7 @@ def _replayed(log: ReadableLog, static: TopicConfigs) -> TopicConfigs:
         shard.replay(buffer[:end].tobytes())
     if shard.doubt is not None:
         raise SettingsUnreadable(
-            f"the settings in the folder cannot be read: {shard.doubt}; set other values on a"
-            " server that runs on it, or give the settings up with `offsetd log recreate`"
+            f"the settings in the folder cannot be read: {shard.doubt}; start a server on the"
+            " folder and set other values, or give up all of them with `offsetd log recreate`"
         )
     return shard.applied.configs

@@ -302,7 +302,7 @@ class OffsetTable:
         while first < self.counters[columns.NAME_END]:
             end = min(first + SLICE_ROWS, int(self.counters[columns.NAME_END]))
             names = self._table.names[first:end]
-            # A free row has a link in the column ENTRY_LIST.
+            # In a free row, ENTRY_LIST is the link to the next free row, so it may differ from 0.
             spans = names[:, columns.NAME_SPAN]
             has_entries = (names[:, columns.ENTRY_LIST] != 0) & (spans != columns.FREE)
             yield from list(map(self._name, spans[has_entries].tolist()))

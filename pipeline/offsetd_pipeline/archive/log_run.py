@@ -120,7 +120,7 @@ class _LogRunning:
         self._settled_ms = work.time_ms  # Cleaners have not touched records of this time or later.
         self._cleanable_below = 0
         self._seen_behind = 0  # The number of records at or above `_cleanable_below`.
-        # Since this time, all records below `_cleanable_below` count.
+        # At this time, all records below `_cleanable_below` are in effect: transactions ended.
         self._superseding_ms = _NEVER
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None

@@ -59,7 +59,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class TimeNotArchived(ArchiveError):
-    """The archive may lack commits of that time."""
+    """The archive may lack commits of the time to restore."""
 
 
 class OtherSource(ArchiveError):

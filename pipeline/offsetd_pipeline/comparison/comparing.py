@@ -88,7 +88,7 @@ def compare(
     *,
     source_options: SourceOptions | None = None,
 ) -> Comparison:
-    """Reads both sources, once. Raises BadSource, BadLines, and Spark's errors."""
+    """Compares two sources; each is read once. Raises BadSource, BadLines, and Spark's errors."""
     options = options or CompareOptions()
     table_a = opened_source(spark, a, source_options)
     try:

@@ -173,7 +173,9 @@ def _double_count(source: NamedSource, kept: DataFrame, offset_count: int) -> in
 def _check_files(table: DataFrame, source: NamedSource) -> None:
     """Checks the names of files: Spark even skips given names that begin with `_` or `.`."""
     if not table.inputFiles():
-        raise BadSource(f"{source}: no files that Spark reads (names with _ or . at first are not)")
+        raise BadSource(
+            f"{source}: no file that Spark reads (it skips names that start with _ or .)"
+        )
 
 
 def _parquet_rows(spark: SparkSession, source: NamedSource) -> tuple[DataFrame, frozenset[str]]:

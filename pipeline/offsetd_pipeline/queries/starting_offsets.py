@@ -44,8 +44,8 @@ def starting_offsets(
     its committed offset, which is the next one to read. Waits while a transaction has pending
     offsets.
 
-    Raises ValueError for a committed partition that is not among them, or a topic whose partitions
-    are not known, and the client's errors.
+    Raises ValueError for a committed partition beyond its topic's number, or a topic whose
+    partitions are not known, and the client's errors.
     """
     counts = _partition_counts(client, topics)
     begin: dict[str, dict[str, int]] = {

@@ -160,8 +160,8 @@ def _check_mode(found: Mapping[str, int], mode: WriteMode) -> None:
 def _check_import(found: Mapping[str, int], mode: WriteMode, *, keep_commit_times: bool) -> None:
     if ("commit_time" in found) != keep_commit_times:
         raise ValueError(
-            "column commit_time goes with keep_commit_times=true, which is slower; without it"
-            " drop the column: offsets are committed now"
+            "use column commit_time and keep_commit_times=true together, or neither: then"
+            " the commit time is the current time, and writing is faster"
         )
     if not keep_commit_times:
         return

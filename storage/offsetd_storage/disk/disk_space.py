@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _OpenedT = TypeVar("_OpenedT")
 
 RESERVE_NAME: Final = "offsetd-reserve"
-# On a small file system, settings are limited to its size divided by these.
+# The reserve and the free-space mark are at most the file system's size divided by these.
 RESERVE_SHARE: Final = 16
 FREE_SHARE: Final = 32
 # The space for a copied segment's indexes, and for deletions.

@@ -370,7 +370,7 @@ class Segment(SegmentFiles):
         return True
 
     def wake(self) -> None:
-        """Takes appends again. Removes the entry of `rest`, so the index equals one from a scan."""
+        """Accepts appends again. Removes the time-index entry of `rest`: a scan adds none."""
         if self._waking_bytes is not None:
             self.time_index.shorten(self._waking_bytes)
             self._time_file.changed_from(self._waking_bytes)
