@@ -118,7 +118,7 @@ def test_a_reset_is_shown_first_and_done_when_told(
         (["--all-topics"], 2, "give exactly one target"),
         (["--to-latest", "--to-current", "--all-topics"], 2, "give exactly one target"),
         (["--to-latest"], 2, "--all-topics or --from-file"),
-        (["--to-datetime", "yesterday", "--all-topics"], 2, "no time"),
+        (["--to-datetime", "yesterday", "--all-topics"], 2, "not a time"),
         (["--by-duration", "P", "--all-topics"], 2, "not a duration"),
         (["--to-latest", "--all-topics", "--bounds", "orders"], 2, "FIRST..END"),
         (["--to-earliest", "--all-topics"], 1, "OFFSET_BOUNDS_UNKNOWN"),

@@ -46,7 +46,7 @@ STATED: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     ("expiry", "Its members are gone 45 s after the start (`group.consumer.session.timeout.ms`)",
      setting("group.consumer.session.timeout.ms"), 45_000),
     ("history", "With `history.ms` (default 1 h)", setting("history.ms"), HOUR_MS),
-    ("commit-storms", "`metrics.group.commits.top` of them (20; 0: none)",
+    ("commit-storms", "`metrics.group.commits.top` is the number of these groups (20; 0: none)",
      setting("metrics.group.commits.top"), 20),
     ("commit-storms", "With `commit.unchanged.suppress.ms` (0: off)",
      setting("commit.unchanged.suppress.ms"), 0),
