@@ -22,7 +22,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
 from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
-from offsetd_clients.errors import OffsetsDamaged
+from offsetd_clients.errors import OffsetdError, OffsetsDamaged
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
 COMMIT_COLUMNS = ("group", "topic", "partition", "offset", "stored_offset", "revision")
@@ -182,8 +182,9 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, FETCH_COLUMNS)
         with connected(address, timeout, terminal) as client:
             ids = tuple(groups.ids(client, terminal))
+            damaged: list[tuple[str, OffsetdError]] = []
             try:
-                stored, damaged = offsets_of_groups(client, ids, require_stable=stable), []
+                stored = offsets_of_groups(client, ids, require_stable=stable)
             except OffsetsDamaged:  # Some groups are damaged: the others are printed.
                 fetched, damaged = each_group(ids, partial(client.fetch, require_stable=stable))
                 stored = dict(fetched)
