@@ -59,16 +59,8 @@ RUN_MUTANTS = (
     Mutant(
         name="a replay remembers names that may have gone while it stopped",
         where="offsetd_coordinator.kernels.records.replay:_describe_record",
-        replace=(
-            '"""Tell the caller about the record that the kernel stops at; it may have '
-            'names go."""\n'
-            "cursor[LAST_GROUP_SIZE] = -1"
-        ),
-        by=(
-            '"""Tell the caller about the record that the kernel stops at; it may have '
-            'names go."""\n'
-            "cursor[LAST_BLOCK] = -1"
-        ),
+        replace="cursor[LAST_GROUP_SIZE] = -1",
+        by="cursor[LAST_BLOCK] = -1",
         caught_by=_TAKEN_AWAY,
     ),
     Mutant(
