@@ -17,6 +17,7 @@ from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
     DiskFull,
     InvalidRequest,
     LogPartitionQuarantined,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     )
     from offsetd_coordinator.runtime.commit_log import CommitLog
     from offsetd_coordinator.runtime.disk_guard import DiskGuard
+    from offsetd_coordinator.runtime.node_directory import NodeDirectory
     from offsetd_coordinator.shard.shard import Shard
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
@@ -88,11 +90,14 @@ class Runtime:
         clock: Clock,
         store: LogStore | None = None,
         disk: DiskGuard | None = None,
+        directory: NodeDirectory | None = None,
     ) -> None:
         """`store` is the local store of the log, or None. `disk` decides when commits are refused.
         Without it, an append fails if there is no room, until `start` takes the upkeep's `disk`.
+        `directory` has the other nodes of a cluster; None if this node is the only one.
         """
         self.log = log
+        self.directory = directory
         self.store = store
         self.upkeep: Upkeep | None = None
         self.partitions = log.partitions
@@ -336,7 +341,7 @@ class Runtime:
         Call it after a wait: another node may have written to the partition during the wait.
         """
         if self._shard_of(partition) is not shard:
-            raise _not_coordinator(partition)
+            raise self._refusal_of_others(partition)
 
     def serves(self, partition: int) -> bool:
         """Whether a log partition has a shard here that may answer."""
@@ -355,7 +360,18 @@ class Runtime:
                     "the server is loading log partition {log_partition}", log_partition=partition
                 )
             case _:
-                return _not_coordinator(partition)
+                return self._refusal_of_others(partition)
+
+    def _refusal_of_others(self, partition: int) -> CoordinatorError:
+        """The answer to calls for a log partition that this node has not, or no longer."""
+        if self.directory is None:
+            return _not_coordinator(partition)
+        owner = self.directory.owner(partition)
+        if owner is None:
+            return CoordinatorNotAvailable(
+                "no node serves log partition {log_partition} now", log_partition=partition
+            )
+        return _not_coordinator(partition, owner.address)
 
     def take(self, partition: int, shard: Shard) -> None:
         """Starts to serve a log partition with a shard that has replayed its log."""
@@ -419,10 +435,11 @@ class Runtime:
         return StorageUnavailable("what was appended may not be replayed")
 
 
-def _not_coordinator(partition: int) -> NotCoordinator:
-    return NotCoordinator(
-        "this server does not serve log partition {log_partition}", log_partition=partition
-    )
+def _not_coordinator(partition: int, address: str = "") -> NotCoordinator:
+    told = "this server does not serve log partition {log_partition}"
+    if not address:
+        return NotCoordinator(told, log_partition=partition)
+    return NotCoordinator(f"{told}, {{address}} does", log_partition=partition, address=address)
 
 
 def _outcome(decision: Decision) -> Reply | CoordinatorError:

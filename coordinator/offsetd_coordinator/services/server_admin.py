@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.placement import partition_of
 
-from offsetd_coordinator.errors import CoordinatorLoadInProgress
+from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.runtime.commit_log import PartitionState
@@ -72,7 +72,7 @@ class AdminService:
         return response.SerializeToString()
 
     async def find_coordinator(self, message: bytes) -> bytes:
-        """The address of a group's coordinator.
+        """The address of a group's coordinator. Raises CoordinatorNotAvailable if none is known.
 
         Answers during the load too, once the folder's number of partitions is known.
         """
@@ -80,8 +80,16 @@ class AdminService:
         validation.read_group_id(request.group_id, "group_id")
         if self._node.partitions is None:
             raise CoordinatorLoadInProgress("the server is opening its folder")
+        log_partition = partition_of(request.group_id, self._node.partitions)
+        node_id, address = self._node.node_id, self._node.address
+        runtime = self._node.runtime
+        if runtime is not None and runtime.directory is not None:
+            owner = runtime.directory.owner(log_partition)
+            if owner is None:
+                raise CoordinatorNotAvailable(
+                    "no node serves log partition {log_partition} now", log_partition=log_partition
+                )
+            node_id, address = owner.node_id, owner.address
         return admin_service_pb2.FindCoordinatorResponse(
-            log_partition=partition_of(request.group_id, self._node.partitions),
-            node_id=self._node.node_id,
-            address=self._node.address,
+            log_partition=log_partition, node_id=node_id, address=address
         ).SerializeToString()
