@@ -35,6 +35,7 @@ from offsetd_storage.configuration.topic_configs import (
 )
 from offsetd_storage.errors import InvalidSetting
 
+from offsetd_coordinator.configuration.cluster_settings import ClusterSettings
 from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
 from offsetd_coordinator.configuration.server_topics import (
     brought_settings,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class Settings(ClusterSettings):
     """The server's values. Raises InvalidSetting if some do not fit each other."""
 
     # The folder and the addresses.
@@ -370,7 +371,6 @@ class Settings:
         reason="Kafka's report of each round of cleaning; a relative name is in the data folder."
         " Empty: none.",
     )
-    # The Kafka cluster to which the offsets belong.
     kafka_bootstrap_servers: str = text(
         "",
         "kafka.bootstrap.servers",

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from offsetd_storage.configuration.settings import INTERNAL_PREFIX, canonical_name, unknown_setting
 from offsetd_storage.errors import InvalidSetting
 
+from offsetd_coordinator.configuration.cluster_settings import KAFKA_PREFIX, kafka_setting
 from offsetd_coordinator.configuration.server_settings import ALL_SETTINGS, OWN_FIELDS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _ENVIRONMENT_PREFIX: Final = "OFFSETD_"
+_KAFKA_VARIABLES: Final = f"{_ENVIRONMENT_PREFIX}CLUSTER_KAFKA_"
 # Names with offsetd's prefix that are not settings. Clients and test runs read some; Kubernetes
 # sets the others in every pod if a service is called `offsetd`.
 _ENVIRONMENT_NOT_OURS: Final = re.compile(
@@ -55,17 +57,22 @@ def load_settings(
     """
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
+    of_kafka: dict[str, str] = {}
     for each in (
         *_from_toml(toml, toml_name),
         *_from_environment(environment or {}),
         *_from_assignments(assignments),
         *(_Said(*given, option) for option, given in (options or {}).items()),
     ):
+        if each.name.startswith(KAFKA_PREFIX):
+            name, of_kafka_value = _read_of_kafka(each)
+            of_kafka[name] = of_kafka_value
+            continue
         name, value, said[name] = _read(each)
         if name in OWN_FIELDS:
             values[OWN_FIELDS[name]] = value
     try:
-        settings = Settings(**values, said=said)
+        settings = Settings(**values, said=said, cluster_kafka=of_kafka)
     except InvalidSetting as error:
         raise SettingsError(str(error)) from error
     # Imported here because it imports the store. A list of the settings does not need the store.
@@ -88,6 +95,16 @@ def _read(said: _Said) -> tuple[str, object, str]:
     except InvalidSetting as error:
         raise SettingsError(f"{said.name} ({said.source}): {error.reason}") from error
     return setting.name, value, setting.kind.render(value)
+
+
+def _read_of_kafka(said: _Said) -> tuple[str, str]:
+    try:
+        name, value = kafka_setting(said.name, said.value)
+    except InvalidSetting as error:
+        raise SettingsError(f"{said.name} ({said.source}): {error.reason}") from error
+    if not name:
+        raise SettingsError(f"{said.name} ({said.source}): the setting of Kafka has no name")
+    return name, value
 
 
 def _from_toml(document: str, file_name: str) -> Iterator[_Said]:
@@ -129,6 +146,10 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Said]:
         if suffix == variable or (
             variable not in names and _ENVIRONMENT_NOT_OURS.fullmatch(suffix)
         ):
+            continue
+        if variable.startswith(_KAFKA_VARIABLES):
+            name = variable.removeprefix(_KAFKA_VARIABLES).lower().replace("_", ".")
+            yield _Said(KAFKA_PREFIX + name, value, f"environment {variable}")
             continue
         if variable not in names:
             near = difflib.get_close_matches(variable, by_variable, n=1)

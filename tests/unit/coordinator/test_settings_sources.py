@@ -39,6 +39,7 @@ WORTH = {
     "log.cleaner.max.compaction.lag.ms": "90000",
     "log.cleaner.dedupe.buffer.size": "2000000",
     "journal.file.bytes": "30000000",
+    "cluster.standby.copies": "2",
 }
 
 
