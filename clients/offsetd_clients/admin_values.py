@@ -115,7 +115,7 @@ class LogCleaning:
 
 @attrs.frozen(kw_only=True)
 class BlockedRetention:
-    """A timestamp in the future holds back segments that are due for deletion by the clock."""
+    """A timestamp in the future blocks the deletion of segments that are due by the clock."""
 
     base_offset: int
     timestamp: datetime
@@ -167,7 +167,8 @@ class CompactedPartition:
 class CompactedLog:
     """The compacted partitions.
 
-    `revision` is in `__offsetd_audit`; it is None if the call only validated.
+    `revision` is the revision of the audit record of this change. The audit record is in the topic
+    `__offsetd_audit`. `revision` is None if the call only validated.
     """
 
     partitions: tuple[CompactedPartition, ...]
@@ -186,7 +187,8 @@ class RetriedPartition:
 class DeletedRecords:
     """The new start of the log.
 
-    `revision` is in `__offsetd_audit`; it is None if nothing was deleted.
+    `revision` is the revision of the audit record of this change. The audit record is in the topic
+    `__offsetd_audit`. `revision` is None if nothing was deleted.
     """
 
     log_start_offset: int

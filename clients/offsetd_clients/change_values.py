@@ -115,7 +115,8 @@ class ImportedGroup:
 class AuditEvent:
     """One administrative change.
 
-    `revision` is in `__offsetd_audit`. The entries of `what` depend on the method.
+    `revision` is the revision of its audit record, which is in the topic `__offsetd_audit`. The
+    entries of `what` depend on the method.
     """
 
     revision: Revision

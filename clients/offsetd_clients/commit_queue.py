@@ -157,7 +157,7 @@ class CommitQueue:
             if waiting[0].size > COMMIT_BYTES_MAX:
                 break
             commit = waiting.popleft()
-            if commit.future.done():  # It was cancelled.
+            if commit.future.done():  # The caller has cancelled the commit.
                 self._count_out(commit)
                 continue
             self._last_sequence += 1
@@ -259,7 +259,8 @@ class CommitQueue:
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
         next_s += [commit.deadline_s for commit in self._all()]
-        if next_s:  # A commit that is sent after this sweep is answered by then, or late.
+        # A commit that is sent just after this sweep is late after the time of one attempt.
+        if next_s:
             next_s.append(now_s + self._policy.try_time_s)
         if self._sent:
             oldest = next(iter(self._sent.values()))

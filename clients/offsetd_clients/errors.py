@@ -204,7 +204,7 @@ class GroupNotEmpty(GroupRefused):
 
 
 class LeaseRefusal(GroupRefused):
-    """The group's lease forbids the call. The properties are those at the time of the answer."""
+    """The group's lease forbids the call. The properties describe the lease when it was refused."""
 
     @property
     def holder(self) -> str:

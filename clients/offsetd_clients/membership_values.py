@@ -31,7 +31,7 @@ class JoinedMember:
 class JoinedGroup:
     """A member's view of a generation. The leader gets all `members`, the others none.
 
-    `skip_assignment`: the member leads, but the assignments stay as they are. It syncs without
+    `skip_assignment`: the member leads, but the assignments do not change. It syncs without
     assignments.
     """
 
@@ -59,8 +59,8 @@ class MemberToRemove:
 class RemovedMembers:
     """The members that were removed, and those that were not, with the reason.
 
-    Members have the names used in the call. `revision` is in `__offsetd_audit`. It is None if there
-    was no member to remove, or if the call only validated.
+    Members have the names used in the call. `revision` is the revision of the audit record of this
+    change. It is None if there was no member to remove, or if the call only validated.
     """
 
     removed: tuple[MemberToRemove, ...]

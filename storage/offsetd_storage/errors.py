@@ -79,7 +79,7 @@ class FolderLocked(StorageError):
 
 
 class FolderMismatch(StorageError):
-    """The folder is not what the settings, or its own files, say."""
+    """The folder does not match the settings, or its files do not match each other."""
 
 
 class PartitionQuarantined(StorageError):

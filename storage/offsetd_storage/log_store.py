@@ -72,7 +72,8 @@ class LogStore:
         cleanup: ExitStack,
     ) -> None:
         """Use `open` instead."""
-        self.files = recovered.lock.files  # They reach the folder even after it was moved.
+        # They use the descriptor of the folder, so they reach it even after it was moved.
+        self.files = recovered.lock.files
         self._folder_lock = recovered.lock
         self.logs = recovered.logs
         self.quarantined = recovered.quarantined

@@ -32,7 +32,7 @@ from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
-# The form in which requests name a setting to change.
+# A message about a request names the setting in this way, at its beginning.
 _OF_A_SETTING = re.compile(r"^(?:set\[(?=.*\]: )|remove: (?=\S+: ))(.*?)\]?: ")
 # After this much time between attempts, the command reports that it is not stuck.
 SILENCE_S_MAX = 1.0
@@ -108,8 +108,8 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
     try:
         sleep = telling_sleep(address, terminal)
         retry = RetryPolicy(timeout_s=timeout_s, sleep=sleep)
-        # A command commits at most once, so a stream does not help. Unlike other calls, a stream
-        # also does not use `sleep`.
+        # A command commits at most once, so a stream does not make it faster. A stream also does
+        # not call `sleep`, which reports to the user that the command waits.
         client = client_of(address, retry, stream_commits=False)
     except (OSError, ValueError) as error:
         told = str(error)

@@ -41,4 +41,5 @@ def _run(command: Callable[[], object], terminal: Terminal, extra: str) -> None:
     except OSError as error:
         if error.filename is not None:
             terminal.fail(error_words(error))
-        terminal.output_failed(error)  # click fails here when it prints the help.
+        # When click prints the help and stdout fails, its OSError arrives here.
+        terminal.output_failed(error)

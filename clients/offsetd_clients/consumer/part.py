@@ -217,7 +217,7 @@ class Part(ABC):
             self._forget(keeps_id=True)
             self._lose(error)
 
-    # The parts that differ.
+    # Members and leases implement these methods differently.
 
     @property
     @abstractmethod
@@ -254,7 +254,7 @@ class Part(ABC):
     def _note_given_up(self) -> None:  # noqa: B027  (a lease has nothing to note)
         """Notes that the partitions were revoked in good order."""
 
-    # The common parts.
+    # Members and leases share these methods.
 
     def _note_alive(self, began_s: float) -> None:
         self.alive_until_s = max(self.alive_until_s, began_s + self._session_s)
@@ -345,7 +345,8 @@ class Part(ABC):
         if self.phase is Phase.ENTERING:
             wakes.append(self._not_before_s)
         if self.standing is not None or self.phase in (Phase.ENTERING, Phase.ARRIVED):
-            # While the caller asks for items, its absence has not begun.
+            # The poll interval counts from the caller's last request for items. While a request
+            # is running, the interval has not begun.
             away_s = now_s if self.away_since_s is None else self.away_since_s
             wakes.append(away_s + self.settings.poll_interval_s_max)
         return min(wakes, default=None)

@@ -114,7 +114,7 @@ def write_plan(
 
 
 def planned_groups(source: Source, selection: Selection) -> Iterator[PlannedGroup | Problem]:
-    """The content of a plan of this source, without a file."""
+    """Plans the migration of the source's groups, and yields the plan. It writes no file."""
     targets: dict[str, str] = {}
     for found in source.groups():
         if isinstance(found, Problem):

@@ -38,7 +38,9 @@ GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, Offse
 
 @attrs.frozen
 class Put:
-    """An offset to store in place of `expected_revision`. None means only if none is stored."""
+    """An offset to store if the stored offset has the revision `expected_revision`.
+
+    None means: store it only if no offset is stored."""
 
     found: FoundOffset
     expected_revision: int | None

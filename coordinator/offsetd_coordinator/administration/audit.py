@@ -31,7 +31,7 @@ class AuditEvent:
 
     time_ms: int
     method: str
-    topic: str | None  # None for the server.
+    topic: str | None  # None if the event concerns the server, not a topic.
     what: Mapping[str, Any]
     reason: str = ""
     request_id: str = ""

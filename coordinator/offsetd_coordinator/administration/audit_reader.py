@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RECORDS_MAX: Final = 5000
 """The most records that are read for one page. This takes a fraction of a second."""
-_STRETCH: Final = 500  # A number of offsets.
+_STRETCH: Final = 500  # The number of offsets that one step of the search covers.
 _CHUNK_BYTES: Final = 1 << 16
 
 

@@ -23,7 +23,8 @@ class Admission:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self.requests = 0
-        # Requests always have the other half: clients that read no answers cannot stop commits.
+        # Answers get one half of the bytes. The other half is only for requests. So clients that do
+        # not read their answers cannot block commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
         self.connections = Connections(self.answers)
         self.begun = IncompleteCalls(receive_ms_max)
@@ -69,7 +70,8 @@ class Admission:
     def _has_room(self, size: int) -> bool:
         if not self.bytes_taken:
             return True
-        # A single answer may exceed the bound for all answers.
+        # A single answer may be larger than the bound of all answers. The excess does not count,
+        # so that half of the bytes stays free for requests.
         held = min(self.answers.bytes_held, self.answers.bytes_max)
         return self.bytes_taken + held + size <= self.bytes_max
 

@@ -139,7 +139,7 @@ def expires_at_ms(
         return None
     base_ms = max(commit_timestamp_ms, rule.empty_ms)
     if rule.base == BASE_REPLACED:
-        # As in Kafka: an offset without a time is as old as possible.
+        # As in Kafka, an offset without a commit time counts as committed in 1970.
         base_ms = commit_timestamp_ms if rule.empty_ms == NO_TIME else rule.empty_ms
         base_ms = max(base_ms, 0)
     return None if base_ms <= NO_TIME or base_ms >= TIME_MAX else base_ms + rule.retention_ms

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 256
-# After each `_ROWS` rows, reads pause for half of a turn's pause: a thread in Python code rarely
-# releases the interpreter's lock.
+# A thread that runs Python code rarely releases the interpreter's lock. So a reading thread sleeps
+# after each `_ROWS` rows, for half as long as the event loop pauses between two turns.
 _REST_SECONDS: Final = REST_SECONDS / 2
 TRIES_MAX: Final = 8
 

@@ -205,7 +205,7 @@ class Watcher:
                 if len(partitions) == 1 or until.get(partition, 0) > known.get(partition, 0):
                     raise
                 self.unreachable.append(partition)
-                if partition in known:  # It may be repaired.
+                if partition in known:  # Keep the position: the partition may be repaired later.
                     self.positions[partition] = known[partition]
                 continue
             position = known.get(partition, log.gapless_from if from_oldest else end)

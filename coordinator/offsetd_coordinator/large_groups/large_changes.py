@@ -164,7 +164,8 @@ class _Change:
         more = self._written_count - shard.offsets.count(self._request.group_id)
         larger = shard.offsets.larger_entries(more) if more > 0 else None
         if larger is not None:
-            await asyncio.to_thread(larger[: shard.offsets.size].fill, 0)  # Touches the memory.
+            # The first write to a page takes time, so a thread writes to each page now.
+            await asyncio.to_thread(larger[: shard.offsets.size].fill, 0)
             shard.offsets.use_entries(larger)
             await next_turn()
 

@@ -403,7 +403,8 @@ class ClassicGroup:
                 "group {group!r} waits for its leader's assignment", group=self.group_id
             )
         if identity.member_id in self.unsynced_ids:
-            # Its generation may have been lost in a crash.
+            # The member may belong to a generation that was lost in a crash and had the same
+            # number (ADR 0058). It becomes a member of this one when it asks for its assignment.
             raise RebalanceInProgress(
                 "member {member_id!r} of group {group!r} has not asked for its assignment yet",
                 group=self.group_id,

@@ -144,7 +144,7 @@ class Membership:
             raise rebalances(group)
 
     def leave(self, request: LeaveGroup, token: Token, now: Moment) -> Step:
-        """Removes members, which leave or are removed. Each has its own result."""
+        """Removes members that leave, or that an operator removes. Each gets its own result."""
         step = Step(group_id=request.group_id)
         try:
             group = self._group_or_nobody(request.group_id)

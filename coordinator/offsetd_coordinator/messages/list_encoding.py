@@ -22,7 +22,7 @@ _BYTES_AT_ONCE: Final = 1 << 20
 
 
 class Message(Protocol):
-    """A protobuf message that is an answer."""
+    """An answer: any protobuf message."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802  # protobuf's name
         """The message's bytes."""

@@ -101,7 +101,7 @@ class AcceptedSockets:
             # Unsent data is discarded when gRPC closes the connection.
             linger = struct.pack("ii", 1, 0)
             duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            duplicate.shutdown(socket.SHUT_RDWR)  # This wakes gRPC even if it fails.
+            duplicate.shutdown(socket.SHUT_RDWR)  # gRPC notices it, even if the call fails.
         return True
 
     def _number(self, descriptor: int) -> int:
@@ -138,7 +138,7 @@ def _peer_of(descriptor: int, port: int) -> str | None:
             return None
         return peer_name(*looked_at.getpeername()[:2])
     except OSError:
-        return ""  # It has ended already.
+        return ""  # The connection has ended already.
     finally:
         looked_at.detach()
 

@@ -79,7 +79,7 @@ class CleanerWatch:
         self._tell = tell
         self._clock = clock
         self._stall_ms = stall_ms
-        self._works: bool | None = None  # The last argument of `tell`.
+        self._works: bool | None = None  # The argument of the last call of `tell`.
         self._replaced = 0
 
     async def run(self) -> None:

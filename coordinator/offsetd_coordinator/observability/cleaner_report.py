@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = "offsetd.LogCleaner"
 _MIB: Final = 1024 * 1024
-_SECONDS_MIN: Final = 0.001  # The clock's step; a shorter duration counts as this, not as 0.
+# The clock counts milliseconds. A duration of 0 counts as 1 ms, so that rates can be computed.
+_SECONDS_MIN: Final = 0.001
 _TIME_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999.
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (

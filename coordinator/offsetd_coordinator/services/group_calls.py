@@ -67,7 +67,7 @@ class GroupService:
         for partition in range(first_partition, runtime.partitions):
             with contextlib.suppress(LogPartitionQuarantined, NotCoordinator):
                 listings = runtime.list_groups(partition, prefix=prefix, after=after)
-                # One group more than the page shows whether another page follows.
+                # It reads one group more than the page holds. If there is one, a page follows.
                 least = await _least(listings, request, page_size + 1 - len(found), turns)
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]

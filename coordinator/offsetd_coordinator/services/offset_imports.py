@@ -227,7 +227,8 @@ class FileImport:
         self._needs_precondition = options.is_unaudited
         # Commit times in the future are replaced by the present time.
         self._kept_until_ms = now_ms if options.keep_commit_times else _NONE_KEPT
-        self._topics: dict[bytes, bytes] = {}  # One copy of each.
+        # Each topic name is kept once in memory, however many lines have it.
+        self._topics: dict[bytes, bytes] = {}
         self._problems: list[dict[str, object]] = []
         self._problem_count = 0
 

@@ -96,7 +96,7 @@ class DeletedPartitions(Collection[tuple[bytes, int]]):
 
 @attrs.frozen(kw_only=True, eq=False)
 class DeletedBatch:
-    """One batch of tombstones, as it is replayed.
+    """One replayed batch of tombstones.
 
     If the deletion has several batches, `starts_at` is the log offset of its first tombstone, and
     `request_id` is empty in all batches except the last one.

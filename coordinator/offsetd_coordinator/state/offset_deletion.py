@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class Deletion(NamedTuple):
-    """The keys that a deletion deletes, concatenated, and the end of each.
+    """The keys to delete, and the answer to the request.
 
-    `reply` is the answer, without a log offset.
+    `keys` has the bytes of all keys, one after the other. `ends` has the position at which each key
+    ends. `reply` does not have its log offset yet.
     """
 
     keys: Bytes

@@ -40,7 +40,7 @@ class EndedTransaction(NamedTuple):
 class _Transaction:
     """The open transaction of one producer."""
 
-    batches: list[bytes] = attrs.Factory(list)  # Not read yet.
+    batches: list[bytes] = attrs.Factory(list)  # The batches whose records are not decoded yet.
     offsets: dict[OffsetId, PendingOffset] = attrs.Factory(dict)
 
 

@@ -54,7 +54,8 @@ class ReadCommits(NamedTuple):
     names: Bytes
     commits: Int64s
     columns: Int64s
-    report_end_offsets: bool  # Whether any commit does; False for a single commit.
+    # Whether any of the commits reports end offsets. It is False for a single commit.
+    report_end_offsets: bool
 
     @property
     def alone(self) -> tuple[int, CommitOffsets | bytes]:

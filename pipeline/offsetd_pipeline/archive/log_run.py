@@ -120,7 +120,8 @@ class _LogRunning:
         self._settled_ms = work.time_ms  # Cleaners have not touched records of this time or later.
         self._cleanable_below = 0
         self._seen_behind = 0  # The number of records at or above `_cleanable_below`.
-        # At this time, all records below `_cleanable_below` are in effect: transactions ended.
+        # From this time on, all records below `_cleanable_below` are in effect, because all their
+        # transactions have ended.
         self._superseding_ms = _NEVER
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None
@@ -247,7 +248,7 @@ class _LogRunning:
                 f" {self._log_end}, and {self._begin} is archived already: it is an older copy, or"
                 " another log"
             )
-        # The content of the last batches may have been cleaned away.
+        # If the last batches of the log were cleaned away, the log ends after the last record read.
         self._end = max(self._end, self._log_end)
 
     def _gap(self) -> Gap | None:

@@ -256,7 +256,7 @@ class _Asked:
             finally:
                 rows.unpersist()
         found["strange"] = records.STRANGE.empty_table()
-        if is_strange:  # This avoids one more read of most logs.
+        if is_strange:  # Most logs have no strange records; then this read is not needed.
             with self.telling("strange records"):
                 strange = records.strange_records(self.spark, self.scope)
                 # All rows are taken, because there are few.

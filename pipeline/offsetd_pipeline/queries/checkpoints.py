@@ -61,7 +61,7 @@ class Checkpoint:
 
 
 class CheckpointFiles(Protocol):
-    """The files of a checkpoint, by names below its folder."""
+    """Reads the files of a checkpoint. A name is a path relative to the checkpoint's folder."""
 
     def batches(self, folder: str) -> Sequence[int]:
         """The batch numbers that name the files of a folder; empty if it does not exist."""

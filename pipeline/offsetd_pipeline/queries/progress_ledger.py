@@ -129,7 +129,7 @@ class ProgressLedger:
                 continue
             part = commits.next_part(now_s)
             if part is not None:
-                # The query is now the last one.
+                # Move the query to the end, so that the other queries come next.
                 self._queries[query_id] = self._queries.pop(query_id)
                 return commits, part
             self._is_done(commits)  # None of its offsets has changed.

@@ -141,7 +141,7 @@ class LogTail:
         self, file: File, segment: Segment, start: int, damaged: Callable[[Damage], object]
     ) -> None:
         if not start and any(mark.base_offset == segment.base_offset for mark in self._marks):
-            raise PlacesMoved  # It was cleaned: the marks belong to its earlier content.
+            raise PlacesMoved  # The segment was cleaned: the marks belong to its old content.
         self.last_segment = self._segments[segment.base_offset] = segment
         self._position = start
         reading = _Walk(
@@ -396,8 +396,8 @@ class _Walk(SegmentPass[_Walked]):
             yield self._walked(position + start)
             reason = int(state[records.REASON])
             if reason == walk.STRADDLES:
-                # This slot holds for this batch only: the number of its records at or above the
-                # floor.
+                # `walk_batches` needs the number of records of this batch that are at or above the
+                # floor. The slot is for this batch only.
                 size = scan.batch_size(self._buffer, start)
                 state[walk.STRADDLING] = self._count_above_floor(start, size)
                 start = walk.walk_batches(

@@ -180,7 +180,8 @@ def _checked_times(values: Any, findings: _Findings) -> Any:
     micros = values.cast(COLUMNS["commit_time"].packed).cast(pa.int64())
     before = pc.fill_null(pc.less(micros, 0), False)
     findings.note(_mask(before), "INVALID_COMMIT_TIME", "commit_time is before 1970")
-    # The server takes all future times as now. But these rows are sent as Python's times.
+    # The server replaces any future time with the present time. But the rows are sent as Python
+    # datetimes, which have a largest value.
     micros = pc.min_element_wise(micros, TIMESTAMP_MS_MAX * 1000, skip_nulls=False)
     return micros.cast(COLUMNS["commit_time"].packed)
 

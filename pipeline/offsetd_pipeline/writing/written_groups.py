@@ -26,9 +26,10 @@ _ROWS_AT_ONCE: Final = 50_000
 
 
 class GroupRows:
-    """The rows of one group, by topic and partition: a part of shared columns.
+    """The rows of one group, sorted by topic and partition.
 
-    `repeated` has the places, starting at 0, of rows whose topic and partition another row has too.
+    All groups share the same columns; a group is a range of their rows. `repeated` has the indexes
+    of the rows whose topic and partition another row of the group also has. Indexes start at 0.
     """
 
     __slots__ = ("_begin", "_columns", "_end", "group_id", "repeated")
@@ -60,7 +61,7 @@ class GroupRows:
         return [None] * len(self) if values is None else values[self._begin : self._end]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows, each with the columns of the table."""
+        """The rows of the group. Each row is a dict of column name and value."""
         for place in range(self._begin, self._end):
             yield {name: values[place] for name, values in self._columns.items()}
 

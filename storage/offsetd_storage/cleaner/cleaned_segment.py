@@ -167,7 +167,7 @@ class CleanedSegmentWriter:
                     position=scan.stop.position,
                 )
             segment.take_scan(scan)
-            segment.index_problems = ()  # Its files do not exist yet, which is not a problem.
+            segment.index_problems = ()  # A new segment has no index files yet: no problem.
             self._write_transactions(aborted)
             # Kafka's retention uses this time for batches without timestamps.
             self._files.set_modified_ms(segment.path, modified_ms)

@@ -81,12 +81,12 @@ class CleanerStatus:
 
     @property
     def dead_threads(self) -> int:
-        """The number of threads that do not work."""
+        """The number of cleaner threads that are dead now."""
         return sum(not each.is_alive for each in self.threads)
 
     @property
     def replaced_threads(self) -> int:
-        """The number of times that one of these threads has died."""
+        """The number of times that a cleaner thread died and was replaced."""
         return sum(each.replaced for each in self.threads)
 
     @property

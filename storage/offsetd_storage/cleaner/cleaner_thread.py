@@ -85,7 +85,7 @@ class CleanerThread:
         self._worker.stop()
 
     def wake(self) -> None:
-        """Ends the present rest."""
+        """Ends the thread's present wait for work."""
         self._worker.wake()
 
     @property

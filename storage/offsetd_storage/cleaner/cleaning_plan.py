@@ -66,7 +66,8 @@ class LogToClean:
 
     topic_partition: TopicPartition
     first_dirty: int
-    checkpoint_was_reset: bool  # The checkpoint is impossible, and will be written again.
+    # True if the checkpoint's offset was outside the log. The round replaces the checkpoint.
+    checkpoint_was_reset: bool
     first_uncleanable: int
     clean_bytes: int  # The size of the segments that begin below `first_dirty`.
     cleanable_bytes: int  # The size of the segments in the dirty range.

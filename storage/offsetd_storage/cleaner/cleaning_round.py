@@ -198,7 +198,9 @@ def read_history(
     """
     with _reading(log):
         segments = log.segments
-        log.write()  # Then every batch of the segments except the last is in the files.
+        # `segments` was read before this write. So the files now have all batches of these
+        # segments, except for later appends to the last one.
+        log.write()
         return read_producers(
             _opened(segments, log.offset_next_written, skips_plain=True), throttle=throttle
         )

@@ -260,7 +260,7 @@ class LogCleaner:
             should_stop=is_over,
         )
         if rolls_active:
-            self._store.flush()  # So that all batches can be read.
+            self._store.flush()  # A preview reads only flushed batches.
         if not self.states.begin(topic_partition, patience_seconds=_PATIENCE_SECONDS):
             raise CleaningAborted(f"{topic_partition} is being cleaned just now")
         try:
@@ -275,7 +275,7 @@ class LogCleaner:
             self.states.end(topic_partition)
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Lets a log that rests after a failure be tried at once; returns whether it rested."""
+        """Lets the cleaner try a log again at once. Returns whether the log waited for that."""
         was_resting = self.steps.failures.retry(topic_partition)
         self.wake()
         return was_resting

@@ -87,7 +87,8 @@ class OffsetMap:
         self.keys_max = int(self.slots * load_factor)
         # One slot is never filled, because a search ends at a free slot.
         self._slots_max = self.slots + 1
-        self.slots_used = self._slots_max  # The number for this round: a short range needs few.
+        # The number of slots that this round uses. A short range needs only a few.
+        self.slots_used = self._slots_max
         if self.keys_max < 1:
             raise ValueError(
                 f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"

@@ -65,7 +65,9 @@ class KeepStats:
     bytes_retained: int = 0
     messages_retained: int = 0
     batches_dropped: int = 0
-    batches_rewritten: int = 0  # Empty headers included, if the batch was not one before.
+    # Batches that lost all records and became an empty header count too. A batch that was an empty
+    # header before does not count.
+    batches_rewritten: int = 0
     delete_horizon_ms: int | None = None
 
     @property
@@ -426,7 +428,8 @@ class _Keeper:
 
     def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         state = self._state
-        is_long = batches.size > self._out.size // 4  # Then a copy is not worth it.
+        # Long batches are written directly. Only short ones are collected in the buffer.
+        is_long = batches.size > self._out.size // 4
         if is_long or batches.size > self._out.size - state[record_retention.OUT_BYTES]:
             if state[record_retention.OUT_BYTES]:
                 self._write(self._out[: state[record_retention.OUT_BYTES]])

@@ -42,7 +42,10 @@ class _Rest:
 
 
 class CleaningFailures:
-    """The logs that rest after a failure. Any thread may use it. Its times are monotonic."""
+    """The logs whose last cleaning failed. They are not cleaned again for some time.
+
+    Any thread may use it. Its times are monotonic.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -210,11 +210,13 @@ class DiskSpace:
         )
         if state is SpaceState.LOW:
             with self._lock:
-                self._set_low()  # Done first, so that commits do not use the freed space.
+                # Set the state before the reserve is freed: then commits cannot use the reserve.
+                self._set_low()
             self._give_back()
         elif self._has_reserve() or not self.is_low:
             with self._lock:
-                if not self._was_full:  # Otherwise the next check does it.
+                # If a write met a full disk during this check, the state stays LOW for now.
+                if not self._was_full:
                     self.is_low, self._low_since_ms = False, None
 
     def _set_low(self) -> bool:
@@ -278,7 +280,8 @@ def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
     try:
         if not file.allocate(0, size_bytes):
             _write_zeros(file, size_bytes)
-        file.truncate(size_bytes)  # Done last, so that a file of this length also has its blocks.
+        # The length is set last. So a file with the full length also has all its blocks.
+        file.truncate(size_bytes)
         file.sync()
     finally:
         file.close()

@@ -24,7 +24,7 @@ class FailureLatch:
     def latch(self, error: BaseException) -> StorageFailed:
         """Notes a failure, if it is the first, so that everything later is refused.
 
-        Returns the StorageFailed that counts, which is the first; its cause is the failure. Later
+        Returns the StorageFailed of the first failure; its cause is that failure. Later
         refusals have the same cause.
         """
         if self.failed is None:

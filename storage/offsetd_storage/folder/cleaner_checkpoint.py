@@ -116,7 +116,9 @@ class CleanerCheckpoint:
             raise (StorageFull(str(failed)) if may_pass(error) else failed) from error
 
     def put_checksum(self) -> None:
-        """Adds a checksum to a broker's file. So a later file without one is a broker's.
+        """Adds a checksum to the file if a broker wrote it.
+
+        After that, a file without a checksum shows that a broker has written it again.
 
         Raises the errors of `advance`.
         """

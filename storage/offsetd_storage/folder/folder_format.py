@@ -25,7 +25,7 @@ PROPERTIES_NAME: Final = "offsetd.properties"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"  # A broker writes it at a clean shutdown.
 FOLDER_ID_BYTES: Final = 16
 MARK_BYTES: Final = 8  # The mark starts each frame of the journal.
-# No backup is needed for this: the logs themselves show their ends.
+# This works without a backup, because recovery finds the end of each log in the log itself.
 JOURNAL_REMEDY: Final = (
     "move offsetd.properties, offsetd-journal-* and offsetd-quarantine-* out of the folder, and"
     " start: the logs are served as they are, without what only the journal held (nothing after a"

@@ -79,8 +79,8 @@ class JournalEnd:
     file_bytes: int
     position: int
     next_sequence: int
-    # The end of each partition in the journal when the current file began. Once the recovery points
-    # of all have reached these ends, nothing in the other file is needed.
+    # The end of each partition in the journal when the current file began. Once all recovery
+    # points have reached these ends, the other file has nothing that is needed.
     begun_at: Mapping[TopicPartition, int]
     points: Mapping[TopicPartition, RecoveryPoint]  # The durable points.
     journal_ends: Mapping[TopicPartition, int]
@@ -120,7 +120,7 @@ class Journal:
         self._bytes = [sizes.file_bytes, sizes.file_bytes]  # The files' sizes, by place.
         self._end: JournalEnd | None = None
         self._life = 0
-        self._place = 1  # Then the first turn is in file 0.
+        self._place = 1  # The first turn changes to the other file, which is file 0.
         self._file_number = 0
         self._file_bytes = 0
         self._position = 0
@@ -274,7 +274,8 @@ class Journal:
             folder_id=self._identity.folder_id,
             life=self._life,
             file_number=self._file_number + 1,
-            # One sequence number is for the frame that ends this turn.
+            # The frame that ends this turn has the next sequence number. The new file starts with
+            # the number after that.
             first_sequence=self._next_sequence + 1,
             file_bytes=self._bytes[1 - self._place],
             frames_start=self._frames_start(points),
@@ -348,7 +349,8 @@ class Journal:
             life=self._life,
             sequence=self._next_sequence - 1,
         )
-        is_first = self._file_number == 0  # No frame exists yet that could be missing.
+        # Before the first turn no frame was written, so the file needs no frame that proves one.
+        is_first = self._file_number == 0
         position = self._frames_start(self._points.values())
         self._files.put_spare(place, b"" if is_first else turned, position)
         self._bytes[place] = size_bytes

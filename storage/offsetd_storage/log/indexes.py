@@ -61,7 +61,7 @@ class OffsetIndex:
 
     def __init__(self, base_offset: int, entries: bytes = b"") -> None:
         self.base_offset = base_offset
-        self.entries = bytearray(entries)  # As in the file.
+        self.entries = bytearray(entries)  # In the encoding of the index file.
 
     def __len__(self) -> int:
         return len(self.entries) // OFFSET_ENTRY.size

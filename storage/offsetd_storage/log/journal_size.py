@@ -136,7 +136,8 @@ class JournalSize:
             with locks.pending:
                 if self._unflushed:
                     return False
-                # Now each frame must fit into the smaller file, the new or the present one.
+                # During the exchange one file has the old size, and the other one the new size.
+                # Each frame must fit into the smaller of them.
                 least_bytes = min(size, *journal.sizes_bytes)
                 self._bound(journal.frame_payload_bytes_of(least_bytes))
             try:
@@ -185,7 +186,7 @@ class JournalSize:
                     return False
         self._advance_points()
         with self._locks.journal, self._latch.fail_stop():
-            # A flush may have turned before this thread got the lock.
+            # A flush may have changed to the other file before this thread got the lock.
             current_bytes, other_bytes = journal.sizes_bytes
             is_free = journal.other_file_is_free
             if is_free and is_spare_made and other_bytes < wanted_bytes:
@@ -193,7 +194,8 @@ class JournalSize:
             elif is_spare_made:
                 journal.drop_spare()
             if is_free and current_bytes < wanted_bytes:
-                journal.turn()  # Then this file can be exchanged as the other one.
+                # After the turn, the present file is the other file, which can be exchanged.
+                journal.turn()
         return is_free
 
     def _made_spare(self, size: int) -> bool:

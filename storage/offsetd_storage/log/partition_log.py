@@ -440,7 +440,7 @@ class PartitionLog(ReadableLog):
         """Notes which records may be missing in a log that was just opened or cut."""
         if self.offset_next > self.segments[-1].offset_next:
             self._gapless_floor = self.offset_next  # The last batches were cleaned away.
-        # How far the cleaner got is not recorded. It never cleans the active segment.
+        # The files do not say how far the cleaner got. But it never cleans the active segment.
         self.superseders_end = self._active.base_offset if self.gapless_from else 0
 
     def raise_log_start_offset(self, offset: int) -> None:

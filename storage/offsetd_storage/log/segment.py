@@ -136,7 +136,8 @@ class Segment(SegmentFiles):
         self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends.
         self._ahead_steps = 1  # The size of the next reservation, in steps.
         self._tail_found = files.size(self.path) > 0  # Whether the file has other bytes.
-        # The size of the time index before the segment rested; None if it is not at rest.
+        # None while the segment takes appends. After `rest`: the size of the time index before
+        # `rest` added its entry.
         self._waking_bytes: int | None = None
         # The time of the first request for room by batches without a timestamp.
         self._timeless_since_ms = sys.maxsize
@@ -225,7 +226,7 @@ class Segment(SegmentFiles):
     @property
     def _free_slots(self) -> int:
         """The number of entries that each index can still take."""
-        # The time index keeps one slot free for the entry that it gets at rest.
+        # The time index keeps one slot free: `rest` adds one more entry.
         bytes_max = self._config.segment_index_bytes_max
         return min(
             bytes_max // OFFSET_ENTRY.size - len(self.offset_index),
@@ -359,7 +360,7 @@ class Segment(SegmentFiles):
     def rest(self) -> bool:
         """Takes no appends until `wake`; the time index gets its last entry.
 
-        Returns False if it was at rest already.
+        Returns False if `rest` was called already, without a `wake` since.
         """
         self.index_queued()
         if self._waking_bytes is not None:

@@ -81,7 +81,8 @@ class SegmentList:
 
     below: int
     segments: tuple[ListedSegment, ...]  # By base offset.
-    # The segments that a swap replaces by `segments`. The swap may have ended, or not have begun.
+    # The segments that a swap replaces with `segments`. The list does not say whether the swap has
+    # begun or ended.
     replaced: tuple[ListedSegment, ...] = ()
     # The offsets of a broker's snapshots of producers. A new one shows that a broker had the log.
     snapshots: tuple[int, ...] = ()

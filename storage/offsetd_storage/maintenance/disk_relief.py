@@ -59,7 +59,7 @@ class DiskRelief:
         if self._due_ms is not None and self._clock.monotonic_ms() < self._due_ms:
             return
         self._rest_ms = min(max(2 * self._rest_ms, REST_MS_MIN), REST_MS_MAX)
-        # Set first, in case the round cannot start.
+        # Set the time before the round starts: if the start fails, it is tried again at this time.
         self._due_ms = self._clock.monotonic_ms() + self._rest_ms
         self.rounds += 1
         self._pending = tuple(self._begin_round())

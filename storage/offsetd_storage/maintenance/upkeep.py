@@ -419,7 +419,7 @@ class Upkeep:
     def _may_get_smaller(self, log: PartitionLog) -> bool:
         """Returns whether there is something to clean. A round over a clean log only reads it."""
         if log.segments[-1].size_bytes:
-            return True  # It will be rolled, and may be cleaned in this round or a later one.
+            return True  # The active segment will be rolled; a later round may clean it.
         try:
             status = self.cleaner.log_status(log.topic_partition)
         except (StorageError, OSError):

@@ -280,7 +280,9 @@ def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
         if not plan.scans:
             with suppress(StorageFull):  # Then the position is not above the log's start.
                 cleaned.advance(topic_partition, None)
-    with suppress(StorageFull):  # The lists now have the segments that a broker's cleaner left.
+    # A broker's cleaner may have changed the segments. The segment lists now match them, so the
+    # checkpoint counts as ours from here on.
+    with suppress(StorageFull):
         cleaned.put_checksum()
 
 

@@ -53,7 +53,7 @@ def find_begun_anew(
     claims: Mapping[TopicPartition, Claim | Damage],
     checkpoints: KafkaCheckpoints,
 ) -> BegunAnew:
-    """The logs to recreate: those that the operator named, and those that were removed."""
+    """The logs to recreate: logs that the operator named, and logs whose folders were removed."""
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
     for each in sorted(folder.begin_anew):

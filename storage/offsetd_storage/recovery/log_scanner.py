@@ -50,7 +50,8 @@ class LogScanner:
         self._buffer = buffer
         self.bytes_scanned = 0
         self.settling = plan_settling(files, folder)
-        self.base_offsets = sorted(self.settling.log_names)  # The segments after the settling.
+        # The segments that the folder has once unfinished swaps are settled.
+        self.base_offsets = sorted(self.settling.log_names)
 
     def is_as_closed(self, claim: Claim) -> bool:
         """Returns whether the log ends at the claim's point, at which it was closed."""

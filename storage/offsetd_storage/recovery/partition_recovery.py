@@ -250,7 +250,7 @@ def _segments_below(reader: LogScanner, point: RecoveryPoint) -> dict[int, int]:
         raise DamageFound(_no_segment(point))
     elif reader.base_offsets:
         raise DamageFound("the segment is missing", base_offset=held_by, position=None)
-    return limits  # Empty if nothing was ever durable.
+    return limits  # Empty if no batch of the partition was ever durable.
 
 
 def _no_segment(point: RecoveryPoint) -> str:
@@ -295,7 +295,9 @@ def apply_plan(
     """
     log_folder = folder / plan.topic_partition.folder_name
     if files.exists(log_folder):
-        if plan.known.listed is None:  # First, before the signs of a broker's visit are removed.
+        # If a crash interrupts this function, the next start must still see that a broker had the
+        # folder. So remove the outdated list first, and the broker's files after it.
+        if plan.known.listed is None:
             remove_segment_list(files, log_folder)
         settle(files, log_folder, plan.settling)
         put_aside(files, log_folder, plan.mended, now_ms=now_ms)
@@ -316,8 +318,9 @@ def apply_plan(
         if log.offset_next != plan.offset_next:
             log.truncate(plan.offset_next)
             if plan.repair is not None:
-                log.roll()  # Then the new segment's name has the log's end.
-        log.sync()  # Otherwise, if the log now rolls, a crash could restore the cut bytes.
+                log.roll()  # The name of the new segment is the log's end, even if it stays empty.
+        # Without this sync, the log could roll next, and a crash could then restore the cut bytes.
+        log.sync()
         for batch in plan.batches:
             header = batch_header(batch)
             log.append(

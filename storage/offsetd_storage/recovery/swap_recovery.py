@@ -132,7 +132,10 @@ def settle(files: Files, folder: Path, settling: Settling) -> None:
 
 
 def segment_file_names(names: Iterable[str]) -> list[str]:
-    """The names of segments' files, in any state, among the names in a partition's folder."""
+    """Selects the names of segment files from the names in a partition's folder.
+
+    It also selects the files of segments that are being cleaned, swapped or deleted.
+    """
     return [each.name for each in _segment_files(names)]
 
 

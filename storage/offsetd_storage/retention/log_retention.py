@@ -116,7 +116,8 @@ def delete_records(
     if not 0 <= offset <= end:
         raise OffsetOutOfRange(f"{topic_partition} ends at {end}, and cannot start at {offset}")
     if offset == end:
-        # Without room for a new segment, the bytes are only hidden for now.
+        # If the disk has no room for a new segment, the active segment stays. The start of the log
+        # is raised all the same, so its records cannot be read any more.
         with suppress(StorageFull):
             store.roll(topic_partition)
     _raise_start(store, topic_partition, offset)

@@ -123,7 +123,7 @@ class Scheduler:
 
     @property
     def threads_alive(self) -> int:
-        """The number of threads."""
+        """The number of threads that run now."""
         return self._threads.alive
 
     @property
@@ -135,7 +135,7 @@ class Scheduler:
         try:
             while (turn := self._next()) is not None:
                 self._run(turn)
-                # A thread may have died and could not be replaced then.
+                # If a thread died and the system could not start another one, try again now.
                 with suppress(RuntimeError):
                     self._threads.ensure()
         finally:

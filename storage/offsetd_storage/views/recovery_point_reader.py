@@ -96,7 +96,8 @@ class DurablePoints:
             self._position, self._sequence = frame.end, self._sequence + 1
             self._is_closed = frame.kind is FrameKind.CLOSED
             if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
-                told = frame, reader.payload(frame)  # Read now, because a turn may overwrite it.
+                # Read the payload now: later, the server may overwrite this file.
+                told = frame, reader.payload(frame)
         if told is None:
             return
         frame, payload = told

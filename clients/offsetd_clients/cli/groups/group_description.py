@@ -87,7 +87,7 @@ STATE_DROPPABLE = (
 # Other names of columns, for `--sort`.
 SORT_ALIASES = {"offset": "current_offset", "end": "log_end_offset", "member": "consumer_id"}
 STRANGE_MAX = 10
-# More groups than this share one line.
+# If there are more groups than this, one line describes all of them.
 TOLD_GROUPS_MAX = 10
 # The lag is not worth a longer wait.
 KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)

@@ -116,7 +116,8 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                 except KeyboardInterrupt:  # This is a second Ctrl-C.
                     watching.cancel()
                 finally:
-                    # If the reader left before it read all output, this token would skip events.
+                    # The reader of stdout may have left before it read all events. A watch that
+                    # continues at this token would then skip events, so the token is not printed.
                     if watching.token not in ("", since) and not terminal.reader_is_gone:
                         terminal.note(f"go on with: --from {watching.token}", is_whole=True)
 

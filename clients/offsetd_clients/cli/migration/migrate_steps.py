@@ -129,7 +129,7 @@ def run_options(
 
 @contextmanager
 def told(terminal: Terminal, address: str) -> Iterator[None]:
-    """Prints an error that ends a step in one line."""
+    """Prints, on one line, an error that ends a step."""
     try:
         yield
     except MigrationError as error:

@@ -8,9 +8,9 @@ WORD_CHARACTERS_MAX = 300
 LINE_CHARACTERS_MAX = 2000
 _SHOWN_CHARACTERS = 100
 
-# Characters around a name in a sentence.
+# A long word. It ends at the characters that stand around a name in a sentence.
 _LONG_WORD = re.compile(rf"[^\s:;,'\"]{{{WORD_CHARACTERS_MAX + 1},}}")
-# Messages of the library that reads arguments, and our words for them.
+# Messages of the library that reads arguments, and the texts that replace them.
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(said), told)
     for said, told in (

@@ -86,7 +86,7 @@ def decide(
     `own` is the migration's newest write of that offset.
     """
     is_written_there = own is None or None in (own.order, found.order) or found.order != own.order
-    if stored is None:  # It was deleted in offsetd, if it was there before.
+    if stored is None:  # offsetd never had the offset, or it was deleted there.
         return Move.STORE if is_written_there else Move.ABSENT
     if stored.offset == found.offset:
         return Move.NOTHING

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
 
 
-_PAUSE_SECONDS: Final = 0.0001  # Long enough for a waiting thread to run.
+# The scrape sleeps this long, so that a thread that waits for the interpreter can run.
+_PAUSE_SECONDS: Final = 0.0001
 
 
 class ServerCollector(Collector):
