@@ -25,7 +25,7 @@ CHANNEL_OPTIONS = (
     # deadline is left. The server permits a ping every 10 seconds.
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 5000),
-    # Newer gRPC waits this long for a ping's answer; its default is a minute.
+    # Newer versions of gRPC read this option instead of the one above. Their default is a minute.
     ("grpc.http2.ping_timeout_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),

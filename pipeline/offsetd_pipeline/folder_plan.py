@@ -182,7 +182,8 @@ def log_start_of(files: Files, view: FolderView, log: LogView) -> int:
     try:
         named = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        return 0  # A server's start does the same: all existing records count.
+        # The start of a server does the same: without the file, it takes all records that exist.
+        return 0
     return named.get(log.topic_partition, 0)
 
 

@@ -161,7 +161,8 @@ def _look(
     try:
         starts = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        starts = {}  # A server's start does the same: all existing records count.
+        # The start of a server does the same: without the file, it takes all records that exist.
+        starts = {}
     tools = CleanerTools(
         files=files,
         offset_map=new_map(CleanerConfig(), hash_key=os.urandom(16)),

@@ -55,7 +55,8 @@ def start_warnings(
     for each, plan in plans.items():
         claim, first = claims.get(each), min(plan.scans, default=None)
         if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
-            # With a list, it is known that only deleted segments are missing.
+            # If the log has a segment list, recovery has compared it with the segments. Then only
+            # segments below the log's start can be missing, and these were deleted.
             continue
         if claim.point.log_start_offset < first:
             warnings.append(

@@ -27,7 +27,10 @@ ExecuteForAllOption = Annotated[
 
 @attrs.frozen
 class GroupChoice:
-    """The named groups, each once, or all groups of the server; `named` is empty then."""
+    """The groups that the user chose: the groups in `named`, or all groups of the server.
+
+    `named` has each group once. If `all_groups` is True, `named` is empty.
+    """
 
     named: Sequence[str]
     all_groups: bool
