@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chance import session_seed
-from interop.kafka_runtime import KafkaUnavailable, Runtime, find_runtime
 from interop.requirements import no_kafka
 from interop.served_folder import ServedFolder
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable, Runtime, find_runtime
 
 if TYPE_CHECKING:
     from interop.kafka_broker import KafkaBroker

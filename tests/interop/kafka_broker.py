@@ -9,9 +9,10 @@ from pathlib import Path
 
 import attrs
 from interop.kafka_protocol import KafkaConnection, KafkaOffset
-from interop.kafka_runtime import RunningJvm, Runtime
 from interop.requirements import no_kafka
 from ports import free_ports
+
+from deploy.kafka.kafka_runtime import RunningJvm, Runtime
 
 try:
     from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer

@@ -9,7 +9,8 @@ from typing import Any
 
 import attrs
 from compaction.logs import Case, CleanerSettings
-from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 HARNESS = Path(__file__).with_name("KafkaCleaner.java")
 TOPIC = "compacted"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop.kafka_runtime import Runtime, Said
+from deploy.kafka.kafka_runtime import Runtime, Said
 
 COMPLAINTS = (
     "Mismatches in",

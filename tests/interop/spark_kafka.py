@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-from interop.maven_jars import JavaUnavailable, fetched_jars
+from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars
 
 # The libraries are those that its POM names; the rest is in PySpark. Of the token provider, which
 # only clusters with delegation tokens use, no newer one is in all mirrors of Maven Central.

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from interop.kafka_broker import KafkaBroker
 from interop.kafka_dump import complaints, dump
-from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
 from offsetd_clients import OffsetClient, TopicPartition
+
+from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = pytest.mark.kafka
 

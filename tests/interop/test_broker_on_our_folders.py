@@ -11,9 +11,10 @@ import pytest
 from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
 from interop.kafka_dump import complaints, dump
 from interop.kafka_protocol import KafkaOffset
-from interop.kafka_runtime import Runtime
 from interop.served_folder import OFFSETD, ServedFolder
 from interop.workload import Offsets, Workload, fetch_all
+
+from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 

@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 import pytest
 from interop.kafka_broker import KafkaBroker
-from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
 from offsetd_clients import (
     Group,
@@ -25,6 +24,8 @@ from offsetd_clients import (
 )
 from offsetd_clients.assignors import Subscription, range_assignor
 from offsetd_clients.errors import IllegalGeneration, RebalanceInProgress
+
+from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 

@@ -15,8 +15,9 @@ from offsetd_clients import TopicPartition
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from interop.kafka_runtime import Runtime
     from offsetd_clients import CommittedOffset, OffsetClient
+
+    from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = pytest.mark.kafka
 

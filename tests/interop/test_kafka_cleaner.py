@@ -27,11 +27,12 @@ from compaction.ours import clean_once
 from compaction.reference import clean
 from interop.kafka_cleaner import TOPIC, CleanedCase, KafkaCleaner, RoundReport
 from interop.kafka_dump import complaints, dump
-from interop.kafka_runtime import KafkaUnavailable
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import RecordBatch, decode_batches
 from offsetd_storage.cleaner.cleaning_round import CleanReport
 from offsetd_storage.log.segment_files import segment_path
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 

@@ -12,9 +12,10 @@ from compaction.logs import Case
 from compaction.ours import clean_once
 from compaction.reference import clean
 from interop.kafka_cleaner import TOPIC, KafkaCleaner
-from interop.kafka_runtime import KafkaUnavailable
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import decode_batches
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable
 
 pytestmark = pytest.mark.kafka
 

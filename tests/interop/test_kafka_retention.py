@@ -9,13 +9,14 @@ from typing import Any
 
 import attrs
 import pytest
-from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.retention.retention_rules import SegmentFigures, plan_retention
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 pytestmark = pytest.mark.kafka
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from cli_sessions import Shell
 from interop.kafka_broker import KafkaBroker
-from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
 from offsetd_clients import (
     Bounds,
@@ -20,6 +19,8 @@ from offsetd_clients import (
     ToOffset,
     TopicPartition,
 )
+
+from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = pytest.mark.kafka
 

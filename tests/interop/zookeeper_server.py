@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-from interop.maven_jars import JavaUnavailable, fetched_jars
 from interop.requirements import no_zookeeper
 from ports import free_ports
+
+from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars
 
 try:
     from kazoo.client import KazooClient

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from interop.kafka_broker import KafkaBroker
-from interop.kafka_runtime import KafkaUnavailable, find_runtime
 from interop.kafka_topic import KafkaTopic
 from interop.requirements import no_kafka
 from interop.spark_kafka import spark_kafka_jars
@@ -28,6 +27,8 @@ from patience import PATIENCE_SECONDS
 from ports import free_ports
 from pyspark.errors import StreamingQueryException
 from server_process import START_SECONDS_MAX, ServerProcess, poll
+
+from deploy.kafka.kafka_runtime import KafkaUnavailable, find_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

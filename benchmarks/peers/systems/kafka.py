@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import AdminClient
-    from interop.kafka_runtime import LocalRuntime
+
+    from deploy.kafka.kafka_runtime import LocalRuntime
 
 CALL_S_MAX = 60
 CONNECTIONS_MAX = 256
@@ -77,14 +78,14 @@ class KafkaServer(Server):
 
     @classmethod
     def find(cls) -> str:
-        from interop.kafka_runtime import KAFKA_VERSION
+        from deploy.kafka.kafka_runtime import KAFKA_VERSION
 
         cls._runtime()
         return f"Kafka {KAFKA_VERSION}"
 
     @staticmethod
     def _runtime() -> LocalRuntime:
-        from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
+        from deploy.kafka.kafka_runtime import KafkaUnavailable, LocalRuntime
 
         try:
             return LocalRuntime(LocalRuntime.install().jars, JAVA_OPTIONS)

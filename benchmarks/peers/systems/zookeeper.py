@@ -48,8 +48,9 @@ class ZooKeeperServer(Server):
 
     @staticmethod
     def _jars() -> str:
-        from interop.maven_jars import JavaUnavailable, fetched_jars
         from interop.zookeeper_server import ARTIFACTS, ZOOKEEPER_VERSION
+
+        from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars
 
         try:
             return str(fetched_jars(f"zookeeper-{ZOOKEEPER_VERSION}", ARTIFACTS))

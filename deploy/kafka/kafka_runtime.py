@@ -1,4 +1,4 @@
-"""Where Kafka's classes run: in a container if a Docker engine answers, else from Maven's jars."""
+"""Runs Kafka's classes: in a container if a Docker engine answers, else from Maven's jars."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-from interop.maven_jars import JavaUnavailable, fetched_jars
+
+from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars
 
 KAFKA_VERSION = "4.1.1"
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
@@ -60,6 +61,15 @@ class RunningJvm(Protocol):
     def kill(self) -> None:
         """SIGKILL; returns when it is gone."""
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+
+    def resume(self) -> None:
+        """SIGCONT."""
+
+    def pid(self) -> int:
+        """Of the process, as this machine's /proc has it."""
+
 
 class Runtime(Protocol):
     """Runs main classes of Kafka's. `folder` is its current folder, the only one it has to see."""
@@ -73,13 +83,13 @@ class Runtime(Protocol):
         """Starts a server whose stdout and stderr go to `log`."""
 
 
-def find_runtime() -> Runtime:
+def find_runtime(java_options: tuple[str, ...] = JAVA_OPTIONS) -> Runtime:
     """The way to run Kafka on this machine. Raises KafkaUnavailable."""
     try:
-        return DockerRuntime.connect()
+        return DockerRuntime.connect(java_options)
     except KafkaUnavailable as no_docker:
         try:
-            return LocalRuntime.install()
+            return LocalRuntime.install(java_options)
         except KafkaUnavailable as no_java:
             raise KafkaUnavailable(f"{no_docker}; {no_java}") from None
 
@@ -92,7 +102,7 @@ class LocalRuntime:
     java_options: tuple[str, ...] = JAVA_OPTIONS
 
     @classmethod
-    def install(cls) -> "LocalRuntime":
+    def install(cls, java_options: tuple[str, ...] = JAVA_OPTIONS) -> "LocalRuntime":
         """Fetches the jars into the cache folder unless they are there. Raises KafkaUnavailable."""
         try:
             jars = fetched_jars(
@@ -100,7 +110,7 @@ class LocalRuntime:
             )
         except JavaUnavailable as unavailable:
             raise KafkaUnavailable(str(unavailable)) from None
-        return cls(jars)
+        return cls(jars, java_options)
 
     def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
         ended = subprocess.run(
@@ -126,6 +136,7 @@ class LocalRuntime:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                start_new_session=True,  # Ctrl-C is for the caller, which ends it in its turn.
             )
         return LocalJvm(process)
 
@@ -155,15 +166,25 @@ class LocalJvm:
         self.process.kill()
         self.process.wait(STOP_S_MAX)
 
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def pid(self) -> int:
+        return self.process.pid
+
 
 @attrs.frozen
 class DockerRuntime:
     """Kafka's own image: the host's network, our user, and the folder under the same path."""
 
     client: Any
+    java_options: tuple[str, ...] = JAVA_OPTIONS
 
     @classmethod
-    def connect(cls) -> "DockerRuntime":
+    def connect(cls, java_options: tuple[str, ...] = JAVA_OPTIONS) -> "DockerRuntime":
         """Raises KafkaUnavailable unless a Docker engine answers and has or gets the image."""
         try:
             from testcontainers.core.docker_client import DockerClient
@@ -174,7 +195,7 @@ class DockerRuntime:
                 client.images.pull(IMAGE)
         except Exception as error:  # whatever is wrong, there is no Docker
             raise KafkaUnavailable(f"no Docker engine ({type(error).__name__})") from error
-        return cls(client)
+        return cls(client, java_options)
 
     def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
         container = self._container(main_class, arguments, folder)
@@ -202,8 +223,8 @@ class DockerRuntime:
             DockerContainer(IMAGE)
             .with_volume_mapping(str(folder), str(folder), "rw")
             .with_env("LOG_DIR", "/tmp")
-            .with_env("KAFKA_HEAP_OPTS", " ".join(JAVA_OPTIONS[:1]))
-            .with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join([*JAVA_OPTIONS[1:], *UTF_8]))
+            .with_env("KAFKA_HEAP_OPTS", " ".join(self.java_options[:1]))
+            .with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join([*self.java_options[1:], *UTF_8]))
             .with_command([main_class, *arguments])
             .with_kwargs(
                 entrypoint=["/opt/kafka/bin/kafka-run-class.sh"],
@@ -235,6 +256,16 @@ class DockerJvm:
         self.container.kill("SIGKILL")
         self.container.wait(timeout=STOP_S_MAX)
         self._remove()
+
+    def pause(self) -> None:
+        self.container.kill("SIGSTOP")
+
+    def resume(self) -> None:
+        self.container.kill("SIGCONT")
+
+    def pid(self) -> int:
+        self.container.reload()
+        return int(self.container.attrs["State"]["Pid"])
 
     def _remove(self) -> None:
         with self.log.open("ab") as output:
