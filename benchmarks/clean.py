@@ -43,9 +43,9 @@ from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 
-from benchmarks.generate_log import SEGMENT_BYTES, Shape, generate, write_log
+from benchmarks.harness.generate_log import SEGMENT_BYTES, Shape, generate, write_log
 from benchmarks.load import BROKER_JAVA_OPTIONS, SHAPES
-from benchmarks.rounds import Spread, interleave, ratios
+from benchmarks.harness.rounds import Spread, interleave, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,7 +20,8 @@ import attrs
 from offsetd.v1 import offset_service_pb2
 from offsetd_clients import AsyncOffsetClient, OffsetClient, OffsetToCommit, TopicPartition
 
-from benchmarks import commit_path, http2_load, rounds
+from benchmarks import commit_path
+from benchmarks.harness import http2_load, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

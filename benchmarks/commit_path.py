@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
 
-from benchmarks import http2_load, rounds
+from benchmarks.harness import http2_load, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,7 +140,7 @@ def _commit(number: int, partitions: int) -> offset_service_pb2.CommitOffsetsReq
 def bare_server(core: int) -> Iterator[Address]:
     """Runs the bare server for comparison, on a free port."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.bare_server", str(port), "uvloop"]
+    command = [sys.executable, "-m", "benchmarks.harness.bare_server", str(port), "uvloop"]
     with _process(command, core, ready="SERVING"):
         yield "127.0.0.1", port
 

@@ -21,11 +21,11 @@ import attrs
 from offsetd_clients import OffsetClient
 from offsetd_storage.kernels.registry import warm
 
-from benchmarks import http2_load
 from benchmarks.commit_path import SERVICE, commits
-from benchmarks.generate_log import Shape, generate
-from benchmarks.our_server import Serving, serving
-from benchmarks.rounds import Spread, interleave
+from benchmarks.harness import http2_load
+from benchmarks.harness.generate_log import Shape, generate
+from benchmarks.harness.our_server import Serving, serving
+from benchmarks.harness.rounds import Spread, interleave
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import attrs
 from offsetd_storage.kernels.registry import warm
 
-from benchmarks import http2_calls
 from benchmarks.commit_path import SERVICE, commits
-from benchmarks.group_members import Member, members, rebalance, settle
-from benchmarks.our_server import Serving, serving
-from benchmarks.rounds import Spread
+from benchmarks.harness import http2_calls
+from benchmarks.harness.group_members import Member, members, rebalance, settle
+from benchmarks.harness.our_server import Serving, serving
+from benchmarks.harness.rounds import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

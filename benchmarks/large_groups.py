@@ -21,9 +21,9 @@ import grpc
 from large_calls import CHANGES, CHANNEL_OPTIONS, LARGE_CALLS, READS, LargeCall, LargeGroups
 from server_process import ServerProcess
 
-from benchmarks import http2_load
 from benchmarks.commit_path import SERVICE, commits
-from benchmarks.rounds import Spread, interleave
+from benchmarks.harness import http2_load
+from benchmarks.harness.rounds import Spread, interleave
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,9 +22,9 @@ from interop.kafka_protocol import KafkaOffset
 from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 from offsetd_storage.kernels.registry import warm
 
-from benchmarks.generate_log import Shape, generate
-from benchmarks.our_server import read_into_cache, serving
-from benchmarks.rounds import Spread, interleave, ratios
+from benchmarks.harness.generate_log import Shape, generate
+from benchmarks.harness.our_server import read_into_cache, serving
+from benchmarks.harness.rounds import Spread, interleave, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Callable

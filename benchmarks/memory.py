@@ -7,9 +7,9 @@ from pathlib import Path
 
 from offsetd_clients import OffsetClient
 
-from benchmarks.generate_log import Shape, generate
-from benchmarks.our_server import serving
-from benchmarks.rounds import Spread
+from benchmarks.harness.generate_log import Shape, generate
+from benchmarks.harness.our_server import serving
+from benchmarks.harness.rounds import Spread
 
 KEYS = 1_000_000
 

@@ -24,8 +24,8 @@ from interop.zookeeper_server import (
 )
 from offsetd_storage.kernels.registry import warm
 
-from benchmarks.our_server import COMMAND, serving
-from benchmarks.rounds import Spread
+from benchmarks.harness.our_server import COMMAND, serving
+from benchmarks.harness.rounds import Spread
 
 if TYPE_CHECKING:
     import resource

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from offsetd.v1 import offset_service_pb2
 
-from benchmarks import http2_load
 from benchmarks.commit_path import free_port
+from benchmarks.harness import http2_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

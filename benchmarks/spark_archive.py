@@ -16,9 +16,9 @@ from pathlib import Path
 
 import attrs
 
-from benchmarks.generate_log import Shape, generate
-from benchmarks.our_server import read_into_cache
-from benchmarks.rounds import Spread, interleave, ratios
+from benchmarks.harness.generate_log import Shape, generate
+from benchmarks.harness.our_server import read_into_cache
+from benchmarks.harness.rounds import Spread, interleave, ratios
 
 RECORDS = 20_000_000
 CORES = "local[2]"

@@ -22,11 +22,11 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from benchmarks import plain_reader
-from benchmarks.generate_log import generate
+from benchmarks.harness import plain_reader
+from benchmarks.harness.generate_log import generate
+from benchmarks.harness.our_server import read_into_cache
+from benchmarks.harness.rounds import Spread, interleave, ratios
 from benchmarks.load import SHAPES, _scaled
-from benchmarks.our_server import read_into_cache
-from benchmarks.rounds import Spread, interleave, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

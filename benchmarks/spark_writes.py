@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from offsetd_pipeline.writing.columns import WriteMode, WrittenColumns
 from offsetd_pipeline.writing.packed_rows import TaskRows
 
-from benchmarks.our_server import serving
-from benchmarks.rounds import Spread, interleave
+from benchmarks.harness.our_server import serving
+from benchmarks.harness.rounds import Spread, interleave
 from benchmarks.spark_tables import session
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from benchmarks import rounds
-from benchmarks.our_server import serving
+from benchmarks.harness import rounds
+from benchmarks.harness.our_server import serving
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:  # noqa: ARG001

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from benchmarks.harness.rounds import Spread
 from benchmarks.peers.contestants import SYSTEMS
 from benchmarks.peers.targets import TARGETS
-from benchmarks.rounds import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

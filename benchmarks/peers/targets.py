@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from benchmarks.harness.rounds import Spread
 from benchmarks.peers import works
 from benchmarks.peers.contestants import BARE, SYNCED_BARE, TUNED_BARE, native_clients
 from benchmarks.peers.results import OURS
-from benchmarks.rounds import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

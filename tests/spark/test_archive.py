@@ -36,7 +36,7 @@ from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValu
 from offsets_logs import write_log
 from server_process import ServerProcess, poll
 
-from benchmarks.generate_log import Shape, generate
+from benchmarks.harness.generate_log import Shape, generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

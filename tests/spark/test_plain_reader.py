@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 
-from benchmarks import plain_reader
-from benchmarks.generate_log import Shape, generate
+from benchmarks.harness import plain_reader
+from benchmarks.harness.generate_log import Shape, generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from offsetd_coordinator.commands.serve import GRPC_READS_ITSELF
 
-from benchmarks.bytecode import BYTECODE, with_bytecode
+from benchmarks.harness.bytecode import BYTECODE, with_bytecode
 from benchmarks.peers.server import Server
 
 _PROGRAM = Path(__file__).parents[1] / "bare_server.py"

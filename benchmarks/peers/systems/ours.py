@@ -13,8 +13,8 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
-from benchmarks.bytecode import BYTECODE, with_bytecode
-from benchmarks.our_server import COMMAND
+from benchmarks.harness.bytecode import BYTECODE, with_bytecode
+from benchmarks.harness.our_server import COMMAND
 from benchmarks.peers.python_client import TOPIC, PythonClient
 from benchmarks.peers.server import Server
 

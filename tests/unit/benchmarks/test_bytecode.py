@@ -1,4 +1,4 @@
-"""benchmarks.bytecode: a checkout is started as an installed package is."""
+"""benchmarks.harness.bytecode: a checkout is started as an installed package is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.bytecode import BYTECODE, with_bytecode
-from benchmarks.our_server import serving
+from benchmarks.harness.bytecode import BYTECODE, with_bytecode
+from benchmarks.harness.our_server import serving
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-BYTECODE = Path(__file__).parents[1] / ".cache" / "bytecode"  # It stays for the next run.
+BYTECODE = Path(__file__).parents[2] / ".cache" / "bytecode"  # It stays for the next run.
 
 
 def with_bytecode(folder: Path) -> dict[str, str]:

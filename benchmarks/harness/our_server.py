@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 import attrs
 
-from benchmarks.bytecode import BYTECODE, with_bytecode
+from benchmarks.harness.bytecode import BYTECODE, with_bytecode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

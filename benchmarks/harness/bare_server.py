@@ -1,6 +1,6 @@
 """A server for comparison: bare `grpc.aio`, generic handlers on raw bytes, empty answers.
 
-`python -m benchmarks.bare_server PORT [asyncio|uvloop]`
+`python -m benchmarks.harness.bare_server PORT [asyncio|uvloop]`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes logs of committed offsets, of any size, as partition folders that Kafka can read too.
 
-    python benchmarks/generate_log.py FOLDER --records 8500000 --batch 1 --keys 1000000
-    python benchmarks/generate_log.py FOLDER --records 21000000 --batch 10 --keys 250000
+    python benchmarks/harness/generate_log.py FOLDER --records 8500000 --batch 1 --keys 1000000
+    python benchmarks/harness/generate_log.py FOLDER --records 21000000 --batch 10 --keys 250000
 
 The hash of a group determines its partition. Each batch commits partitions of one group, chosen at
 random, so that in the end nearly every key was written and most records are superseded. The kernel

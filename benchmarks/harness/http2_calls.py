@@ -14,7 +14,7 @@ import time
 from array import array
 from typing import TYPE_CHECKING
 
-from benchmarks import http2_load as http2
+from benchmarks.harness import http2_load as http2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
