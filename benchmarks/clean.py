@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 import attrs
 from compaction.logs import CleanerSettings
 from interop.kafka_cleaner import KafkaCleaner
-from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import SystemClock
@@ -44,8 +43,9 @@ from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 
 from benchmarks.harness.generate_log import SEGMENT_BYTES, Shape, generate, write_log
-from benchmarks.load import BROKER_JAVA_OPTIONS, SHAPES
 from benchmarks.harness.rounds import Spread, interleave, ratios
+from benchmarks.load import BROKER_JAVA_OPTIONS, SHAPES
+from deploy.kafka.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import attrs
 from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaBroker
 from interop.kafka_protocol import KafkaOffset
-from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 from offsetd_storage.kernels.registry import warm
 
 from benchmarks.harness.generate_log import Shape, generate
 from benchmarks.harness.our_server import read_into_cache, serving
 from benchmarks.harness.rounds import Spread, interleave, ratios
+from deploy.kafka.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
