@@ -284,6 +284,7 @@ def _read_calls() -> Mapping[str, LargeCall]:
             listed(group_id=KEPT, partitions=some, page_size=10),
         ),
         "the server": ("GetServerInfo", admin.GetServerInfoRequest()),
+        "the cluster": ("DescribeCluster", admin.DescribeClusterRequest()),
         "the coordinator": ("FindCoordinator", admin.FindCoordinatorRequest(group_id=KEPT)),
         "the log": ("DescribeLog", admin.DescribeLogRequest()),
         "settings": ("DescribeConfig", admin.DescribeConfigRequest()),

@@ -43,6 +43,7 @@ class MemoryPartition:
     gapless_from = 0
     superseders_end = 0
     leader_epoch = 0
+    log_start_offset = 0
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -170,6 +171,10 @@ class MemoryCommitLog:
         self.tickets[partition] = 0
         self._answer()
 
+    def internal_log(self, topic_partition: TopicPartition) -> MemoryPartition:
+        """A log of this node's own."""
+        return self._internal.setdefault(topic_partition, MemoryPartition())
+
     # Appending -------------------------------------------------------------------------------
 
     def append(
@@ -203,7 +208,7 @@ class MemoryCommitLog:
     def append_internal(
         self, topic_partition: TopicPartition, batch: bytes, *, replay: Callable[[bytes], None]
     ) -> int:
-        self._internal.setdefault(topic_partition, MemoryPartition()).append(batch)
+        self.internal_log(topic_partition).append(batch)
         replay(batch)
         return self._count(None)
 

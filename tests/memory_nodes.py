@@ -13,6 +13,7 @@ from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.config_state import ConfigState
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_coordinator.figures import CallFigures
 from offsetd_coordinator.grpc import handlers
@@ -31,6 +32,8 @@ from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
+    from offsetd_coordinator.runtime.node_directory import NodeDirectory
+
 PARTITIONS = 4
 IN_FLIGHT_BYTES_MAX = 64 << 20
 
@@ -38,19 +41,28 @@ IN_FLIGHT_BYTES_MAX = 64 << 20
 class MemoryNode:
     """A node that serves some partitions of a topic in memory."""
 
-    def __init__(self, topic: MemoryTopic, owned: Collection[int], *, name: str = "n1") -> None:
+    def __init__(
+        self,
+        topic: MemoryTopic,
+        owned: Collection[int],
+        *,
+        name: str = "n1",
+        directory: NodeDirectory | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.time = SteadyClock(self.clock)
         self.topic = topic
         self.log = MemoryCommitLog(topic, owned)
         self.config = ShardConfig(partitions=len(topic.logs))
         shards = {partition: self._load(partition) for partition in owned}
-        self.runtime = Runtime(self.log, shards, clock=self.time)
+        self.runtime = Runtime(self.log, shards, clock=self.time, directory=directory)
         self.large_changes = LargeChanges(self.runtime)
         self.settings = load_settings(assignments=["data.dir=/nowhere"])
         window_ms = self.config.request_id_window_ms
         self.node = Node(node_id=name, address=f"{name}:7171", start_ms=self.clock.now_ms())
         self.node.partitions = len(topic.logs)
+        self.node.audit_log = self.log.internal_log(AUDIT_PARTITION)
+        self._server: grpc.aio.Server | None = None
         self.node.serve(
             self.runtime,
             self.large_changes,
@@ -108,10 +120,9 @@ class MemoryNode:
         groups = offset_service_pb2.FetchOffsetsResponse.FromString(answer).groups
         return [each.offsets[0].offset if each.offsets else None for each in groups]
 
-    @asynccontextmanager
-    async def stubs(self) -> AsyncIterator[Stubs]:
-        """All services over gRPC."""
-        server = grpc.aio.server()
+    async def listen(self) -> str:
+        """Serves all services over gRPC. Returns the address, which is the node's from now on."""
+        server = self._server = grpc.aio.server()
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(
                 self.node, Admission(IN_FLIGHT_BYTES_MAX), self.settings, CallFigures()
@@ -119,12 +130,24 @@ class MemoryNode:
         )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
+        self.node.address = f"127.0.0.1:{port}"
+        return self.node.address
+
+    async def stop(self) -> None:
+        """Ends the serving, if it was begun. Calls in flight end."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(0)
+
+    @asynccontextmanager
+    async def stubs(self) -> AsyncIterator[Stubs]:
+        """All services over gRPC."""
         try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            async with grpc.aio.insecure_channel(await self.listen()) as channel:
                 untyped_channel: Any = channel
                 yield Stubs(untyped_channel)
         finally:
-            await server.stop(0)
+            await self.stop()
 
 
 def group_in(partition: int, number: int = 0, partitions: int = PARTITIONS) -> str:

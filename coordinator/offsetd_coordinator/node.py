@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.administration.audit_reader import AuditReader
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
+    from offsetd_coordinator.runtime.node_directory import ClusterReport
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.shard.shard import Shard
 
@@ -40,7 +42,9 @@ class NodeState(enum.IntEnum):
 class Node:
     """One process that owns log partitions. For the event loop's thread.
 
-    `partitions` and `folder_id` are None until the folder is open, `runtime` until it is loaded.
+    `partitions` and `folder_id` are None until the folder is open, `runtime` until it is loaded. In
+    a cluster, `folder_id` is the cluster's id, the same on all nodes. `cluster_report` makes a part
+    of the description of the cluster. `audit_log` is None if the local store has the audit log.
     """
 
     def __init__(self, *, node_id: str, address: str, start_ms: int) -> None:
@@ -52,6 +56,8 @@ class Node:
         self.folder_id: str | None = None
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
+        self.cluster_report: Callable[[], ClusterReport] | None = None
+        self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None
         self._commit_runs: CommitRuns | None = None
         self._members: MemberCalls | None = None

@@ -92,6 +92,7 @@ REQUESTS: dict[str, Message] = {
     "RenewGroup": group_service_pb2.RenewGroupRequest(group_id="leased", ttl=Duration(seconds=5)),
     "ReleaseGroup": group_service_pb2.ReleaseGroupRequest(group_id="leased"),
     "GetServerInfo": admin_service_pb2.GetServerInfoRequest(),
+    "DescribeCluster": admin_service_pb2.DescribeClusterRequest(),
     "FindCoordinator": admin_service_pb2.FindCoordinatorRequest(group_id=GROUP),
     "DescribeLog": admin_service_pb2.DescribeLogRequest(partitions=[0]),
     "CompactLog": admin_service_pb2.CompactLogRequest(partitions=[0], validate_only=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
@@ -12,12 +12,25 @@ from offsetd_coordinator.administration.audit import AuditEvent, RecordedEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offsetd_storage.log.readable_log import ReadableLog
+    from offsetd_coordinator.kernels.columns import Bytes
 
 RECORDS_MAX: Final = 5000
 """The most records that are read for one page. This takes a fraction of a second."""
 _STRETCH: Final = 500  # The number of offsets that one step of the search covers.
 _CHUNK_BYTES: Final = 1 << 16
+
+
+class AuditReader(Protocol):
+    """An audit log, to read. For any thread."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record."""
+
+    def read_chunks(
+        self, chunk_bytes: int, *, offset: int = 0, offset_limit: int | None = None
+    ) -> Iterator[tuple[Bytes, int]]:
+        """As `PartitionReader.read_chunks`."""
 
 
 class AuditFilter(NamedTuple):
@@ -46,7 +59,7 @@ class AuditPage(NamedTuple):
 
 
 def read_page(
-    log: ReadableLog, wanted: AuditFilter, *, offset_limit: int, events_max: int
+    log: AuditReader, wanted: AuditFilter, *, offset_limit: int, events_max: int
 ) -> AuditPage:
     """The newest events below `offset_limit`, at most `events_max`; blocks. For any thread.
 
@@ -69,11 +82,11 @@ def read_page(
     return AuditPage(events, _further(log, end))
 
 
-def _further(log: ReadableLog, offset: int) -> int | None:
+def _further(log: AuditReader, offset: int) -> int | None:
     return offset if offset > log.log_start_offset else None
 
 
-def _stretch(log: ReadableLog, start: int, end: int) -> Iterator[RecordedEvent]:
+def _stretch(log: AuditReader, start: int, end: int) -> Iterator[RecordedEvent]:
     for buffer, size in log.read_chunks(_CHUNK_BYTES, offset=start, offset_limit=end):
         for batch in decode_batches(buffer[:size].tobytes()):
             for record in batch.records:

@@ -13,6 +13,7 @@ from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
 from offsetd_coordinator.services.audit_admin import AuditAdmin
 from offsetd_coordinator.services.bounds_calls import BoundsService
+from offsetd_coordinator.services.cluster_calls import ClusterService
 from offsetd_coordinator.services.config_admin import ConfigAdmin
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.group_settings_calls import GroupSettingsService
@@ -171,6 +172,7 @@ def _admin_methods(
     admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
     return {
         "GetServerInfo": unary(admin.get_server_info),
+        "DescribeCluster": unary(ClusterService(node).describe_cluster),
         "FindCoordinator": unary(admin.find_coordinator),
         "DescribeLog": unary(log_admin.describe_log),
         "CompactLog": unary(log_admin.compact_log),

@@ -20,6 +20,7 @@ from offsetd_coordinator.history.history_errors import WatcherTooSlow
 from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import read_duration_ms
+from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.history_calls import set_event
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.history.offset_events import Change
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.services.cluster_calls import NodeShare
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
 _INTERVAL_MS_MIN: Final = 100
@@ -87,8 +89,17 @@ class WatchService:
         if self.watchers is None or self.watchers.runtime is not runtime:
             self.watchers = Watchers(runtime, self._node.folder_id or "")
         watcher = Watcher(self.watchers, chosen)
+        share = node_share(
+            runtime,
+            watcher.concerned(),
+            named=request.log_partitions,
+            this_node_only=request.this_node_only,
+        )
         watcher.begin(
-            request.token, from_oldest=request.from_oldest, until_token=request.until_token
+            share.partitions,
+            request.token,
+            from_oldest=request.from_oldest,
+            until_token=request.until_token,
         )
         self.watchers.add(watcher, config.watchers_max)
         self._watches.watchers = self.watchers.count
@@ -98,6 +109,7 @@ class WatchService:
             call = _Call(
                 self._node,
                 watcher,
+                share,
                 context,
                 connection,
                 drained,
@@ -118,6 +130,7 @@ class _Call:
         self,
         node: Node,
         watcher: Watcher,
+        share: NodeShare,
         context: Context,
         connection: Connection,
         drained: asyncio.Future[None],
@@ -127,6 +140,7 @@ class _Call:
     ) -> None:
         self._node = node
         self._watcher = watcher
+        self._share = share
         self._context = context
         self._connection = connection
         self._drained = drained
@@ -136,9 +150,11 @@ class _Call:
     async def run(self) -> None:
         """Sends changes until the requested end, an error, or the client's end."""
         response = history_pb2.WatchOffsetsResponse(
-            unreachable_log_partitions=self._watcher.unreachable
+            unreachable_log_partitions=self._watcher.unreachable, cluster=self._share.message
         )
         await self._send(response)
+        if not self._share.partitions:
+            return
         sent_seconds = time.monotonic()
         while True:
             self._node.serving()

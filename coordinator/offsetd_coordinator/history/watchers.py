@@ -27,7 +27,7 @@ from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.wire.varints import decode_varints, encode_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from offsetd_coordinator.history.offset_events import Change, Stretch
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -180,29 +180,38 @@ class Watcher:
     def __attrs_post_init__(self) -> None:
         self._digest = self.filter.digest(self.watchers.folder_id)
 
-    def begin(self, token: str, *, from_oldest: bool, until_token: str = "") -> None:
+    def concerned(self) -> list[int]:
+        """All log partitions with watched groups, on this node or not, in ascending order."""
+        runtime, groups = self.watchers.runtime, self.filter.group_ids
+        if groups and not self.filter.prefix:
+            return sorted({runtime.partition_of(each) for each in groups})
+        return list(range(runtime.partitions))
+
+    def begin(
+        self,
+        partitions: Sequence[int],
+        token: str,
+        *,
+        from_oldest: bool,
+        until_token: str = "",
+    ) -> None:
         """Sets the start positions: those of a token, or the oldest ones, or the logs' ends.
 
-        With `until_token`, the watcher ends there. Raises InvalidRequest, HistoryCompacted,
-        OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
+        `partitions` are those of `concerned` that this node watches. With `until_token`, the
+        watcher ends there. Raises InvalidRequest, HistoryCompacted, OffsetOutOfRange,
+        LogPartitionQuarantined, StorageUnavailable.
         """
         runtime = self.watchers.runtime
         known = decode_token(token, self._digest) if token else {}
         until = decode_token(until_token, self._digest, "until_token") if until_token else {}
         self.until = until if until_token else None
-        groups = self.filter.group_ids
-        chosen = range(runtime.partitions)
-        partitions = sorted(
-            {runtime.partition_of(each) for each in groups}
-            if groups and not self.filter.prefix
-            else chosen
-        )
+        is_alone = len(self.concerned()) == 1
         for partition in partitions:
             try:
                 log, end = durable_log(runtime, partition)
             except LogPartitionQuarantined:
                 # A call with an end must send all changes up to its end.
-                if len(partitions) == 1 or until.get(partition, 0) > known.get(partition, 0):
+                if is_alone or until.get(partition, 0) > known.get(partition, 0):
                     raise
                 self.unreachable.append(partition)
                 if partition in known:  # Keep the position: the partition may be repaired later.

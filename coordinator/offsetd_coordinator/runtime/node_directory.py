@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class ClusterNode(NamedTuple):
@@ -16,6 +16,25 @@ class ClusterNode(NamedTuple):
     """The address for clients, as `host:port`."""
     partitions: tuple[int, ...]
     """The log partitions that are assigned to the node, in ascending order."""
+
+
+class Replication(NamedTuple):
+    """The replication of the topic that keeps the log."""
+
+    topic: str
+    replication_factor: int
+    min_insync_replicas: int
+
+
+class ClusterReport(NamedTuple):
+    """What a node tells operators of the cluster, besides its directory."""
+
+    replication: Replication | None = None
+    """None if it is not known, or if the log is on the node's own disk."""
+    copy_lags: Mapping[int, int] = {}
+    """By log partition: the number of log offsets that the copy on this node's disk is behind."""
+    problems: tuple[str, ...] = ()
+    """Problems of the cluster, as text for operators."""
 
 
 class NodeDirectory(Protocol):

@@ -21,6 +21,7 @@ from offsetd_coordinator.messages.page_tokens import (
 )
 from offsetd_coordinator.messages.timestamps import read_time_ms, set_time
 from offsetd_coordinator.messages.topic_partitions import named_log
+from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:
     from offsetd_coordinator.administration.audit import RecordedEvent
@@ -58,7 +59,9 @@ class AuditAdmin:
             if len(position) != _OFFSET_BYTES:
                 raise not_ours()
             end = min(end, int.from_bytes(position))
-        log = named_log(runtime.local_store(), AUDIT_PARTITION.topic, AUDIT_PARTITION.partition)
+        log = self._node.audit_log or named_log(
+            runtime.local_store(), AUDIT_PARTITION.topic, AUDIT_PARTITION.partition
+        )
         try:
             page = await asyncio.to_thread(
                 read_page, log, wanted, offset_limit=end, events_max=page_size
@@ -68,6 +71,9 @@ class AuditAdmin:
                 "the audit log is damaged: {cause}", cause=error
             ) from error
         response = admin_service_pb2.ListAuditEventsResponse(events=map(_event, page.events))
+        if runtime.directory is not None:
+            response.node_id = self._node.node_id
+            response.other_addresses.extend(other_addresses(self._node))
         if page.offset_limit is not None:
             position = page.offset_limit.to_bytes(_OFFSET_BYTES)
             response.next_page_token = page_token(question, position)

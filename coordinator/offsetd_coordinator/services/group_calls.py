@@ -13,7 +13,6 @@ from offsetd_coordinator.cooperative_scheduling import Turns, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
-    NotCoordinator,
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.messages import validation
@@ -27,6 +26,7 @@ from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import (
     changed_group,
     once_durable,
@@ -62,18 +62,26 @@ class GroupService:
         page_size = _page_size(request)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         first_partition, after = _last_of_page_before(request, runtime.partitions)
+        share = node_share(
+            runtime,
+            range(runtime.partitions),
+            named=request.log_partitions,
+            this_node_only=request.this_node_only,
+        )
         found: list[tuple[int, GroupListing]] = []
         tickets, turns = set[int](), Turns()
-        for partition in range(first_partition, runtime.partitions):
-            with contextlib.suppress(LogPartitionQuarantined, NotCoordinator):
-                listings = runtime.list_groups(partition, prefix=prefix, after=after)
+        for partition in share.partitions:
+            if partition < first_partition:
+                continue
+            with contextlib.suppress(LogPartitionQuarantined):
+                begin = after if partition == first_partition else None
+                listings = runtime.list_groups(partition, prefix=prefix, after=begin)
                 # It reads one group more than the page holds. If there is one, a page follows.
                 least = await _least(listings, request, page_size + 1 - len(found), turns)
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
-            after = None
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             groups=[_listing(listing) for _, listing in found[:page_size]],
@@ -82,11 +90,14 @@ class GroupService:
                 for partition in range(runtime.partitions)
                 if runtime.log.state(partition) is PartitionState.FAILED
             ],
+            cluster=share.message,
         )
         if len(found) > page_size:
             last_partition, last = found[page_size - 1]
             position = last_partition.to_bytes(_PARTITION_BYTES) + last.group_id
             response.next_page_token = page_token(_question(request), position)
+            if share.message is not None:
+                response.next_log_partition = last_partition
         return response.SerializeToString()
 
     async def get_group(self, message: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest, undecodab
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
+from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import once_durable
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.committed_offsets import CommittedOffset, OffsetRows
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.services.cluster_calls import NodeShare
 
 PIECE_BYTES: Final = 64 * 1024
 # A piece is in memory three times: as text, as a message, and in gRPC's buffer.
@@ -53,9 +57,70 @@ class ExportService:
         topics = set(await validation.read_topics(request.topics, turns))
         async for group_id in turns.each(named):
             await self._check_exists(group_id)
-        piece = bytearray()
-        groups = self._each(named) if named else self._all(request.group_id_prefix, turns)
-        async for group_id in groups:
+        names_group = request.names_group or len(named) != 1
+        export = _Export(self._node, file_format, topics, turns, names_group=names_group)
+        if named:
+            async for response in export.pieces(named):
+                yield response
+            return
+        begins = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
+        share = _share(self._node.serving(), request)
+        if share.message is None:
+            async for response in export.pieces(self._all(share.partitions, begins, turns)):
+                yield response
+            return
+        yield admin_service_pb2.ExportOffsetsResponse(cluster=share.message).SerializeToString()
+        for partition in share.partitions:
+            async for response in export.pieces(self._all([partition], begins, turns), partition):
+                yield response
+
+    async def _check_exists(self, group_id: bytes) -> None:
+        runtime = self._node.serving()
+        await once_durable(runtime, *runtime.get_group(group_id))
+
+    async def _all(
+        self, partitions: Sequence[int], prefix: bytes, turns: Turns
+    ) -> AsyncIterator[bytes]:
+        """The ids of the groups with the prefix, by log partition and id.
+
+        Raises LogPartitionQuarantined, because the groups of a damaged log partition are unknown.
+        """
+        runtime = self._node.serving()
+        for partition in partitions:
+            listings = runtime.list_groups(partition, prefix=prefix, after=None)
+            found = [each.group_id async for each in turns.each(listings)]
+            for group_id in sorted(found):
+                yield group_id
+            await turns.spend(ITEMS_PER_GROUP)
+
+
+class _Export:
+    """The pieces of one file."""
+
+    def __init__(
+        self,
+        node: Node,
+        file_format: OffsetFormat,
+        topics: Collection[bytes],
+        turns: Turns,
+        *,
+        names_group: bool,
+    ) -> None:
+        self._node = node
+        self._format = file_format
+        self._topics = topics
+        self._turns = turns
+        self._names_group = names_group
+
+    async def pieces(
+        self, group_ids: AsyncIterator[bytes] | Sequence[bytes], partition: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Answers with the offsets of groups, all of one log partition if that is given.
+
+        Then the last answer says that the log partition is complete.
+        """
+        turns, piece = self._turns, bytearray()
+        async for group_id in _each(group_ids):
             await turns.spend(ITEMS_PER_GROUP)
             runtime = self._node.serving()
             _, shard = runtime.shard_of(group_id)
@@ -63,39 +128,35 @@ class ExportService:
             await answer_reservations.reserve(
                 answer_reservations.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES
             )
-            chosen = _readable(group_id, await read_group(runtime, group_id), topics)
-            texts = _texts(file_format, group_id, chosen, names_group=len(named) != 1)
+            chosen = _readable(group_id, await read_group(runtime, group_id), self._topics)
+            texts = _texts(self._format, group_id, chosen, names_group=self._names_group)
             async for text in turns.each(texts):
                 piece += text.encode()
                 if len(piece) >= PIECE_BYTES:
                     yield _response(piece)
                     piece.clear()
             answer_reservations.let_go()
-        if piece:
+        if piece or partition is not None:
             await answer_reservations.reserve(_PIECE_COPIES * len(piece))
-            yield _response(piece)
+            yield _response(piece, partition)
 
-    async def _check_exists(self, group_id: bytes) -> None:
-        runtime = self._node.serving()
-        await once_durable(runtime, *runtime.get_group(group_id))
 
-    async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
-        for group_id in named:
-            yield group_id
+async def _each(group_ids: AsyncIterator[bytes] | Sequence[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(group_ids, Sequence):
+        for each in group_ids:
+            yield each
+        return
+    async for each in group_ids:
+        yield each
 
-    async def _all(self, prefix: str, turns: Turns) -> AsyncIterator[bytes]:
-        """The ids of all groups with the prefix, by log partition and id.
 
-        Raises LogPartitionQuarantined, because the groups of a damaged log partition are unknown.
-        """
-        begins = validation.read_group_id(prefix, "group_id_prefix")
-        runtime = self._node.serving()
-        for partition in range(runtime.partitions):
-            listings = runtime.list_groups(partition, prefix=begins, after=None)
-            found = [each.group_id async for each in turns.each(listings)]
-            for group_id in sorted(found):
-                yield group_id
-            await turns.spend(ITEMS_PER_GROUP)
+def _share(runtime: Runtime, request: admin_service_pb2.ExportOffsetsRequest) -> NodeShare:
+    return node_share(
+        runtime,
+        range(runtime.partitions),
+        named=request.log_partitions,
+        this_node_only=request.this_node_only,
+    )
 
 
 def read_format(number: int, field: str) -> OffsetFormat:
@@ -116,6 +177,8 @@ async def _named_groups(
     named = list(places)
     if named and request.group_id_prefix:
         raise InvalidRequest("group_id_prefix", "give either group ids or a prefix, not both")
+    if named and request.log_partitions:
+        raise InvalidRequest("log_partitions", "give either group ids or log partitions, not both")
     if file_format in OF_ONE_GROUP and len(named) != 1:
         raise InvalidRequest(
             "group_ids",
@@ -173,5 +236,7 @@ def _texts(
         ) from error
 
 
-def _response(piece: bytearray) -> bytes:
-    return admin_service_pb2.ExportOffsetsResponse(content=bytes(piece)).SerializeToString()
+def _response(piece: bytearray, completed: int | None = None) -> bytes:
+    return admin_service_pb2.ExportOffsetsResponse(
+        content=bytes(piece), completed_log_partition=completed
+    ).SerializeToString()

@@ -13,6 +13,7 @@ from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNot
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
@@ -56,6 +57,7 @@ class AdminService:
             if abs(offset_ms) >= _CLOCK_OFFSET_TOLD_MS:
                 response.clock_offset.FromMilliseconds(offset_ms)
         response.start_time.FromMilliseconds(node.start_ms)
+        response.other_addresses.extend(other_addresses(node))
         if node.runtime is not None:
             for shard in node.runtime.shards.values():
                 counters = shard.counters()

@@ -14,6 +14,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class LogPartitionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOG_PARTITION_STATE_UNSPECIFIED: _ClassVar[LogPartitionState]
+    LOG_PARTITION_STATE_LOADING: _ClassVar[LogPartitionState]
+    LOG_PARTITION_STATE_SERVING: _ClassVar[LogPartitionState]
+    LOG_PARTITION_STATE_FAILED: _ClassVar[LogPartitionState]
+
 class ServerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SERVER_STATE_UNSPECIFIED: _ClassVar[ServerState]
@@ -47,6 +54,10 @@ class OffsetFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OFFSET_FORMAT_RPK: _ClassVar[OffsetFormat]
     OFFSET_FORMAT_KAFKA_UTILS_JSON: _ClassVar[OffsetFormat]
     OFFSET_FORMAT_JSONL: _ClassVar[OffsetFormat]
+LOG_PARTITION_STATE_UNSPECIFIED: LogPartitionState
+LOG_PARTITION_STATE_LOADING: LogPartitionState
+LOG_PARTITION_STATE_SERVING: LogPartitionState
+LOG_PARTITION_STATE_FAILED: LogPartitionState
 SERVER_STATE_UNSPECIFIED: ServerState
 SERVER_STATE_LOADING: ServerState
 SERVER_STATE_SERVING: ServerState
@@ -75,7 +86,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension", "clock_offset", "settings_problem", "problems")
+    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension", "clock_offset", "settings_problem", "problems", "other_addresses")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FOLDER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +102,7 @@ class GetServerInfoResponse(_message.Message):
     CLOCK_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     version: str
     folder_id: str
     node_id: str
@@ -106,7 +118,62 @@ class GetServerInfoResponse(_message.Message):
     clock_offset: _duration_pb2.Duration
     settings_problem: str
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ..., clock_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., settings_problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    other_addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ..., clock_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., settings_problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., other_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeClusterResponse(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "nodes", "partitions", "replication", "problems")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: str
+    nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
+    partitions: _containers.RepeatedCompositeFieldContainer[ClusterPartition]
+    replication: ClusterReplication
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[ClusterPartition, _Mapping]]] = ..., replication: _Optional[_Union[ClusterReplication, _Mapping]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ClusterNode(_message.Message):
+    __slots__ = ("node_id", "address", "log_partitions")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    address: str
+    log_partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ClusterPartition(_message.Message):
+    __slots__ = ("log_partition", "node_id", "state", "epoch", "copy_lag")
+    LOG_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COPY_LAG_FIELD_NUMBER: _ClassVar[int]
+    log_partition: int
+    node_id: str
+    state: LogPartitionState
+    epoch: int
+    copy_lag: int
+    def __init__(self, log_partition: _Optional[int] = ..., node_id: _Optional[str] = ..., state: _Optional[_Union[LogPartitionState, str]] = ..., epoch: _Optional[int] = ..., copy_lag: _Optional[int] = ...) -> None: ...
+
+class ClusterReplication(_message.Message):
+    __slots__ = ("topic", "replication_factor", "min_insync_replicas")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    MIN_INSYNC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    replication_factor: int
+    min_insync_replicas: int
+    def __init__(self, topic: _Optional[str] = ..., replication_factor: _Optional[int] = ..., min_insync_replicas: _Optional[int] = ...) -> None: ...
 
 class ExpirySuspension(_message.Message):
     __slots__ = ("reason", "end_time", "remaining")
@@ -420,22 +487,32 @@ class UpdateConfigResponse(_message.Message):
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ConfigSetting, _Mapping]]] = ...) -> None: ...
 
 class ExportOffsetsRequest(_message.Message):
-    __slots__ = ("format", "group_ids", "group_id_prefix", "topics")
+    __slots__ = ("format", "group_ids", "group_id_prefix", "topics", "this_node_only", "log_partitions", "names_group")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    THIS_NODE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_GROUP_FIELD_NUMBER: _ClassVar[int]
     format: OffsetFormat
     group_ids: _containers.RepeatedScalarFieldContainer[str]
     group_id_prefix: str
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    this_node_only: bool
+    log_partitions: _containers.RepeatedScalarFieldContainer[int]
+    names_group: bool
+    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., names_group: bool = ...) -> None: ...
 
 class ExportOffsetsResponse(_message.Message):
-    __slots__ = ("content",)
+    __slots__ = ("content", "cluster", "completed_log_partition")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_LOG_PARTITION_FIELD_NUMBER: _ClassVar[int]
     content: bytes
-    def __init__(self, content: _Optional[bytes] = ...) -> None: ...
+    cluster: _types_pb2.ClusterShare
+    completed_log_partition: int
+    def __init__(self, content: _Optional[bytes] = ..., cluster: _Optional[_Union[_types_pb2.ClusterShare, _Mapping]] = ..., completed_log_partition: _Optional[int] = ...) -> None: ...
 
 class ImportOffsetsRequest(_message.Message):
     __slots__ = ("options", "content")
@@ -502,12 +579,16 @@ class ListAuditEventsRequest(_message.Message):
     def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., methods: _Optional[_Iterable[str]] = ..., group_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListAuditEventsResponse(_message.Message):
-    __slots__ = ("events", "next_page_token")
+    __slots__ = ("events", "next_page_token", "node_id", "other_addresses")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[AuditEvent]
     next_page_token: str
-    def __init__(self, events: _Optional[_Iterable[_Union[AuditEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    node_id: str
+    other_addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, events: _Optional[_Iterable[_Union[AuditEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., node_id: _Optional[str] = ..., other_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AuditEvent(_message.Message):
     __slots__ = ("revision", "time", "method", "topic", "what", "reason", "request_id", "peer")

@@ -42,6 +42,11 @@ class AdminServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoResponse.FromString,
                 _registered_method=True)
+        self.DescribeCluster = channel.unary_unary(
+                '/offsetd.v1.AdminService/DescribeCluster',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
         self.FindCoordinator = channel.unary_unary(
                 '/offsetd.v1.AdminService/FindCoordinator',
                 request_serializer=offsetd_dot_v1_dot_admin__service__pb2.FindCoordinatorRequest.SerializeToString,
@@ -102,6 +107,14 @@ class AdminServiceServicer(object):
 
     def GetServerInfo(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeCluster(self, request, context):
+        """The nodes of the cluster, and the log partitions of each. A single server is a cluster of one
+        node. Answered once the server knows the number of log partitions.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -197,6 +210,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoResponse.SerializeToString,
             ),
+            'DescribeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCluster,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.SerializeToString,
+            ),
             'FindCoordinator': grpc.unary_unary_rpc_method_handler(
                     servicer.FindCoordinator,
                     request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.FindCoordinatorRequest.FromString,
@@ -278,6 +296,33 @@ class AdminService(object):
             '/offsetd.v1.AdminService/GetServerInfo',
             offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoRequest.SerializeToString,
             offsetd_dot_v1_dot_admin__service__pb2.GetServerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/DescribeCluster',
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,28 +58,36 @@ class GroupListing(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix")
+    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     TYPES_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    THIS_NODE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     states: _containers.RepeatedScalarFieldContainer[GroupState]
     types: _containers.RepeatedScalarFieldContainer[GroupType]
     group_id_prefix: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ...) -> None: ...
+    this_node_only: bool
+    log_partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("groups", "next_page_token", "unreachable_log_partitions")
+    __slots__ = ("groups", "next_page_token", "unreachable_log_partitions", "cluster", "next_log_partition")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LOG_PARTITION_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupListing]
     next_page_token: str
     unreachable_log_partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, groups: _Optional[_Iterable[_Union[GroupListing, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    cluster: _types_pb2.ClusterShare
+    next_log_partition: int
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupListing, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ..., cluster: _Optional[_Union[_types_pb2.ClusterShare, _Mapping]] = ..., next_log_partition: _Optional[int] = ...) -> None: ...
 
 class GetGroupRequest(_message.Message):
     __slots__ = ("group_id", "include_offsets", "page_size", "page_token")

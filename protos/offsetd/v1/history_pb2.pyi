@@ -122,7 +122,7 @@ class RestoredOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset_before: _Optional[int] = ..., offset_after: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class WatchOffsetsRequest(_message.Message):
-    __slots__ = ("group_ids", "group_id_prefix", "topics", "token", "from_oldest", "progress_interval", "until_token")
+    __slots__ = ("group_ids", "group_id_prefix", "topics", "token", "from_oldest", "progress_interval", "until_token", "this_node_only", "log_partitions")
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,8 @@ class WatchOffsetsRequest(_message.Message):
     FROM_OLDEST_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     UNTIL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    THIS_NODE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     group_ids: _containers.RepeatedScalarFieldContainer[str]
     group_id_prefix: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -137,14 +139,18 @@ class WatchOffsetsRequest(_message.Message):
     from_oldest: bool
     progress_interval: _duration_pb2.Duration
     until_token: str
-    def __init__(self, group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., token: _Optional[str] = ..., from_oldest: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., until_token: _Optional[str] = ...) -> None: ...
+    this_node_only: bool
+    log_partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., token: _Optional[str] = ..., from_oldest: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., until_token: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WatchOffsetsResponse(_message.Message):
-    __slots__ = ("events", "token", "unreachable_log_partitions")
+    __slots__ = ("events", "token", "unreachable_log_partitions", "cluster")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[OffsetEvent]
     token: str
     unreachable_log_partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, events: _Optional[_Iterable[_Union[OffsetEvent, _Mapping]]] = ..., token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    cluster: _types_pb2.ClusterShare
+    def __init__(self, events: _Optional[_Iterable[_Union[OffsetEvent, _Mapping]]] = ..., token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ..., cluster: _Optional[_Union[_types_pb2.ClusterShare, _Mapping]] = ...) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16offsetd/v1/types.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"5\n\x08Revision\x12\x15\n\rlog_partition\x18\x01 \x01(\x05\x12\x12\n\nlog_offset\x18\x02 \x01(\x03\"S\n\tRetention\x12-\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x0f\n\x05never\x18\x02 \x01(\x08H\x00\x42\x06\n\x04kindb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16offsetd/v1/types.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"5\n\x08Revision\x12\x15\n\rlog_partition\x18\x01 \x01(\x05\x12\x12\n\nlog_offset\x18\x02 \x01(\x03\"U\n\x0c\x43lusterShare\x12\x16\n\x0elog_partitions\x18\x01 \x03(\x05\x12-\n\telsewhere\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.NodePartitions\"9\n\x0eNodePartitions\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x16\n\x0elog_partitions\x18\x02 \x03(\x05\"S\n\tRetention\x12-\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x0f\n\x05never\x18\x02 \x01(\x08H\x00\x42\x06\n\x04kindb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICPARTITION']._serialized_end=120
   _globals['_REVISION']._serialized_start=122
   _globals['_REVISION']._serialized_end=175
-  _globals['_RETENTION']._serialized_start=177
-  _globals['_RETENTION']._serialized_end=260
+  _globals['_CLUSTERSHARE']._serialized_start=177
+  _globals['_CLUSTERSHARE']._serialized_end=262
+  _globals['_NODEPARTITIONS']._serialized_start=264
+  _globals['_NODEPARTITIONS']._serialized_end=321
+  _globals['_RETENTION']._serialized_start=323
+  _globals['_RETENTION']._serialized_end=406
 # @@protoc_insertion_point(module_scope)

@@ -24,6 +24,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type LogPartitionState int32
+
+const (
+	LogPartitionState_LOG_PARTITION_STATE_UNSPECIFIED LogPartitionState = 0
+	LogPartitionState_LOG_PARTITION_STATE_LOADING     LogPartitionState = 1
+	LogPartitionState_LOG_PARTITION_STATE_SERVING     LogPartitionState = 2
+	// Its log is damaged: an operator has to repair it.
+	LogPartitionState_LOG_PARTITION_STATE_FAILED LogPartitionState = 3
+)
+
+// Enum value maps for LogPartitionState.
+var (
+	LogPartitionState_name = map[int32]string{
+		0: "LOG_PARTITION_STATE_UNSPECIFIED",
+		1: "LOG_PARTITION_STATE_LOADING",
+		2: "LOG_PARTITION_STATE_SERVING",
+		3: "LOG_PARTITION_STATE_FAILED",
+	}
+	LogPartitionState_value = map[string]int32{
+		"LOG_PARTITION_STATE_UNSPECIFIED": 0,
+		"LOG_PARTITION_STATE_LOADING":     1,
+		"LOG_PARTITION_STATE_SERVING":     2,
+		"LOG_PARTITION_STATE_FAILED":      3,
+	}
+)
+
+func (x LogPartitionState) Enum() *LogPartitionState {
+	p := new(LogPartitionState)
+	*p = x
+	return p
+}
+
+func (x LogPartitionState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LogPartitionState) Descriptor() protoreflect.EnumDescriptor {
+	return file_offsetd_v1_admin_service_proto_enumTypes[0].Descriptor()
+}
+
+func (LogPartitionState) Type() protoreflect.EnumType {
+	return &file_offsetd_v1_admin_service_proto_enumTypes[0]
+}
+
+func (x LogPartitionState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LogPartitionState.Descriptor instead.
+func (LogPartitionState) EnumDescriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{0}
+}
+
 type ServerState int32
 
 const (
@@ -60,11 +113,11 @@ func (x ServerState) String() string {
 }
 
 func (ServerState) Descriptor() protoreflect.EnumDescriptor {
-	return file_offsetd_v1_admin_service_proto_enumTypes[0].Descriptor()
+	return file_offsetd_v1_admin_service_proto_enumTypes[1].Descriptor()
 }
 
 func (ServerState) Type() protoreflect.EnumType {
-	return &file_offsetd_v1_admin_service_proto_enumTypes[0]
+	return &file_offsetd_v1_admin_service_proto_enumTypes[1]
 }
 
 func (x ServerState) Number() protoreflect.EnumNumber {
@@ -73,7 +126,7 @@ func (x ServerState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServerState.Descriptor instead.
 func (ServerState) EnumDescriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{0}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{1}
 }
 
 type CleaningState int32
@@ -116,11 +169,11 @@ func (x CleaningState) String() string {
 }
 
 func (CleaningState) Descriptor() protoreflect.EnumDescriptor {
-	return file_offsetd_v1_admin_service_proto_enumTypes[1].Descriptor()
+	return file_offsetd_v1_admin_service_proto_enumTypes[2].Descriptor()
 }
 
 func (CleaningState) Type() protoreflect.EnumType {
-	return &file_offsetd_v1_admin_service_proto_enumTypes[1]
+	return &file_offsetd_v1_admin_service_proto_enumTypes[2]
 }
 
 func (x CleaningState) Number() protoreflect.EnumNumber {
@@ -129,7 +182,7 @@ func (x CleaningState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CleaningState.Descriptor instead.
 func (CleaningState) EnumDescriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{1}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
 }
 
 // The source of a value. The sources listed first take precedence.
@@ -187,11 +240,11 @@ func (x ConfigSource) String() string {
 }
 
 func (ConfigSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_offsetd_v1_admin_service_proto_enumTypes[2].Descriptor()
+	return file_offsetd_v1_admin_service_proto_enumTypes[3].Descriptor()
 }
 
 func (ConfigSource) Type() protoreflect.EnumType {
-	return &file_offsetd_v1_admin_service_proto_enumTypes[2]
+	return &file_offsetd_v1_admin_service_proto_enumTypes[3]
 }
 
 func (x ConfigSource) Number() protoreflect.EnumNumber {
@@ -200,7 +253,7 @@ func (x ConfigSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConfigSource.Descriptor instead.
 func (ConfigSource) EnumDescriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
 }
 
 // A file of offsets. UTF-8; lines end with a newline.
@@ -253,11 +306,11 @@ func (x OffsetFormat) String() string {
 }
 
 func (OffsetFormat) Descriptor() protoreflect.EnumDescriptor {
-	return file_offsetd_v1_admin_service_proto_enumTypes[3].Descriptor()
+	return file_offsetd_v1_admin_service_proto_enumTypes[4].Descriptor()
 }
 
 func (OffsetFormat) Type() protoreflect.EnumType {
-	return &file_offsetd_v1_admin_service_proto_enumTypes[3]
+	return &file_offsetd_v1_admin_service_proto_enumTypes[4]
 }
 
 func (x OffsetFormat) Number() protoreflect.EnumNumber {
@@ -266,7 +319,7 @@ func (x OffsetFormat) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OffsetFormat.Descriptor instead.
 func (OffsetFormat) EnumDescriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 type GetServerInfoRequest struct {
@@ -308,7 +361,7 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 type GetServerInfoResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// The id of the data folder, which never changes.
+	// The id of the data folder, which never changes. In a cluster: the cluster's id.
 	FolderId  string                 `protobuf:"bytes,2,opt,name=folder_id,json=folderId,proto3" json:"folder_id,omitempty"`
 	NodeId    string                 `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -333,9 +386,11 @@ type GetServerInfoResponse struct {
 	SettingsProblem string `protobuf:"bytes,14,opt,name=settings_problem,json=settingsProblem,proto3" json:"settings_problem,omitempty"`
 	// Other problems of the whole server, as text for people: a full disk, so that commits are
 	// refused; a damaged log of the settings or of the audit. Empty: no problems.
-	Problems      []string `protobuf:"bytes,15,rep,name=problems,proto3" json:"problems,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Problems []string `protobuf:"bytes,15,rep,name=problems,proto3" json:"problems,omitempty"`
+	// The addresses of the other nodes of the cluster; their counts are not in this answer.
+	OtherAddresses []string `protobuf:"bytes,16,rep,name=other_addresses,json=otherAddresses,proto3" json:"other_addresses,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
@@ -473,6 +528,344 @@ func (x *GetServerInfoResponse) GetProblems() []string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetOtherAddresses() []string {
+	if x != nil {
+		return x.OtherAddresses
+	}
+	return nil
+}
+
+type DescribeClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeClusterRequest) Reset() {
+	*x = DescribeClusterRequest{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeClusterRequest) ProtoMessage() {}
+
+func (x *DescribeClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeClusterRequest.ProtoReflect.Descriptor instead.
+func (*DescribeClusterRequest) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+type DescribeClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: a single server.
+	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// The node that answers.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// All nodes that are known, this one too, sorted by id.
+	Nodes []*ClusterNode `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// All log partitions, in ascending order.
+	Partitions []*ClusterPartition `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// Absent: the log is on the server's own disk.
+	Replication *ClusterReplication `protobuf:"bytes,5,opt,name=replication,proto3" json:"replication,omitempty"`
+	// Problems of the cluster, as text for people. Empty: no problems.
+	Problems      []string `protobuf:"bytes,6,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeClusterResponse) Reset() {
+	*x = DescribeClusterResponse{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeClusterResponse) ProtoMessage() {}
+
+func (x *DescribeClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeClusterResponse.ProtoReflect.Descriptor instead.
+func (*DescribeClusterResponse) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DescribeClusterResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *DescribeClusterResponse) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *DescribeClusterResponse) GetNodes() []*ClusterNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *DescribeClusterResponse) GetPartitions() []*ClusterPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *DescribeClusterResponse) GetReplication() *ClusterReplication {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+func (x *DescribeClusterResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type ClusterNode struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The node's address for clients, as `host:port`.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// The log partitions that are assigned to the node, in ascending order.
+	LogPartitions []int32 `protobuf:"varint,3,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterNode) Reset() {
+	*x = ClusterNode{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterNode) ProtoMessage() {}
+
+func (x *ClusterNode) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterNode.ProtoReflect.Descriptor instead.
+func (*ClusterNode) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ClusterNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
+type ClusterPartition struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	LogPartition int32                  `protobuf:"varint,1,opt,name=log_partition,json=logPartition,proto3" json:"log_partition,omitempty"`
+	// The node that serves it, as far as the answering node knows; empty if none does.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// On the answering node. UNSPECIFIED: another node has it, or none.
+	State LogPartitionState `protobuf:"varint,3,opt,name=state,proto3,enum=offsetd.v1.LogPartitionState" json:"state,omitempty"`
+	// The epoch of its owner, which grows with each change of the owner. Absent unless the answering
+	// node serves it.
+	Epoch *int64 `protobuf:"varint,4,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
+	// The number of log offsets that the answering node's copy on its disk is behind. Absent: not
+	// known.
+	CopyLag       *int64 `protobuf:"varint,5,opt,name=copy_lag,json=copyLag,proto3,oneof" json:"copy_lag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPartition) Reset() {
+	*x = ClusterPartition{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPartition) ProtoMessage() {}
+
+func (x *ClusterPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPartition.ProtoReflect.Descriptor instead.
+func (*ClusterPartition) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ClusterPartition) GetLogPartition() int32 {
+	if x != nil {
+		return x.LogPartition
+	}
+	return 0
+}
+
+func (x *ClusterPartition) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ClusterPartition) GetState() LogPartitionState {
+	if x != nil {
+		return x.State
+	}
+	return LogPartitionState_LOG_PARTITION_STATE_UNSPECIFIED
+}
+
+func (x *ClusterPartition) GetEpoch() int64 {
+	if x != nil && x.Epoch != nil {
+		return *x.Epoch
+	}
+	return 0
+}
+
+func (x *ClusterPartition) GetCopyLag() int64 {
+	if x != nil && x.CopyLag != nil {
+		return *x.CopyLag
+	}
+	return 0
+}
+
+// The replication of the topic that keeps the log.
+type ClusterReplication struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Topic             string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	ReplicationFactor int32                  `protobuf:"varint,2,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	MinInsyncReplicas int32                  `protobuf:"varint,3,opt,name=min_insync_replicas,json=minInsyncReplicas,proto3" json:"min_insync_replicas,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ClusterReplication) Reset() {
+	*x = ClusterReplication{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterReplication) ProtoMessage() {}
+
+func (x *ClusterReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterReplication.ProtoReflect.Descriptor instead.
+func (*ClusterReplication) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ClusterReplication) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *ClusterReplication) GetReplicationFactor() int32 {
+	if x != nil {
+		return x.ReplicationFactor
+	}
+	return 0
+}
+
+func (x *ClusterReplication) GetMinInsyncReplicas() int32 {
+	if x != nil {
+		return x.MinInsyncReplicas
+	}
+	return 0
+}
+
 // What keeps offsets from expiring.
 type ExpirySuspension struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -491,7 +884,7 @@ type ExpirySuspension struct {
 
 func (x *ExpirySuspension) Reset() {
 	*x = ExpirySuspension{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +896,7 @@ func (x *ExpirySuspension) String() string {
 func (*ExpirySuspension) ProtoMessage() {}
 
 func (x *ExpirySuspension) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +909,7 @@ func (x *ExpirySuspension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpirySuspension.ProtoReflect.Descriptor instead.
 func (*ExpirySuspension) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExpirySuspension) GetReason() string {
@@ -549,7 +942,7 @@ type FindCoordinatorRequest struct {
 
 func (x *FindCoordinatorRequest) Reset() {
 	*x = FindCoordinatorRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +954,7 @@ func (x *FindCoordinatorRequest) String() string {
 func (*FindCoordinatorRequest) ProtoMessage() {}
 
 func (x *FindCoordinatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +967,7 @@ func (x *FindCoordinatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindCoordinatorRequest.ProtoReflect.Descriptor instead.
 func (*FindCoordinatorRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FindCoordinatorRequest) GetGroupId() string {
@@ -596,7 +989,7 @@ type FindCoordinatorResponse struct {
 
 func (x *FindCoordinatorResponse) Reset() {
 	*x = FindCoordinatorResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +1001,7 @@ func (x *FindCoordinatorResponse) String() string {
 func (*FindCoordinatorResponse) ProtoMessage() {}
 
 func (x *FindCoordinatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +1014,7 @@ func (x *FindCoordinatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindCoordinatorResponse.ProtoReflect.Descriptor instead.
 func (*FindCoordinatorResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FindCoordinatorResponse) GetLogPartition() int32 {
@@ -658,7 +1051,7 @@ type DescribeLogRequest struct {
 
 func (x *DescribeLogRequest) Reset() {
 	*x = DescribeLogRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +1063,7 @@ func (x *DescribeLogRequest) String() string {
 func (*DescribeLogRequest) ProtoMessage() {}
 
 func (x *DescribeLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +1076,7 @@ func (x *DescribeLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeLogRequest.ProtoReflect.Descriptor instead.
 func (*DescribeLogRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DescribeLogRequest) GetPartitions() []int32 {
@@ -710,7 +1103,7 @@ type DescribeLogResponse struct {
 
 func (x *DescribeLogResponse) Reset() {
 	*x = DescribeLogResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +1115,7 @@ func (x *DescribeLogResponse) String() string {
 func (*DescribeLogResponse) ProtoMessage() {}
 
 func (x *DescribeLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +1128,7 @@ func (x *DescribeLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeLogResponse.ProtoReflect.Descriptor instead.
 func (*DescribeLogResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DescribeLogResponse) GetPartitions() []*LogPartition {
@@ -774,7 +1167,7 @@ type LogPartition struct {
 
 func (x *LogPartition) Reset() {
 	*x = LogPartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +1179,7 @@ func (x *LogPartition) String() string {
 func (*LogPartition) ProtoMessage() {}
 
 func (x *LogPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +1192,7 @@ func (x *LogPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPartition.ProtoReflect.Descriptor instead.
 func (*LogPartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogPartition) GetPartition() int32 {
@@ -876,7 +1269,7 @@ type LogSegment struct {
 
 func (x *LogSegment) Reset() {
 	*x = LogSegment{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1281,7 @@ func (x *LogSegment) String() string {
 func (*LogSegment) ProtoMessage() {}
 
 func (x *LogSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1294,7 @@ func (x *LogSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSegment.ProtoReflect.Descriptor instead.
 func (*LogSegment) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogSegment) GetBaseOffset() int64 {
@@ -957,7 +1350,7 @@ type LogCleaning struct {
 
 func (x *LogCleaning) Reset() {
 	*x = LogCleaning{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1362,7 @@ func (x *LogCleaning) String() string {
 func (*LogCleaning) ProtoMessage() {}
 
 func (x *LogCleaning) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1375,7 @@ func (x *LogCleaning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCleaning.ProtoReflect.Descriptor instead.
 func (*LogCleaning) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogCleaning) GetState() CleaningState {
@@ -1085,7 +1478,7 @@ type UncleanablePartition struct {
 
 func (x *UncleanablePartition) Reset() {
 	*x = UncleanablePartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1490,7 @@ func (x *UncleanablePartition) String() string {
 func (*UncleanablePartition) ProtoMessage() {}
 
 func (x *UncleanablePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1503,7 @@ func (x *UncleanablePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncleanablePartition.ProtoReflect.Descriptor instead.
 func (*UncleanablePartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UncleanablePartition) GetReason() string {
@@ -1180,7 +1573,7 @@ type CleaningRound struct {
 
 func (x *CleaningRound) Reset() {
 	*x = CleaningRound{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1585,7 @@ func (x *CleaningRound) String() string {
 func (*CleaningRound) ProtoMessage() {}
 
 func (x *CleaningRound) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1598,7 @@ func (x *CleaningRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleaningRound.ProtoReflect.Descriptor instead.
 func (*CleaningRound) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CleaningRound) GetStartTime() *timestamppb.Timestamp {
@@ -1307,7 +1700,7 @@ type BlockedRetention struct {
 
 func (x *BlockedRetention) Reset() {
 	*x = BlockedRetention{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1712,7 @@ func (x *BlockedRetention) String() string {
 func (*BlockedRetention) ProtoMessage() {}
 
 func (x *BlockedRetention) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1725,7 @@ func (x *BlockedRetention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockedRetention.ProtoReflect.Descriptor instead.
 func (*BlockedRetention) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BlockedRetention) GetBaseOffset() int64 {
@@ -1389,7 +1782,7 @@ type CompactLogRequest struct {
 
 func (x *CompactLogRequest) Reset() {
 	*x = CompactLogRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1794,7 @@ func (x *CompactLogRequest) String() string {
 func (*CompactLogRequest) ProtoMessage() {}
 
 func (x *CompactLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1807,7 @@ func (x *CompactLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactLogRequest.ProtoReflect.Descriptor instead.
 func (*CompactLogRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CompactLogRequest) GetTopic() string {
@@ -1471,7 +1864,7 @@ type CompactLogResponse struct {
 
 func (x *CompactLogResponse) Reset() {
 	*x = CompactLogResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1876,7 @@ func (x *CompactLogResponse) String() string {
 func (*CompactLogResponse) ProtoMessage() {}
 
 func (x *CompactLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1889,7 @@ func (x *CompactLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactLogResponse.ProtoReflect.Descriptor instead.
 func (*CompactLogResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CompactLogResponse) GetPartitions() []*CompactedPartition {
@@ -1526,7 +1919,7 @@ type CompactedPartition struct {
 
 func (x *CompactedPartition) Reset() {
 	*x = CompactedPartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1931,7 @@ func (x *CompactedPartition) String() string {
 func (*CompactedPartition) ProtoMessage() {}
 
 func (x *CompactedPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1944,7 @@ func (x *CompactedPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedPartition.ProtoReflect.Descriptor instead.
 func (*CompactedPartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CompactedPartition) GetPartition() int32 {
@@ -1590,7 +1983,7 @@ type RetryPartitionRequest struct {
 
 func (x *RetryPartitionRequest) Reset() {
 	*x = RetryPartitionRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1995,7 @@ func (x *RetryPartitionRequest) String() string {
 func (*RetryPartitionRequest) ProtoMessage() {}
 
 func (x *RetryPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +2008,7 @@ func (x *RetryPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPartitionRequest.ProtoReflect.Descriptor instead.
 func (*RetryPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RetryPartitionRequest) GetTopic() string {
@@ -1665,7 +2058,7 @@ type RetryPartitionResponse struct {
 
 func (x *RetryPartitionResponse) Reset() {
 	*x = RetryPartitionResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +2070,7 @@ func (x *RetryPartitionResponse) String() string {
 func (*RetryPartitionResponse) ProtoMessage() {}
 
 func (x *RetryPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +2083,7 @@ func (x *RetryPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPartitionResponse.ProtoReflect.Descriptor instead.
 func (*RetryPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RetryPartitionResponse) GetUncleanable() *UncleanablePartition {
@@ -1727,7 +2120,7 @@ type DeleteRecordsRequest struct {
 
 func (x *DeleteRecordsRequest) Reset() {
 	*x = DeleteRecordsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2132,7 @@ func (x *DeleteRecordsRequest) String() string {
 func (*DeleteRecordsRequest) ProtoMessage() {}
 
 func (x *DeleteRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2145,7 @@ func (x *DeleteRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRecordsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteRecordsRequest) GetTopic() string {
@@ -1847,7 +2240,7 @@ type DeleteRecordsResponse struct {
 
 func (x *DeleteRecordsResponse) Reset() {
 	*x = DeleteRecordsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2252,7 @@ func (x *DeleteRecordsResponse) String() string {
 func (*DeleteRecordsResponse) ProtoMessage() {}
 
 func (x *DeleteRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2265,7 @@ func (x *DeleteRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRecordsResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteRecordsResponse) GetLogStartOffset() int64 {
@@ -1921,7 +2314,7 @@ type ConfigSetting struct {
 
 func (x *ConfigSetting) Reset() {
 	*x = ConfigSetting{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2326,7 @@ func (x *ConfigSetting) String() string {
 func (*ConfigSetting) ProtoMessage() {}
 
 func (x *ConfigSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2339,7 @@ func (x *ConfigSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigSetting.ProtoReflect.Descriptor instead.
 func (*ConfigSetting) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfigSetting) GetName() string {
@@ -2024,7 +2417,7 @@ type DescribeConfigRequest struct {
 
 func (x *DescribeConfigRequest) Reset() {
 	*x = DescribeConfigRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2429,7 @@ func (x *DescribeConfigRequest) String() string {
 func (*DescribeConfigRequest) ProtoMessage() {}
 
 func (x *DescribeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2442,7 @@ func (x *DescribeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeConfigRequest.ProtoReflect.Descriptor instead.
 func (*DescribeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DescribeConfigRequest) GetTopic() string {
@@ -2076,7 +2469,7 @@ type DescribeConfigResponse struct {
 
 func (x *DescribeConfigResponse) Reset() {
 	*x = DescribeConfigResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2481,7 @@ func (x *DescribeConfigResponse) String() string {
 func (*DescribeConfigResponse) ProtoMessage() {}
 
 func (x *DescribeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2494,7 @@ func (x *DescribeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeConfigResponse.ProtoReflect.Descriptor instead.
 func (*DescribeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DescribeConfigResponse) GetSettings() []*ConfigSetting {
@@ -2133,7 +2526,7 @@ type UpdateConfigRequest struct {
 
 func (x *UpdateConfigRequest) Reset() {
 	*x = UpdateConfigRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2538,7 @@ func (x *UpdateConfigRequest) String() string {
 func (*UpdateConfigRequest) ProtoMessage() {}
 
 func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2551,7 @@ func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{23}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UpdateConfigRequest) GetTopic() string {
@@ -2215,7 +2608,7 @@ type UpdateConfigResponse struct {
 
 func (x *UpdateConfigResponse) Reset() {
 	*x = UpdateConfigResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2620,7 @@ func (x *UpdateConfigResponse) String() string {
 func (*UpdateConfigResponse) ProtoMessage() {}
 
 func (x *UpdateConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2633,7 @@ func (x *UpdateConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigResponse.ProtoReflect.Descriptor instead.
 func (*UpdateConfigResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{24}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UpdateConfigResponse) GetRevision() *Revision {
@@ -2265,14 +2658,23 @@ type ExportOffsetsRequest struct {
 	GroupIds      []string `protobuf:"bytes,2,rep,name=group_ids,json=groupIds,proto3" json:"group_ids,omitempty"`
 	GroupIdPrefix string   `protobuf:"bytes,3,opt,name=group_id_prefix,json=groupIdPrefix,proto3" json:"group_id_prefix,omitempty"`
 	// Only offsets of these topics, at most 10,000; empty: all.
-	Topics        []string `protobuf:"bytes,4,rep,name=topics,proto3" json:"topics,omitempty"`
+	Topics []string `protobuf:"bytes,4,rep,name=topics,proto3" json:"topics,omitempty"`
+	// Answer for the log partitions that this node serves. `cluster` says which these are, and where
+	// the others are. Without this, a node that does not serve all log partitions of the request
+	// refuses (UNAVAILABLE, NOT_COORDINATOR). On a single server it makes no difference.
+	ThisNodeOnly bool `protobuf:"varint,5,opt,name=this_node_only,json=thisNodeOnly,proto3" json:"this_node_only,omitempty"`
+	// Answer for these log partitions, and refuse if this node does not serve one of them. No
+	// partition twice, so 10,000 at most. Empty: all that the request is about.
+	LogPartitions []int32 `protobuf:"varint,6,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
+	// Name the group in each line, also if there is only one.
+	NamesGroup    bool `protobuf:"varint,7,opt,name=names_group,json=namesGroup,proto3" json:"names_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportOffsetsRequest) Reset() {
 	*x = ExportOffsetsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2686,7 @@ func (x *ExportOffsetsRequest) String() string {
 func (*ExportOffsetsRequest) ProtoMessage() {}
 
 func (x *ExportOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2699,7 @@ func (x *ExportOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*ExportOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{25}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExportOffsetsRequest) GetFormat() OffsetFormat {
@@ -2328,17 +2730,43 @@ func (x *ExportOffsetsRequest) GetTopics() []string {
 	return nil
 }
 
+func (x *ExportOffsetsRequest) GetThisNodeOnly() bool {
+	if x != nil {
+		return x.ThisNodeOnly
+	}
+	return false
+}
+
+func (x *ExportOffsetsRequest) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
+func (x *ExportOffsetsRequest) GetNamesGroup() bool {
+	if x != nil {
+		return x.NamesGroup
+	}
+	return false
+}
+
 type ExportOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next piece of the file; it may end anywhere.
-	Content       []byte `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Content []byte `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	// In the first answer of a node of a cluster. That answer has no content.
+	Cluster *ClusterShare `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Only from a node of a cluster: with this piece, the file has all groups of this log partition.
+	// No piece has offsets of two log partitions.
+	CompletedLogPartition *int32 `protobuf:"varint,3,opt,name=completed_log_partition,json=completedLogPartition,proto3,oneof" json:"completed_log_partition,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *ExportOffsetsResponse) Reset() {
 	*x = ExportOffsetsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2778,7 @@ func (x *ExportOffsetsResponse) String() string {
 func (*ExportOffsetsResponse) ProtoMessage() {}
 
 func (x *ExportOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2791,7 @@ func (x *ExportOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*ExportOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{26}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExportOffsetsResponse) GetContent() []byte {
@@ -2371,6 +2799,20 @@ func (x *ExportOffsetsResponse) GetContent() []byte {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *ExportOffsetsResponse) GetCluster() *ClusterShare {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *ExportOffsetsResponse) GetCompletedLogPartition() int32 {
+	if x != nil && x.CompletedLogPartition != nil {
+		return *x.CompletedLogPartition
+	}
+	return 0
 }
 
 type ImportOffsetsRequest struct {
@@ -2385,7 +2827,7 @@ type ImportOffsetsRequest struct {
 
 func (x *ImportOffsetsRequest) Reset() {
 	*x = ImportOffsetsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2839,7 @@ func (x *ImportOffsetsRequest) String() string {
 func (*ImportOffsetsRequest) ProtoMessage() {}
 
 func (x *ImportOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2852,7 @@ func (x *ImportOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{27}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ImportOffsetsRequest) GetOptions() *ImportOffsetsOptions {
@@ -2450,7 +2892,7 @@ type ImportOffsetsOptions struct {
 
 func (x *ImportOffsetsOptions) Reset() {
 	*x = ImportOffsetsOptions{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2904,7 @@ func (x *ImportOffsetsOptions) String() string {
 func (*ImportOffsetsOptions) ProtoMessage() {}
 
 func (x *ImportOffsetsOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2917,7 @@ func (x *ImportOffsetsOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsOptions.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsOptions) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{28}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ImportOffsetsOptions) GetFormat() OffsetFormat {
@@ -2537,7 +2979,7 @@ type ImportOffsetsResponse struct {
 
 func (x *ImportOffsetsResponse) Reset() {
 	*x = ImportOffsetsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2991,7 @@ func (x *ImportOffsetsResponse) String() string {
 func (*ImportOffsetsResponse) ProtoMessage() {}
 
 func (x *ImportOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +3004,7 @@ func (x *ImportOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{29}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ImportOffsetsResponse) GetGroups() []*ImportedGroup {
@@ -2592,7 +3034,7 @@ type ImportedGroup struct {
 
 func (x *ImportedGroup) Reset() {
 	*x = ImportedGroup{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +3046,7 @@ func (x *ImportedGroup) String() string {
 func (*ImportedGroup) ProtoMessage() {}
 
 func (x *ImportedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +3059,7 @@ func (x *ImportedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedGroup.ProtoReflect.Descriptor instead.
 func (*ImportedGroup) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{30}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ImportedGroup) GetGroupId() string {
@@ -2683,7 +3125,7 @@ type ListAuditEventsRequest struct {
 
 func (x *ListAuditEventsRequest) Reset() {
 	*x = ListAuditEventsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +3137,7 @@ func (x *ListAuditEventsRequest) String() string {
 func (*ListAuditEventsRequest) ProtoMessage() {}
 
 func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +3150,7 @@ func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{31}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListAuditEventsRequest) GetPageSize() int32 {
@@ -2758,13 +3200,17 @@ type ListAuditEventsResponse struct {
 	Events []*AuditEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The node that recorded these changes; empty: a single server.
+	NodeId string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The addresses of the other nodes of the cluster, which have audit logs of their own.
+	OtherAddresses []string `protobuf:"bytes,4,rep,name=other_addresses,json=otherAddresses,proto3" json:"other_addresses,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListAuditEventsResponse) Reset() {
 	*x = ListAuditEventsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +3222,7 @@ func (x *ListAuditEventsResponse) String() string {
 func (*ListAuditEventsResponse) ProtoMessage() {}
 
 func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +3235,7 @@ func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{32}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -2804,6 +3250,20 @@ func (x *ListAuditEventsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAuditEventsResponse) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ListAuditEventsResponse) GetOtherAddresses() []string {
+	if x != nil {
+		return x.OtherAddresses
+	}
+	return nil
 }
 
 type AuditEvent struct {
@@ -2826,7 +3286,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3298,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3311,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{33}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AuditEvent) GetRevision() *Revision {
@@ -2916,7 +3376,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xaf\x05\n" +
+	"\x14GetServerInfoRequest\"\xd8\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -2935,7 +3395,35 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x11expiry_suspension\x18\f \x01(\v2\x1c.offsetd.v1.ExpirySuspensionR\x10expirySuspension\x12<\n" +
 	"\fclock_offset\x18\r \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x12)\n" +
 	"\x10settings_problem\x18\x0e \x01(\tR\x0fsettingsProblem\x12\x1a\n" +
-	"\bproblems\x18\x0f \x03(\tR\bproblems\"\x9a\x01\n" +
+	"\bproblems\x18\x0f \x03(\tR\bproblems\x12'\n" +
+	"\x0fother_addresses\x18\x10 \x03(\tR\x0eotherAddresses\"\x18\n" +
+	"\x16DescribeClusterRequest\"\x9c\x02\n" +
+	"\x17DescribeClusterResponse\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12-\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x17.offsetd.v1.ClusterNodeR\x05nodes\x12<\n" +
+	"\n" +
+	"partitions\x18\x04 \x03(\v2\x1c.offsetd.v1.ClusterPartitionR\n" +
+	"partitions\x12@\n" +
+	"\vreplication\x18\x05 \x01(\v2\x1e.offsetd.v1.ClusterReplicationR\vreplication\x12\x1a\n" +
+	"\bproblems\x18\x06 \x03(\tR\bproblems\"g\n" +
+	"\vClusterNode\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12%\n" +
+	"\x0elog_partitions\x18\x03 \x03(\x05R\rlogPartitions\"\xd7\x01\n" +
+	"\x10ClusterPartition\x12#\n" +
+	"\rlog_partition\x18\x01 \x01(\x05R\flogPartition\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x123\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1d.offsetd.v1.LogPartitionStateR\x05state\x12\x19\n" +
+	"\x05epoch\x18\x04 \x01(\x03H\x00R\x05epoch\x88\x01\x01\x12\x1e\n" +
+	"\bcopy_lag\x18\x05 \x01(\x03H\x01R\acopyLag\x88\x01\x01B\b\n" +
+	"\x06_epochB\v\n" +
+	"\t_copy_lag\"\x89\x01\n" +
+	"\x12ClusterReplication\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12-\n" +
+	"\x12replication_factor\x18\x02 \x01(\x05R\x11replicationFactor\x12.\n" +
+	"\x13min_insync_replicas\x18\x03 \x01(\x05R\x11minInsyncReplicas\"\x9a\x01\n" +
 	"\x10ExpirySuspension\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x127\n" +
@@ -3098,14 +3586,21 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x7f\n" +
 	"\x14UpdateConfigResponse\x120\n" +
 	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\x125\n" +
-	"\bsettings\x18\x02 \x03(\v2\x19.offsetd.v1.ConfigSettingR\bsettings\"\xa5\x01\n" +
+	"\bsettings\x18\x02 \x03(\v2\x19.offsetd.v1.ConfigSettingR\bsettings\"\x93\x02\n" +
 	"\x14ExportOffsetsRequest\x120\n" +
 	"\x06format\x18\x01 \x01(\x0e2\x18.offsetd.v1.OffsetFormatR\x06format\x12\x1b\n" +
 	"\tgroup_ids\x18\x02 \x03(\tR\bgroupIds\x12&\n" +
 	"\x0fgroup_id_prefix\x18\x03 \x01(\tR\rgroupIdPrefix\x12\x16\n" +
-	"\x06topics\x18\x04 \x03(\tR\x06topics\"1\n" +
+	"\x06topics\x18\x04 \x03(\tR\x06topics\x12$\n" +
+	"\x0ethis_node_only\x18\x05 \x01(\bR\fthisNodeOnly\x12%\n" +
+	"\x0elog_partitions\x18\x06 \x03(\x05R\rlogPartitions\x12\x1f\n" +
+	"\vnames_group\x18\a \x01(\bR\n" +
+	"namesGroup\"\xbe\x01\n" +
 	"\x15ExportOffsetsResponse\x12\x18\n" +
-	"\acontent\x18\x01 \x01(\fR\acontent\"l\n" +
+	"\acontent\x18\x01 \x01(\fR\acontent\x122\n" +
+	"\acluster\x18\x02 \x01(\v2\x18.offsetd.v1.ClusterShareR\acluster\x12;\n" +
+	"\x17completed_log_partition\x18\x03 \x01(\x05H\x00R\x15completedLogPartition\x88\x01\x01B\x1a\n" +
+	"\x18_completed_log_partition\"l\n" +
 	"\x14ImportOffsetsRequest\x12:\n" +
 	"\aoptions\x18\x01 \x01(\v2 .offsetd.v1.ImportOffsetsOptionsR\aoptions\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"\x8e\x02\n" +
@@ -3135,10 +3630,12 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\bgroup_id\x18\x04 \x01(\tR\agroupId\x129\n" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"q\n" +
+	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xb3\x01\n" +
 	"\x17ListAuditEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.offsetd.v1.AuditEventR\x06events\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\x12'\n" +
+	"\x0fother_addresses\x18\x04 \x03(\tR\x0eotherAddresses\"\xfb\x01\n" +
 	"\n" +
 	"AuditEvent\x120\n" +
 	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\x12.\n" +
@@ -3149,7 +3646,12 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12\x12\n" +
-	"\x04peer\x18\b \x01(\tR\x04peer*z\n" +
+	"\x04peer\x18\b \x01(\tR\x04peer*\x9a\x01\n" +
+	"\x11LogPartitionState\x12#\n" +
+	"\x1fLOG_PARTITION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bLOG_PARTITION_STATE_LOADING\x10\x01\x12\x1f\n" +
+	"\x1bLOG_PARTITION_STATE_SERVING\x10\x02\x12\x1e\n" +
+	"\x1aLOG_PARTITION_STATE_FAILED\x10\x03*z\n" +
 	"\vServerState\x12\x1c\n" +
 	"\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SERVER_STATE_LOADING\x10\x01\x12\x18\n" +
@@ -3175,9 +3677,10 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x17OFFSET_FORMAT_KAFKA_CSV\x10\x01\x12\x15\n" +
 	"\x11OFFSET_FORMAT_RPK\x10\x02\x12\"\n" +
 	"\x1eOFFSET_FORMAT_KAFKA_UTILS_JSON\x10\x03\x12\x17\n" +
-	"\x13OFFSET_FORMAT_JSONL\x10\x042\xc4\a\n" +
+	"\x13OFFSET_FORMAT_JSONL\x10\x042\xa0\b\n" +
 	"\fAdminService\x12T\n" +
 	"\rGetServerInfo\x12 .offsetd.v1.GetServerInfoRequest\x1a!.offsetd.v1.GetServerInfoResponse\x12Z\n" +
+	"\x0fDescribeCluster\x12\".offsetd.v1.DescribeClusterRequest\x1a#.offsetd.v1.DescribeClusterResponse\x12Z\n" +
 	"\x0fFindCoordinator\x12\".offsetd.v1.FindCoordinatorRequest\x1a#.offsetd.v1.FindCoordinatorResponse\x12N\n" +
 	"\vDescribeLog\x12\x1e.offsetd.v1.DescribeLogRequest\x1a\x1f.offsetd.v1.DescribeLogResponse\x12K\n" +
 	"\n" +
@@ -3202,129 +3705,143 @@ func file_offsetd_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_offsetd_v1_admin_service_proto_rawDescData
 }
 
-var file_offsetd_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_offsetd_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_offsetd_v1_admin_service_proto_goTypes = []any{
-	(ServerState)(0),                // 0: offsetd.v1.ServerState
-	(CleaningState)(0),              // 1: offsetd.v1.CleaningState
-	(ConfigSource)(0),               // 2: offsetd.v1.ConfigSource
-	(OffsetFormat)(0),               // 3: offsetd.v1.OffsetFormat
-	(*GetServerInfoRequest)(nil),    // 4: offsetd.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),   // 5: offsetd.v1.GetServerInfoResponse
-	(*ExpirySuspension)(nil),        // 6: offsetd.v1.ExpirySuspension
-	(*FindCoordinatorRequest)(nil),  // 7: offsetd.v1.FindCoordinatorRequest
-	(*FindCoordinatorResponse)(nil), // 8: offsetd.v1.FindCoordinatorResponse
-	(*DescribeLogRequest)(nil),      // 9: offsetd.v1.DescribeLogRequest
-	(*DescribeLogResponse)(nil),     // 10: offsetd.v1.DescribeLogResponse
-	(*LogPartition)(nil),            // 11: offsetd.v1.LogPartition
-	(*LogSegment)(nil),              // 12: offsetd.v1.LogSegment
-	(*LogCleaning)(nil),             // 13: offsetd.v1.LogCleaning
-	(*UncleanablePartition)(nil),    // 14: offsetd.v1.UncleanablePartition
-	(*CleaningRound)(nil),           // 15: offsetd.v1.CleaningRound
-	(*BlockedRetention)(nil),        // 16: offsetd.v1.BlockedRetention
-	(*CompactLogRequest)(nil),       // 17: offsetd.v1.CompactLogRequest
-	(*CompactLogResponse)(nil),      // 18: offsetd.v1.CompactLogResponse
-	(*CompactedPartition)(nil),      // 19: offsetd.v1.CompactedPartition
-	(*RetryPartitionRequest)(nil),   // 20: offsetd.v1.RetryPartitionRequest
-	(*RetryPartitionResponse)(nil),  // 21: offsetd.v1.RetryPartitionResponse
-	(*DeleteRecordsRequest)(nil),    // 22: offsetd.v1.DeleteRecordsRequest
-	(*DeleteRecordsResponse)(nil),   // 23: offsetd.v1.DeleteRecordsResponse
-	(*ConfigSetting)(nil),           // 24: offsetd.v1.ConfigSetting
-	(*DescribeConfigRequest)(nil),   // 25: offsetd.v1.DescribeConfigRequest
-	(*DescribeConfigResponse)(nil),  // 26: offsetd.v1.DescribeConfigResponse
-	(*UpdateConfigRequest)(nil),     // 27: offsetd.v1.UpdateConfigRequest
-	(*UpdateConfigResponse)(nil),    // 28: offsetd.v1.UpdateConfigResponse
-	(*ExportOffsetsRequest)(nil),    // 29: offsetd.v1.ExportOffsetsRequest
-	(*ExportOffsetsResponse)(nil),   // 30: offsetd.v1.ExportOffsetsResponse
-	(*ImportOffsetsRequest)(nil),    // 31: offsetd.v1.ImportOffsetsRequest
-	(*ImportOffsetsOptions)(nil),    // 32: offsetd.v1.ImportOffsetsOptions
-	(*ImportOffsetsResponse)(nil),   // 33: offsetd.v1.ImportOffsetsResponse
-	(*ImportedGroup)(nil),           // 34: offsetd.v1.ImportedGroup
-	(*ListAuditEventsRequest)(nil),  // 35: offsetd.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil), // 36: offsetd.v1.ListAuditEventsResponse
-	(*AuditEvent)(nil),              // 37: offsetd.v1.AuditEvent
-	nil,                             // 38: offsetd.v1.UpdateConfigRequest.SetEntry
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*Revision)(nil),                // 41: offsetd.v1.Revision
-	(*status.Status)(nil),           // 42: google.rpc.Status
-	(*OffsetChange)(nil),            // 43: offsetd.v1.OffsetChange
+	(LogPartitionState)(0),          // 0: offsetd.v1.LogPartitionState
+	(ServerState)(0),                // 1: offsetd.v1.ServerState
+	(CleaningState)(0),              // 2: offsetd.v1.CleaningState
+	(ConfigSource)(0),               // 3: offsetd.v1.ConfigSource
+	(OffsetFormat)(0),               // 4: offsetd.v1.OffsetFormat
+	(*GetServerInfoRequest)(nil),    // 5: offsetd.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),   // 6: offsetd.v1.GetServerInfoResponse
+	(*DescribeClusterRequest)(nil),  // 7: offsetd.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil), // 8: offsetd.v1.DescribeClusterResponse
+	(*ClusterNode)(nil),             // 9: offsetd.v1.ClusterNode
+	(*ClusterPartition)(nil),        // 10: offsetd.v1.ClusterPartition
+	(*ClusterReplication)(nil),      // 11: offsetd.v1.ClusterReplication
+	(*ExpirySuspension)(nil),        // 12: offsetd.v1.ExpirySuspension
+	(*FindCoordinatorRequest)(nil),  // 13: offsetd.v1.FindCoordinatorRequest
+	(*FindCoordinatorResponse)(nil), // 14: offsetd.v1.FindCoordinatorResponse
+	(*DescribeLogRequest)(nil),      // 15: offsetd.v1.DescribeLogRequest
+	(*DescribeLogResponse)(nil),     // 16: offsetd.v1.DescribeLogResponse
+	(*LogPartition)(nil),            // 17: offsetd.v1.LogPartition
+	(*LogSegment)(nil),              // 18: offsetd.v1.LogSegment
+	(*LogCleaning)(nil),             // 19: offsetd.v1.LogCleaning
+	(*UncleanablePartition)(nil),    // 20: offsetd.v1.UncleanablePartition
+	(*CleaningRound)(nil),           // 21: offsetd.v1.CleaningRound
+	(*BlockedRetention)(nil),        // 22: offsetd.v1.BlockedRetention
+	(*CompactLogRequest)(nil),       // 23: offsetd.v1.CompactLogRequest
+	(*CompactLogResponse)(nil),      // 24: offsetd.v1.CompactLogResponse
+	(*CompactedPartition)(nil),      // 25: offsetd.v1.CompactedPartition
+	(*RetryPartitionRequest)(nil),   // 26: offsetd.v1.RetryPartitionRequest
+	(*RetryPartitionResponse)(nil),  // 27: offsetd.v1.RetryPartitionResponse
+	(*DeleteRecordsRequest)(nil),    // 28: offsetd.v1.DeleteRecordsRequest
+	(*DeleteRecordsResponse)(nil),   // 29: offsetd.v1.DeleteRecordsResponse
+	(*ConfigSetting)(nil),           // 30: offsetd.v1.ConfigSetting
+	(*DescribeConfigRequest)(nil),   // 31: offsetd.v1.DescribeConfigRequest
+	(*DescribeConfigResponse)(nil),  // 32: offsetd.v1.DescribeConfigResponse
+	(*UpdateConfigRequest)(nil),     // 33: offsetd.v1.UpdateConfigRequest
+	(*UpdateConfigResponse)(nil),    // 34: offsetd.v1.UpdateConfigResponse
+	(*ExportOffsetsRequest)(nil),    // 35: offsetd.v1.ExportOffsetsRequest
+	(*ExportOffsetsResponse)(nil),   // 36: offsetd.v1.ExportOffsetsResponse
+	(*ImportOffsetsRequest)(nil),    // 37: offsetd.v1.ImportOffsetsRequest
+	(*ImportOffsetsOptions)(nil),    // 38: offsetd.v1.ImportOffsetsOptions
+	(*ImportOffsetsResponse)(nil),   // 39: offsetd.v1.ImportOffsetsResponse
+	(*ImportedGroup)(nil),           // 40: offsetd.v1.ImportedGroup
+	(*ListAuditEventsRequest)(nil),  // 41: offsetd.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil), // 42: offsetd.v1.ListAuditEventsResponse
+	(*AuditEvent)(nil),              // 43: offsetd.v1.AuditEvent
+	nil,                             // 44: offsetd.v1.UpdateConfigRequest.SetEntry
+	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
+	(*Revision)(nil),                // 47: offsetd.v1.Revision
+	(*ClusterShare)(nil),            // 48: offsetd.v1.ClusterShare
+	(*status.Status)(nil),           // 49: google.rpc.Status
+	(*OffsetChange)(nil),            // 50: offsetd.v1.OffsetChange
 }
 var file_offsetd_v1_admin_service_proto_depIdxs = []int32{
-	39, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 1: offsetd.v1.GetServerInfoResponse.state:type_name -> offsetd.v1.ServerState
-	6,  // 2: offsetd.v1.GetServerInfoResponse.expiry_suspension:type_name -> offsetd.v1.ExpirySuspension
-	40, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
-	39, // 4: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
-	40, // 5: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
-	11, // 6: offsetd.v1.DescribeLogResponse.partitions:type_name -> offsetd.v1.LogPartition
-	12, // 7: offsetd.v1.LogPartition.segments:type_name -> offsetd.v1.LogSegment
-	13, // 8: offsetd.v1.LogPartition.cleaning:type_name -> offsetd.v1.LogCleaning
-	16, // 9: offsetd.v1.LogPartition.blocked_retention:type_name -> offsetd.v1.BlockedRetention
-	39, // 10: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
-	1,  // 11: offsetd.v1.LogCleaning.state:type_name -> offsetd.v1.CleaningState
-	40, // 12: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
-	40, // 13: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
-	39, // 14: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
-	14, // 15: offsetd.v1.LogCleaning.uncleanable:type_name -> offsetd.v1.UncleanablePartition
-	15, // 16: offsetd.v1.LogCleaning.last_round:type_name -> offsetd.v1.CleaningRound
-	39, // 17: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
-	39, // 18: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
-	39, // 19: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
-	39, // 20: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
-	40, // 21: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
-	39, // 22: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
-	39, // 23: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
-	19, // 24: offsetd.v1.CompactLogResponse.partitions:type_name -> offsetd.v1.CompactedPartition
-	41, // 25: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
-	15, // 26: offsetd.v1.CompactedPartition.round:type_name -> offsetd.v1.CleaningRound
-	14, // 27: offsetd.v1.RetryPartitionResponse.uncleanable:type_name -> offsetd.v1.UncleanablePartition
-	41, // 28: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
-	41, // 29: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
-	2,  // 30: offsetd.v1.ConfigSetting.source:type_name -> offsetd.v1.ConfigSource
-	24, // 31: offsetd.v1.DescribeConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
-	38, // 32: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
-	41, // 33: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
-	24, // 34: offsetd.v1.UpdateConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
-	3,  // 35: offsetd.v1.ExportOffsetsRequest.format:type_name -> offsetd.v1.OffsetFormat
-	32, // 36: offsetd.v1.ImportOffsetsRequest.options:type_name -> offsetd.v1.ImportOffsetsOptions
-	3,  // 37: offsetd.v1.ImportOffsetsOptions.format:type_name -> offsetd.v1.OffsetFormat
-	34, // 38: offsetd.v1.ImportOffsetsResponse.groups:type_name -> offsetd.v1.ImportedGroup
-	41, // 39: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
-	42, // 40: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
-	43, // 41: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
-	39, // 42: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
-	39, // 43: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
-	37, // 44: offsetd.v1.ListAuditEventsResponse.events:type_name -> offsetd.v1.AuditEvent
-	41, // 45: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
-	39, // 46: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	4,  // 47: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
-	7,  // 48: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
-	9,  // 49: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
-	17, // 50: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
-	20, // 51: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
-	22, // 52: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
-	25, // 53: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
-	27, // 54: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
-	29, // 55: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
-	31, // 56: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
-	35, // 57: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
-	5,  // 58: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
-	8,  // 59: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
-	10, // 60: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
-	18, // 61: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
-	21, // 62: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
-	23, // 63: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
-	26, // 64: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
-	28, // 65: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
-	30, // 66: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
-	33, // 67: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
-	36, // 68: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
-	58, // [58:69] is the sub-list for method output_type
-	47, // [47:58] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	45, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 1: offsetd.v1.GetServerInfoResponse.state:type_name -> offsetd.v1.ServerState
+	12, // 2: offsetd.v1.GetServerInfoResponse.expiry_suspension:type_name -> offsetd.v1.ExpirySuspension
+	46, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
+	9,  // 4: offsetd.v1.DescribeClusterResponse.nodes:type_name -> offsetd.v1.ClusterNode
+	10, // 5: offsetd.v1.DescribeClusterResponse.partitions:type_name -> offsetd.v1.ClusterPartition
+	11, // 6: offsetd.v1.DescribeClusterResponse.replication:type_name -> offsetd.v1.ClusterReplication
+	0,  // 7: offsetd.v1.ClusterPartition.state:type_name -> offsetd.v1.LogPartitionState
+	45, // 8: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
+	46, // 9: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
+	17, // 10: offsetd.v1.DescribeLogResponse.partitions:type_name -> offsetd.v1.LogPartition
+	18, // 11: offsetd.v1.LogPartition.segments:type_name -> offsetd.v1.LogSegment
+	19, // 12: offsetd.v1.LogPartition.cleaning:type_name -> offsetd.v1.LogCleaning
+	22, // 13: offsetd.v1.LogPartition.blocked_retention:type_name -> offsetd.v1.BlockedRetention
+	45, // 14: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
+	2,  // 15: offsetd.v1.LogCleaning.state:type_name -> offsetd.v1.CleaningState
+	46, // 16: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
+	46, // 17: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
+	45, // 18: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
+	20, // 19: offsetd.v1.LogCleaning.uncleanable:type_name -> offsetd.v1.UncleanablePartition
+	21, // 20: offsetd.v1.LogCleaning.last_round:type_name -> offsetd.v1.CleaningRound
+	45, // 21: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
+	45, // 22: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
+	45, // 23: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
+	45, // 24: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
+	46, // 25: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
+	45, // 26: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
+	45, // 27: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
+	25, // 28: offsetd.v1.CompactLogResponse.partitions:type_name -> offsetd.v1.CompactedPartition
+	47, // 29: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
+	21, // 30: offsetd.v1.CompactedPartition.round:type_name -> offsetd.v1.CleaningRound
+	20, // 31: offsetd.v1.RetryPartitionResponse.uncleanable:type_name -> offsetd.v1.UncleanablePartition
+	47, // 32: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
+	47, // 33: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
+	3,  // 34: offsetd.v1.ConfigSetting.source:type_name -> offsetd.v1.ConfigSource
+	30, // 35: offsetd.v1.DescribeConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
+	44, // 36: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
+	47, // 37: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
+	30, // 38: offsetd.v1.UpdateConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
+	4,  // 39: offsetd.v1.ExportOffsetsRequest.format:type_name -> offsetd.v1.OffsetFormat
+	48, // 40: offsetd.v1.ExportOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	38, // 41: offsetd.v1.ImportOffsetsRequest.options:type_name -> offsetd.v1.ImportOffsetsOptions
+	4,  // 42: offsetd.v1.ImportOffsetsOptions.format:type_name -> offsetd.v1.OffsetFormat
+	40, // 43: offsetd.v1.ImportOffsetsResponse.groups:type_name -> offsetd.v1.ImportedGroup
+	47, // 44: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
+	49, // 45: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
+	50, // 46: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
+	45, // 47: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
+	45, // 48: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
+	43, // 49: offsetd.v1.ListAuditEventsResponse.events:type_name -> offsetd.v1.AuditEvent
+	47, // 50: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
+	45, // 51: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	5,  // 52: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
+	7,  // 53: offsetd.v1.AdminService.DescribeCluster:input_type -> offsetd.v1.DescribeClusterRequest
+	13, // 54: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
+	15, // 55: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
+	23, // 56: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
+	26, // 57: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
+	28, // 58: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
+	31, // 59: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
+	33, // 60: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
+	35, // 61: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
+	37, // 62: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
+	41, // 63: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
+	6,  // 64: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
+	8,  // 65: offsetd.v1.AdminService.DescribeCluster:output_type -> offsetd.v1.DescribeClusterResponse
+	14, // 66: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
+	16, // 67: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
+	24, // 68: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
+	27, // 69: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
+	29, // 70: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
+	32, // 71: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
+	34, // 72: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
+	36, // 73: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
+	39, // 74: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
+	42, // 75: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
+	64, // [64:76] is the sub-list for method output_type
+	52, // [52:64] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_admin_service_proto_init() }
@@ -3334,17 +3851,19 @@ func file_offsetd_v1_admin_service_proto_init() {
 	}
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
-	file_offsetd_v1_admin_service_proto_msgTypes[18].OneofWrappers = []any{
+	file_offsetd_v1_admin_service_proto_msgTypes[5].OneofWrappers = []any{}
+	file_offsetd_v1_admin_service_proto_msgTypes[23].OneofWrappers = []any{
 		(*DeleteRecordsRequest_Offset)(nil),
 		(*DeleteRecordsRequest_End)(nil),
 	}
+	file_offsetd_v1_admin_service_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_admin_service_proto_rawDesc), len(file_offsetd_v1_admin_service_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   35,
+			NumEnums:      5,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	AdminService_GetServerInfo_FullMethodName   = "/offsetd.v1.AdminService/GetServerInfo"
+	AdminService_DescribeCluster_FullMethodName = "/offsetd.v1.AdminService/DescribeCluster"
 	AdminService_FindCoordinator_FullMethodName = "/offsetd.v1.AdminService/FindCoordinator"
 	AdminService_DescribeLog_FullMethodName     = "/offsetd.v1.AdminService/DescribeLog"
 	AdminService_CompactLog_FullMethodName      = "/offsetd.v1.AdminService/CompactLog"
@@ -41,6 +42,9 @@ const (
 // prevented a recorded change.
 type AdminServiceClient interface {
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
+	// The nodes of the cluster, and the log partitions of each. A single server is a cluster of one
+	// node. Answered once the server knows the number of log partitions.
+	DescribeCluster(ctx context.Context, in *DescribeClusterRequest, opts ...grpc.CallOption) (*DescribeClusterResponse, error)
 	// The log partition that holds a group, and the node that serves it. Answered while loading.
 	FindCoordinator(ctx context.Context, in *FindCoordinatorRequest, opts ...grpc.CallOption) (*FindCoordinatorResponse, error)
 	// The partitions of a topic's log on the disk, and the progress of their cleaning.
@@ -88,6 +92,16 @@ func (c *adminServiceClient) GetServerInfo(ctx context.Context, in *GetServerInf
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
 	err := c.cc.Invoke(ctx, AdminService_GetServerInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) DescribeCluster(ctx context.Context, in *DescribeClusterRequest, opts ...grpc.CallOption) (*DescribeClusterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeClusterResponse)
+	err := c.cc.Invoke(ctx, AdminService_DescribeCluster_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +229,9 @@ func (c *adminServiceClient) ListAuditEvents(ctx context.Context, in *ListAuditE
 // prevented a recorded change.
 type AdminServiceServer interface {
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
+	// The nodes of the cluster, and the log partitions of each. A single server is a cluster of one
+	// node. Answered once the server knows the number of log partitions.
+	DescribeCluster(context.Context, *DescribeClusterRequest) (*DescribeClusterResponse, error)
 	// The log partition that holds a group, and the node that serves it. Answered while loading.
 	FindCoordinator(context.Context, *FindCoordinatorRequest) (*FindCoordinatorResponse, error)
 	// The partitions of a topic's log on the disk, and the progress of their cleaning.
@@ -260,6 +277,9 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetServerInfo not implemented")
+}
+func (UnimplementedAdminServiceServer) DescribeCluster(context.Context, *DescribeClusterRequest) (*DescribeClusterResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method DescribeCluster not implemented")
 }
 func (UnimplementedAdminServiceServer) FindCoordinator(context.Context, *FindCoordinatorRequest) (*FindCoordinatorResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method FindCoordinator not implemented")
@@ -326,6 +346,24 @@ func _AdminService_GetServerInfo_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).GetServerInfo(ctx, req.(*GetServerInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_DescribeCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DescribeCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DescribeCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DescribeCluster(ctx, req.(*DescribeClusterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -502,6 +540,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServerInfo",
 			Handler:    _AdminService_GetServerInfo_Handler,
+		},
+		{
+			MethodName: "DescribeCluster",
+			Handler:    _AdminService_DescribeCluster_Handler,
 		},
 		{
 			MethodName: "FindCoordinator",

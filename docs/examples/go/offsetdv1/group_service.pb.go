@@ -221,12 +221,20 @@ type ListGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the previous answer; the other fields must be the same as then.
+	// From the previous answer; the other fields must be the same as then, except `this_node_only`
+	// and `log_partitions`. Each node understands the tokens of the others.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only groups in one of these; empty: any. At most 100 of each.
 	States        []GroupState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=offsetd.v1.GroupState" json:"states,omitempty"`
 	Types         []GroupType  `protobuf:"varint,4,rep,packed,name=types,proto3,enum=offsetd.v1.GroupType" json:"types,omitempty"`
 	GroupIdPrefix string       `protobuf:"bytes,5,opt,name=group_id_prefix,json=groupIdPrefix,proto3" json:"group_id_prefix,omitempty"`
+	// Answer for the log partitions that this node serves. `cluster` says which these are, and where
+	// the others are. Without this, a node that does not serve all log partitions of the request
+	// refuses (UNAVAILABLE, NOT_COORDINATOR). On a single server it makes no difference.
+	ThisNodeOnly bool `protobuf:"varint,6,opt,name=this_node_only,json=thisNodeOnly,proto3" json:"this_node_only,omitempty"`
+	// Answer for these log partitions, and refuse if this node does not serve one of them. No
+	// partition twice, so 10,000 at most. Empty: all that the request is about.
+	LogPartitions []int32 `protobuf:"varint,7,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,15 +304,34 @@ func (x *ListGroupsRequest) GetGroupIdPrefix() string {
 	return ""
 }
 
+func (x *ListGroupsRequest) GetThisNodeOnly() bool {
+	if x != nil {
+		return x.ThisNodeOnly
+	}
+	return false
+}
+
+func (x *ListGroupsRequest) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
 type ListGroupsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Groups []*GroupListing        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// All damaged log partitions: their groups are missing from every page.
+	// All damaged log partitions of this node: their groups are missing from every page.
 	UnreachableLogPartitions []int32 `protobuf:"varint,3,rep,packed,name=unreachable_log_partitions,json=unreachableLogPartitions,proto3" json:"unreachable_log_partitions,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// Only from a node of a cluster: the log partitions of all pages.
+	Cluster *ClusterShare `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Only from a node of a cluster, and with `next_page_token`: the log partition in which the next
+	// page begins. This page has all groups of those below it.
+	NextLogPartition *int32 `protobuf:"varint,5,opt,name=next_log_partition,json=nextLogPartition,proto3,oneof" json:"next_log_partition,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListGroupsResponse) Reset() {
@@ -356,6 +383,20 @@ func (x *ListGroupsResponse) GetUnreachableLogPartitions() []int32 {
 		return x.UnreachableLogPartitions
 	}
 	return nil
+}
+
+func (x *ListGroupsResponse) GetCluster() *ClusterShare {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *ListGroupsResponse) GetNextLogPartition() int32 {
+	if x != nil && x.NextLogPartition != nil {
+		return *x.NextLogPartition
+	}
+	return 0
 }
 
 type GetGroupRequest struct {
@@ -2659,18 +2700,23 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x16.offsetd.v1.GroupStateR\x05state\x12#\n" +
 	"\rprotocol_type\x18\x04 \x01(\tR\fprotocolType\x123\n" +
-	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\"\xd4\x01\n" +
+	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\"\xa1\x02\n" +
 	"\x11ListGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12.\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x16.offsetd.v1.GroupStateR\x06states\x12+\n" +
 	"\x05types\x18\x04 \x03(\x0e2\x15.offsetd.v1.GroupTypeR\x05types\x12&\n" +
-	"\x0fgroup_id_prefix\x18\x05 \x01(\tR\rgroupIdPrefix\"\xac\x01\n" +
+	"\x0fgroup_id_prefix\x18\x05 \x01(\tR\rgroupIdPrefix\x12$\n" +
+	"\x0ethis_node_only\x18\x06 \x01(\bR\fthisNodeOnly\x12%\n" +
+	"\x0elog_partitions\x18\a \x03(\x05R\rlogPartitions\"\xaa\x02\n" +
 	"\x12ListGroupsResponse\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.offsetd.v1.GroupListingR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12<\n" +
-	"\x1aunreachable_log_partitions\x18\x03 \x03(\x05R\x18unreachableLogPartitions\"\x91\x01\n" +
+	"\x1aunreachable_log_partitions\x18\x03 \x03(\x05R\x18unreachableLogPartitions\x122\n" +
+	"\acluster\x18\x04 \x01(\v2\x18.offsetd.v1.ClusterShareR\acluster\x121\n" +
+	"\x12next_log_partition\x18\x05 \x01(\x05H\x00R\x10nextLogPartition\x88\x01\x01B\x15\n" +
+	"\x13_next_log_partition\"\x91\x01\n" +
 	"\x0fGetGroupRequest\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12'\n" +
 	"\x0finclude_offsets\x18\x02 \x01(\bR\x0eincludeOffsets\x12\x1b\n" +
@@ -2957,15 +3003,16 @@ var file_offsetd_v1_group_service_proto_goTypes = []any{
 	(*ReleaseGroupRequest)(nil),   // 36: offsetd.v1.ReleaseGroupRequest
 	(*ReleaseGroupResponse)(nil),  // 37: offsetd.v1.ReleaseGroupResponse
 	(*Retention)(nil),             // 38: offsetd.v1.Retention
-	(*CommittedOffset)(nil),       // 39: offsetd.v1.CommittedOffset
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*TopicPartition)(nil),        // 42: offsetd.v1.TopicPartition
-	(*Revision)(nil),              // 43: offsetd.v1.Revision
-	(*status.Status)(nil),         // 44: google.rpc.Status
-	(*OffsetChange)(nil),          // 45: offsetd.v1.OffsetChange
-	(*RestoreGroupRequest)(nil),   // 46: offsetd.v1.RestoreGroupRequest
-	(*RestoreGroupResponse)(nil),  // 47: offsetd.v1.RestoreGroupResponse
+	(*ClusterShare)(nil),          // 39: offsetd.v1.ClusterShare
+	(*CommittedOffset)(nil),       // 40: offsetd.v1.CommittedOffset
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*TopicPartition)(nil),        // 43: offsetd.v1.TopicPartition
+	(*Revision)(nil),              // 44: offsetd.v1.Revision
+	(*status.Status)(nil),         // 45: google.rpc.Status
+	(*OffsetChange)(nil),          // 46: offsetd.v1.OffsetChange
+	(*RestoreGroupRequest)(nil),   // 47: offsetd.v1.RestoreGroupRequest
+	(*RestoreGroupResponse)(nil),  // 48: offsetd.v1.RestoreGroupResponse
 }
 var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	0,  // 0: offsetd.v1.GroupListing.type:type_name -> offsetd.v1.GroupType
@@ -2974,73 +3021,74 @@ var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	1,  // 3: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
 	0,  // 4: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
 	2,  // 5: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	7,  // 6: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	39, // 7: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	0,  // 8: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 9: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	9,  // 10: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	40, // 11: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	38, // 12: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	8,  // 13: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	40, // 14: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	41, // 15: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	40, // 16: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	42, // 17: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	43, // 18: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	41, // 19: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	41, // 20: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	12, // 21: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	15, // 22: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	17, // 23: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	22, // 24: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	27, // 25: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	24, // 26: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	43, // 27: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	27, // 28: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	44, // 29: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	43, // 30: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	45, // 31: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	38, // 32: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	43, // 33: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	41, // 34: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	43, // 35: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	8,  // 36: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	41, // 37: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	8,  // 38: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	43, // 39: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	3,  // 40: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	5,  // 41: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	10, // 42: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	28, // 43: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	46, // 44: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	13, // 45: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	16, // 46: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	19, // 47: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	21, // 48: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	25, // 49: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	30, // 50: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	32, // 51: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	34, // 52: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	36, // 53: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	4,  // 54: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	6,  // 55: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	11, // 56: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	29, // 57: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	47, // 58: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	14, // 59: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	18, // 60: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	20, // 61: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	23, // 62: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	26, // 63: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	31, // 64: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	33, // 65: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	35, // 66: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	37, // 67: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	54, // [54:68] is the sub-list for method output_type
-	40, // [40:54] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	39, // 6: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	7,  // 7: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	40, // 8: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	0,  // 9: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 10: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	9,  // 11: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	41, // 12: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	38, // 13: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	8,  // 14: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	41, // 15: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	42, // 16: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	41, // 17: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	43, // 18: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	44, // 19: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	42, // 20: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	42, // 21: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	12, // 22: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	15, // 23: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	17, // 24: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	22, // 25: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	27, // 26: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	24, // 27: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	44, // 28: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	27, // 29: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	45, // 30: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	44, // 31: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	46, // 32: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	38, // 33: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	44, // 34: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	42, // 35: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 36: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	8,  // 37: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	42, // 38: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	8,  // 39: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	44, // 40: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	3,  // 41: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	5,  // 42: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	10, // 43: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	28, // 44: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	47, // 45: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	13, // 46: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	16, // 47: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	19, // 48: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	21, // 49: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	25, // 50: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	30, // 51: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	32, // 52: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	34, // 53: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	36, // 54: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	4,  // 55: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	6,  // 56: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	11, // 57: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	29, // 58: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	48, // 59: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	14, // 60: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	18, // 61: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	20, // 62: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	23, // 63: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	26, // 64: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	31, // 65: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	33, // 66: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	35, // 67: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	37, // 68: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	55, // [55:69] is the sub-list for method output_type
+	41, // [41:55] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
@@ -3051,6 +3099,7 @@ func file_offsetd_v1_group_service_proto_init() {
 	file_offsetd_v1_history_proto_init()
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
+	file_offsetd_v1_group_service_proto_msgTypes[2].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[11].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[13].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[14].OneofWrappers = []any{}

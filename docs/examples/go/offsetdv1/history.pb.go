@@ -799,7 +799,14 @@ type WatchOffsetsRequest struct {
 	// From an answer to a call with the same groups, prefix and topics: the call ends with OK once
 	// all events before this token have been sent, and it sends none after it. OUT_OF_RANGE if a log
 	// ends below it. Empty: the call does not end by itself.
-	UntilToken    string `protobuf:"bytes,7,opt,name=until_token,json=untilToken,proto3" json:"until_token,omitempty"`
+	UntilToken string `protobuf:"bytes,7,opt,name=until_token,json=untilToken,proto3" json:"until_token,omitempty"`
+	// Watch the log partitions that this node serves. `cluster` says which these are, and where the
+	// others are. Without this, a node that does not serve all log partitions of the request refuses
+	// (UNAVAILABLE, NOT_COORDINATOR). On a single server it makes no difference.
+	ThisNodeOnly bool `protobuf:"varint,8,opt,name=this_node_only,json=thisNodeOnly,proto3" json:"this_node_only,omitempty"`
+	// Answer for these log partitions, and refuse if this node does not serve one of them. No
+	// partition twice, so 10,000 at most. Empty: all that the request is about.
+	LogPartitions []int32 `protobuf:"varint,9,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -883,8 +890,28 @@ func (x *WatchOffsetsRequest) GetUntilToken() string {
 	return ""
 }
 
-// The first answer comes at once and has a token. The last answer of a call with an `until_token`
-// covers all events before that token.
+func (x *WatchOffsetsRequest) GetThisNodeOnly() bool {
+	if x != nil {
+		return x.ThisNodeOnly
+	}
+	return false
+}
+
+func (x *WatchOffsetsRequest) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
+// A token is base64url without padding of: the byte 1, 8 bytes that depend on the groups, the
+// prefix, the topics and the log, and for each log partition, in ascending order, two varints: its
+// number, and the log offset at which to go on. All nodes of a cluster understand one another's
+// tokens. So a client that watches several nodes merges their tokens: for each log partition, the
+// larger offset.
+//
+// The first answer comes at once and has a token and no events. The last answer of a call with an
+// `until_token` covers all events before that token.
 type WatchOffsetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their log offsets, for each log partition.
@@ -893,8 +920,11 @@ type WatchOffsetsResponse struct {
 	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	// In the first answer: the damaged log partitions, whose events are missing.
 	UnreachableLogPartitions []int32 `protobuf:"varint,3,rep,packed,name=unreachable_log_partitions,json=unreachableLogPartitions,proto3" json:"unreachable_log_partitions,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// In the first answer of a node of a cluster. If it has no log partitions of this node, the call
+	// ends with OK.
+	Cluster       *ClusterShare `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchOffsetsResponse) Reset() {
@@ -944,6 +974,13 @@ func (x *WatchOffsetsResponse) GetToken() string {
 func (x *WatchOffsetsResponse) GetUnreachableLogPartitions() []int32 {
 	if x != nil {
 		return x.UnreachableLogPartitions
+	}
+	return nil
+}
+
+func (x *WatchOffsetsResponse) GetCluster() *ClusterShare {
+	if x != nil {
+		return x.Cluster
 	}
 	return nil
 }
@@ -1014,7 +1051,7 @@ const file_offsetd_v1_history_proto_rawDesc = "" +
 	"\foffset_after\x18\x04 \x01(\x03H\x01R\voffsetAfter\x88\x01\x01\x120\n" +
 	"\brevision\x18\x05 \x01(\v2\x14.offsetd.v1.RevisionR\brevisionB\x10\n" +
 	"\x0e_offset_beforeB\x0f\n" +
-	"\r_offset_after\"\x92\x02\n" +
+	"\r_offset_after\"\xdf\x02\n" +
 	"\x13WatchOffsetsRequest\x12\x1b\n" +
 	"\tgroup_ids\x18\x01 \x03(\tR\bgroupIds\x12&\n" +
 	"\x0fgroup_id_prefix\x18\x02 \x01(\tR\rgroupIdPrefix\x12\x16\n" +
@@ -1024,11 +1061,14 @@ const file_offsetd_v1_history_proto_rawDesc = "" +
 	"fromOldest\x12F\n" +
 	"\x11progress_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x10progressInterval\x12\x1f\n" +
 	"\vuntil_token\x18\a \x01(\tR\n" +
-	"untilToken\"\x9b\x01\n" +
+	"untilToken\x12$\n" +
+	"\x0ethis_node_only\x18\b \x01(\bR\fthisNodeOnly\x12%\n" +
+	"\x0elog_partitions\x18\t \x03(\x05R\rlogPartitions\"\xcf\x01\n" +
 	"\x14WatchOffsetsResponse\x12/\n" +
 	"\x06events\x18\x01 \x03(\v2\x17.offsetd.v1.OffsetEventR\x06events\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12<\n" +
-	"\x1aunreachable_log_partitions\x18\x03 \x03(\x05R\x18unreachableLogPartitionsb\x06proto3"
+	"\x1aunreachable_log_partitions\x18\x03 \x03(\x05R\x18unreachableLogPartitions\x122\n" +
+	"\acluster\x18\x04 \x01(\v2\x18.offsetd.v1.ClusterShareR\aclusterb\x06proto3"
 
 var (
 	file_offsetd_v1_history_proto_rawDescOnce sync.Once
@@ -1058,6 +1098,7 @@ var file_offsetd_v1_history_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),     // 11: google.protobuf.Timestamp
 	(*TopicPartition)(nil),            // 12: offsetd.v1.TopicPartition
 	(*durationpb.Duration)(nil),       // 13: google.protobuf.Duration
+	(*ClusterShare)(nil),              // 14: offsetd.v1.ClusterShare
 }
 var file_offsetd_v1_history_proto_depIdxs = []int32{
 	10, // 0: offsetd.v1.OffsetEvent.revision:type_name -> offsetd.v1.Revision
@@ -1078,11 +1119,12 @@ var file_offsetd_v1_history_proto_depIdxs = []int32{
 	10, // 15: offsetd.v1.RestoredOffset.revision:type_name -> offsetd.v1.Revision
 	13, // 16: offsetd.v1.WatchOffsetsRequest.progress_interval:type_name -> google.protobuf.Duration
 	0,  // 17: offsetd.v1.WatchOffsetsResponse.events:type_name -> offsetd.v1.OffsetEvent
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	14, // 18: offsetd.v1.WatchOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_history_proto_init() }

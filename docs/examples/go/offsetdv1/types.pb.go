@@ -133,6 +133,118 @@ func (x *Revision) GetLogOffset() int64 {
 	return 0
 }
 
+// In an answer about groups of several nodes: the log partitions that the answer is about, and
+// where the others are. Only nodes of a cluster send it, so its absence means that the answer is
+// about all groups. A client asks the other nodes with their `log_partitions`.
+type ClusterShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The log partitions of the request that the answer is about, in ascending order.
+	LogPartitions []int32 `protobuf:"varint,1,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
+	// The other log partitions of the request, by node. The answering node may be among them, with
+	// log partitions that it is loading.
+	Elsewhere     []*NodePartitions `protobuf:"bytes,2,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterShare) Reset() {
+	*x = ClusterShare{}
+	mi := &file_offsetd_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterShare) ProtoMessage() {}
+
+func (x *ClusterShare) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterShare.ProtoReflect.Descriptor instead.
+func (*ClusterShare) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClusterShare) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
+func (x *ClusterShare) GetElsewhere() []*NodePartitions {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return nil
+}
+
+// Log partitions, and the node that serves them.
+type NodePartitions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's address for clients, as `host:port`. Empty: no node is known to serve them now.
+	Address       string  `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	LogPartitions []int32 `protobuf:"varint,2,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePartitions) Reset() {
+	*x = NodePartitions{}
+	mi := &file_offsetd_v1_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePartitions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePartitions) ProtoMessage() {}
+
+func (x *NodePartitions) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePartitions.ProtoReflect.Descriptor instead.
+func (*NodePartitions) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodePartitions) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NodePartitions) GetLogPartitions() []int32 {
+	if x != nil {
+		return x.LogPartitions
+	}
+	return nil
+}
+
 // How long a group's offsets are kept. If neither is set: `offsets.retention.minutes`.
 type Retention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -147,7 +259,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_offsetd_v1_types_proto_msgTypes[2]
+	mi := &file_offsetd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -159,7 +271,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_types_proto_msgTypes[2]
+	mi := &file_offsetd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -172,7 +284,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_offsetd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Retention) GetKind() isRetention_Kind {
@@ -230,7 +342,13 @@ const file_offsetd_v1_types_proto_rawDesc = "" +
 	"\bRevision\x12#\n" +
 	"\rlog_partition\x18\x01 \x01(\x05R\flogPartition\x12\x1d\n" +
 	"\n" +
-	"log_offset\x18\x02 \x01(\x03R\tlogOffset\"d\n" +
+	"log_offset\x18\x02 \x01(\x03R\tlogOffset\"o\n" +
+	"\fClusterShare\x12%\n" +
+	"\x0elog_partitions\x18\x01 \x03(\x05R\rlogPartitions\x128\n" +
+	"\telsewhere\x18\x02 \x03(\v2\x1a.offsetd.v1.NodePartitionsR\telsewhere\"Q\n" +
+	"\x0eNodePartitions\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12%\n" +
+	"\x0elog_partitions\x18\x02 \x03(\x05R\rlogPartitions\"d\n" +
 	"\tRetention\x127\n" +
 	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationH\x00R\bduration\x12\x16\n" +
 	"\x05never\x18\x02 \x01(\bH\x00R\x05neverB\x06\n" +
@@ -248,20 +366,23 @@ func file_offsetd_v1_types_proto_rawDescGZIP() []byte {
 	return file_offsetd_v1_types_proto_rawDescData
 }
 
-var file_offsetd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_offsetd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_offsetd_v1_types_proto_goTypes = []any{
 	(*TopicPartition)(nil),      // 0: offsetd.v1.TopicPartition
 	(*Revision)(nil),            // 1: offsetd.v1.Revision
-	(*Retention)(nil),           // 2: offsetd.v1.Retention
-	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
+	(*ClusterShare)(nil),        // 2: offsetd.v1.ClusterShare
+	(*NodePartitions)(nil),      // 3: offsetd.v1.NodePartitions
+	(*Retention)(nil),           // 4: offsetd.v1.Retention
+	(*durationpb.Duration)(nil), // 5: google.protobuf.Duration
 }
 var file_offsetd_v1_types_proto_depIdxs = []int32{
-	3, // 0: offsetd.v1.Retention.duration:type_name -> google.protobuf.Duration
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 0: offsetd.v1.ClusterShare.elsewhere:type_name -> offsetd.v1.NodePartitions
+	5, // 1: offsetd.v1.Retention.duration:type_name -> google.protobuf.Duration
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_types_proto_init() }
@@ -269,7 +390,7 @@ func file_offsetd_v1_types_proto_init() {
 	if File_offsetd_v1_types_proto != nil {
 		return
 	}
-	file_offsetd_v1_types_proto_msgTypes[2].OneofWrappers = []any{
+	file_offsetd_v1_types_proto_msgTypes[4].OneofWrappers = []any{
 		(*Retention_Duration)(nil),
 		(*Retention_Never)(nil),
 	}
@@ -279,7 +400,7 @@ func file_offsetd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_types_proto_rawDesc), len(file_offsetd_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
