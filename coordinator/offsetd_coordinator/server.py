@@ -12,7 +12,6 @@ import contextlib
 import gc
 import ipaddress
 import os
-import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,21 +23,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.clock import SteadyClock
 from offsetd_storage.configuration.setting_kinds import UNIX_PREFIXES
-from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.errors import StorageError, StorageFailed, words_of
 from offsetd_storage.folder.folder_lock import check_usable
-from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
-from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 
 from offsetd_coordinator.administration.internal_topics import (
     InternalTopics,
-    internal_topic_specs,
     upkeep_config,
 )
-from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
+from offsetd_coordinator.background.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
@@ -46,28 +40,29 @@ from offsetd_coordinator.network.connection_guard import ConnectionGuard
 from offsetd_coordinator.network.connection_limits import (
     channel_options,
     connection_limits,
-    connections_beyond,
 )
 from offsetd_coordinator.network.ports import listen_error
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
-from offsetd_coordinator.observability.progress_lines import ProgressLines
 from offsetd_coordinator.observability.reporting import Visibility
 from offsetd_coordinator.runtime.awake_clock import AwakeClock
 from offsetd_coordinator.runtime.failure_messages import what_happened
 from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_coordinator.runtime.runtime import Runtime
-from offsetd_coordinator.runtime.shard_loader import load
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
-from offsetd_coordinator.shard.shard import Shard
+from offsetd_coordinator.server_folder import StartFailed, load_shards, open_store
 
 if TYPE_CHECKING:
     import random
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
+    from offsetd_storage.log_store import LogStore
 
     from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.cluster.cluster import Cluster
+    from offsetd_coordinator.cluster.cluster_start import OpenCluster
+    from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -75,13 +70,8 @@ _log = structlog.get_logger(__name__)
 # The time in which the last answers are sent.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
-_DESCRIPTORS_BESIDE: Final = 64
 # The cleaner first reads every log once. Calls that waited for the load are answered first.
 _CLEANER_DELAY_MS: Final = 1000
-
-
-class StartFailed(Exception):
-    """The server cannot start; the message is one line for an operator."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,6 +83,7 @@ class _Loaded:
     upkeep: Upkeep
     administration: Administration
     expirer: Expirer
+    cluster: Cluster | None
 
 
 class Server:
@@ -171,6 +162,8 @@ class Server:
         runtime = loaded.runtime
         await asyncio.to_thread(runtime.start, loaded.upkeep)  # It may write a checkpoint.
         self.node.serve(runtime, loaded.large_changes, loaded.administration)
+        if loaded.cluster is not None:
+            await self._join(loaded.cluster)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.visibility.watch(loaded.upkeep.cleaner, self._health)
         self.visibility.watch_clock_and_disk(self._health)
@@ -180,7 +173,7 @@ class Server:
         self.serving.set()
         await self._stopping.wait()
         await loaded.expirer.stop()
-        await self._end(runtime)
+        await self._end(runtime, loaded.cluster)
 
     async def close_port(self) -> None:
         """Closes the port, for a process that continues without this server."""
@@ -190,17 +183,33 @@ class Server:
         if self._grpc_server is not None:
             await self._grpc_server.stop(0)
 
-    async def _end(self, runtime: Runtime) -> None:
+    async def _join(self, cluster: Cluster) -> None:
+        """Joins the cluster; returns when the first partitions are served, or at a stop."""
+        await asyncio.to_thread(cluster.start)
+        joined = asyncio.ensure_future(cluster.has_joined.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((joined, stopping), return_when=asyncio.FIRST_COMPLETED)
+        joined.cancel()
+        stopping.cancel()
+
+    async def _end(self, runtime: Runtime, cluster: Cluster | None) -> None:
         self.visibility.stop_watching()
         await self._health.enter_graceful_shutdown()
+        if runtime.failed is None and cluster is not None:
+            _log.info("leaving the cluster")
+            await asyncio.to_thread(cluster.leave)
         if runtime.failed is None:
             _log.info("draining")
             await self._drain()
         self.node.drain()  # This also ends idle streams of commits when the disk has failed.
         if runtime.failed is None:
             await self.node.large_changes.until_ended()
+            if cluster is not None:
+                await asyncio.to_thread(cluster.stop)
             # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
+            if cluster is not None:
+                cluster.note_closed()
             self.visibility.close()
         await asyncio.sleep(_FAREWELL_SECONDS)
         if runtime.failed is not None:
@@ -291,16 +300,12 @@ class Server:
     async def _load(self) -> _Loaded:
         """Opens the folder and replays its log, in threads. Nothing is started yet."""
         threads = self.settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
-        store = await asyncio.to_thread(self._open_store, threads)
+        opened, store = await asyncio.to_thread(self._open, threads)
         self.node.folder_id = store.folder_id
         self.node.partitions = store.partitions
         try:
-            shards = await asyncio.to_thread(self._load_shards, store, threads)
             own = await asyncio.to_thread(self._load_own_topics, store)
-            loop = asyncio.get_running_loop()
-            clock = AwakeClock(self._clock, loop)
-            log = StoreCommitLog(store, loop=loop, on_failed=self._note_failed)
-            runtime = Runtime(log, shards, clock=clock, store=store)
+            cluster, log, runtime = await self._make_runtime(opened, store, threads)
             large_changes = LargeChanges(runtime)
             config = upkeep_config(own.shard.applied.configs, own.doubt)
             upkeep = await asyncio.to_thread(self._upkeep, store, log, config)
@@ -318,10 +323,55 @@ class Server:
                 upkeep=upkeep,
                 administration=administration,
                 expirer=await asyncio.to_thread(self._expirer, store, runtime, administration),
+                cluster=cluster,
             )
         except BaseException:
             store.abandon()
             raise
+
+    def _open(self, threads: int) -> tuple[OpenCluster | None, LogStore]:
+        """Opens the folder, and the cluster if the settings name one."""
+
+        def opened_store() -> LogStore:
+            return open_store(
+                self.settings,
+                files=self._files,
+                clock=self._clock,
+                random=self._random,
+                threads=threads,
+            )
+
+        if not self.settings.is_clustered:
+            return None, opened_store()
+        # A server without a cluster does not wait for these modules.
+        from offsetd_coordinator.cluster.cluster_start import open_cluster  # noqa: PLC0415
+
+        opened = open_cluster(
+            self.settings, files=self._files, clock=self._clock, open_store=opened_store
+        )
+        return opened, opened.store
+
+    async def _make_runtime(
+        self, opened: OpenCluster | None, store: LogStore, threads: int
+    ) -> tuple[Cluster | None, StoreCommitLog | KafkaCommitLog, Runtime]:
+        """The runtime. In a cluster it has no shards yet; else it has loaded all."""
+        loop = asyncio.get_running_loop()
+        clock = AwakeClock(self._clock, loop)
+        if opened is None:
+            shards = await asyncio.to_thread(load_shards, store, self.settings, threads)
+            log = StoreCommitLog(store, loop=loop, on_failed=self._note_failed)
+            return None, log, Runtime(log, shards, clock=clock, store=store)
+        from offsetd_coordinator.cluster.cluster import Cluster  # noqa: PLC0415
+
+        cluster = Cluster(
+            opened,
+            self.node,
+            self.settings,
+            shard_config=shard_config(self.settings, store.partitions),
+            on_failed=self._note_failed,
+        )
+        runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
+        return cluster, cluster.log, runtime
 
     def _load_own_topics(self, store: LogStore) -> InternalTopics:
         settings = self.settings
@@ -333,7 +383,9 @@ class Server:
             accepts_defaults=self._accepts_default_settings,
         )
 
-    def _upkeep(self, store: LogStore, log: StoreCommitLog, config: UpkeepConfig) -> Upkeep:
+    def _upkeep(
+        self, store: LogStore, log: StoreCommitLog | KafkaCommitLog, config: UpkeepConfig
+    ) -> Upkeep:
         """The background tasks of the store."""
         return Upkeep(
             store,
@@ -371,70 +423,6 @@ class Server:
             clock=self._clock,
         )
 
-    def _open_store(self, threads: int) -> LogStore:
-        progress = ProgressLines("checking")
-        partitions = self.settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
-        raise_descriptor_limit(partitions, self.settings.max_connections)
-        folder = Path(self.settings.data_dir)
-        store = opened_with_reserve(
-            self._files,
-            folder,
-            lambda: LogStore.open(
-                self._files,
-                folder,
-                store_config(self.settings, threads),
-                clock=self._clock,
-                random=self._random,
-                on_progress=lambda at: progress.note(
-                    at.partitions_done, at.partitions, at.bytes_done
-                ),
-            ),
-        )
-        begin_where_left(self._clock, store, store.files, folder)
-        report = store.report
-        _log.info(
-            "folder open",
-            folder_id=store.folder_id,
-            closed_clean=report.closed_clean,
-            bytes_cut=report.bytes_cut,
-            batches_appended_again=report.batches_appended_again,
-        )
-        for note in report.notes:
-            _log.info("noted while opening", note=note)
-        for warning in report.warnings:
-            _log.warning("found while opening", warning=warning)
-        for each in report.partitions:
-            for problem in each.index_problems:
-                _log.info("index rebuilt", partition=str(each.topic_partition), problem=problem)
-        for damage in store.quarantined.values():
-            _log.error("partition quarantined", damage=str(damage))
-        # A second time, because now the folder's number of partitions is known.
-        raise_descriptor_limit(store.partitions, self.settings.max_connections)
-        return store
-
-    def _load_shards(self, store: LogStore, threads: int) -> dict[int, Shard]:
-        config = shard_config(self.settings, store.partitions)
-        shards = {
-            topic_partition.partition: Shard(topic_partition.partition, config)
-            for topic_partition in store.logs
-            if topic_partition.topic == OFFSETS_TOPIC and topic_partition not in store.quarantined
-        }
-        progress = ProgressLines("loading")
-        load(
-            store,
-            shards,
-            threads,
-            lambda at: progress.note(at.partitions_done, at.partitions_total, at.bytes_done),
-        )
-        for partition, shard in shards.items():
-            for group_id in shard.misplaced_groups():
-                _log.error(
-                    "a group is not served: by its hash it belongs in another log partition",
-                    group=group_id.decode(errors="replace"),
-                    log_partition=partition,
-                )
-        return shards
-
     def _note_failed(self, error: StorageFailed) -> None:
         _log.error(
             f"{what_happened(error)}: nothing more is acknowledged",
@@ -442,36 +430,6 @@ class Server:
             exc_info=error.__cause__ if isinstance(error, FlushDefect) else None,
         )
         self._stopping.set()
-
-
-def raise_descriptor_limit(partitions: int, connections: int) -> None:
-    """Raises the limit of file descriptors to what the log's files and the connections need.
-
-    Raises StartFailed if the hard limit is lower.
-    """
-    needed = 3 * partitions + connections + connections_beyond(connections)
-    needed += _DESCRIPTORS_BESIDE
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise StartFailed(
-            f"{needed} file descriptors are needed, {hard} are allowed: raise the limit (ulimit -n)"
-            f" or lower max.connections"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def store_config(settings: Settings, threads: int) -> LogStoreConfig:
-    """The store's part of the settings."""
-    return LogStoreConfig(
-        partitions=settings.offsets_topic_num_partitions,
-        log=settings.log,
-        other_topics=internal_topic_specs(settings.configs),
-        journal_file_bytes=settings.journal_file_bytes,
-        frame_bytes_max=frame_bytes_max(settings),
-        recovery_threads=threads,
-    )
 
 
 def _reflection_is_on(settings: Settings) -> bool:

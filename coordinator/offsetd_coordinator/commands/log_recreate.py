@@ -18,6 +18,7 @@ from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.offline.log_description import describe_log
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")
 
@@ -42,6 +43,8 @@ def recreate(
         view = read_folder(OsFiles(), folder)
         _refuse_unknown(terminal, view, asked)
         lost = {each: _bytes_of(folder / each.folder_name) for each in asked}
+        for each in _undamaged(view, asked):
+            terminal.note(f"{each.folder_name} is not damaged: its records are valid")
         if is_dry:
             rows = [_row(each, lost[each], None) for each in asked]
             terminal.rows(COLUMNS, rows)
@@ -99,6 +102,19 @@ def known_partitions(view: FolderView) -> set[TopicPartition]:
         *list_quarantine_files(files, view.folder),
         *named,
     }
+
+
+def _undamaged(view: FolderView, asked: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """The partitions that are not quarantined, and in which `log describe` finds no problem."""
+    files = OsFiles()
+    quarantined = list_quarantine_files(files, view.folder)
+    return [
+        log.topic_partition
+        for log in view.logs
+        if log.topic_partition in asked
+        and log.topic_partition not in quarantined
+        and describe_log(files, log).problem is None
+    ]
 
 
 def _bytes_of(folder: Path) -> int:

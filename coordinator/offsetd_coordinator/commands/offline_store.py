@@ -27,7 +27,7 @@ from offsetd_coordinator.offline.offline_cleaning_run import (
     CleaningSettings,
     read_cleaning_settings,
 )
-from offsetd_coordinator.server import StartFailed, raise_descriptor_limit
+from offsetd_coordinator.server_folder import StartFailed, raise_descriptor_limit
 
 if TYPE_CHECKING:
     from offsetd_storage.broker_logs import OpenLogs

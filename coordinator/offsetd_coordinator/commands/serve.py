@@ -244,7 +244,8 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         )
         from offsetd_coordinator.observability.log_setup import set_up_logging  # noqa: PLC0415
         from offsetd_coordinator.runtime.failure_messages import last_words  # noqa: PLC0415
-        from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
+        from offsetd_coordinator.server import Server  # noqa: PLC0415
+        from offsetd_coordinator.server_folder import StartFailed  # noqa: PLC0415
 
         set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
         warm_kernels(terminal, later=CLEANER_KERNELS | LATER_KERNELS)

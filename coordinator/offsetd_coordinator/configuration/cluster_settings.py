@@ -78,12 +78,13 @@ class ClusterSettings:
         " takes over from a dead one waits as long. It must be the same on all nodes.",
     )
     cluster_transaction_timeout_ms: int = milliseconds(
-        10_000,
+        60_000,
         "cluster.transaction.timeout.ms",
         least=1000,
         most=INT32_MAX,
         is_ours=True,
-        reason="The brokers abort a transaction that has been open for this time.",
+        reason="The brokers abort a transaction that has been open for this time, and its node"
+        " stops. A node that takes over ends open transactions of the former owner at once.",
     )
     cluster_producers: int = whole(
         8,

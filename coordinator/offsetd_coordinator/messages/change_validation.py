@@ -9,6 +9,7 @@ from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidReq
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import read_duration_ms, read_time_ms
 from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
+from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
     from offsetd.v1 import group_service_pb2, offset_service_pb2
@@ -112,8 +113,15 @@ def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_m
         time_ms = read_time_ms(received.time, named)
     else:
         time_ms = now_ms - read_duration_ms(received.duration, named)
-    if not 0 <= time_ms <= now_ms:
-        raise InvalidRequest(named, "{value} ms is not in the past", value=time_ms)
+    if time_ms < 0:
+        raise InvalidRequest(named, "it is before 1970")
+    if time_ms > now_ms:
+        raise InvalidRequest(
+            named,
+            "{value} is not in the past: it is {now} now",
+            value=rfc3339(time_ms),
+            now=rfc3339(now_ms),
+        )
     return time_ms
 
 

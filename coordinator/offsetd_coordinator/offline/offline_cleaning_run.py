@@ -21,7 +21,7 @@ from offsetd_storage.views.live_folder import seen_steadily
 
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.offline.partition_outcomes import PartitionOutcome, outcome_of
-from offsetd_coordinator.server import store_config
+from offsetd_coordinator.server_folder import store_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -94,7 +94,10 @@ class HistoryService:
             time_ms = _read_past(received.time, administration.clock.now_ms())
             limit, then = await state_at(runtime, group_id, time_ms=time_ms)
         else:
-            revision = _read_written(received.revision, end)
+            revision = _read_revision(received.revision, "revision")
+            if revision >= end:
+                await self._check_known(runtime, group_id, log, end)
+                raise _not_written(revision, end)
             limit, then = await state_at(runtime, group_id, revision=revision)
         if not len(then):
             await self._check_known(runtime, group_id, log, end)
@@ -265,15 +268,13 @@ def _read_past(time: Timestamp, now_ms: int) -> int:
     return time_ms
 
 
-def _read_written(revision: int, end: int) -> int:
-    if _read_revision(revision, "revision") >= end:
-        raise InvalidRequest(
-            "revision",
-            "{value} is not written yet: the next revision of this group's log partition is {end}",
-            value=revision,
-            end=end,
-        )
-    return revision
+def _not_written(revision: int, end: int) -> InvalidRequest:
+    return InvalidRequest(
+        "revision",
+        "{value} is not written yet: the next revision of this group's log partition is {end}",
+        value=revision,
+        end=end,
+    )
 
 
 def _read_revision(revision: int, field: str) -> int:

@@ -19,7 +19,12 @@ from offsetd_storage.offsets_topic.offset_file_formats import (
 
 from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.cooperative_scheduling import Turns
-from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest, undecodable_offset
+from offsetd_coordinator.errors import (
+    InvalidGroupId,
+    InvalidRequest,
+    LogPartitionQuarantined,
+    undecodable_offset,
+)
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
@@ -76,7 +81,13 @@ class ExportService:
 
     async def _check_exists(self, group_id: bytes) -> None:
         runtime = self._node.serving()
-        await once_durable(runtime, *runtime.get_group(group_id))
+        try:
+            await once_durable(runtime, *runtime.get_group(group_id))
+        except LogPartitionQuarantined as error:
+            raise LogPartitionQuarantined(
+                "group {group!r} cannot be exported: {cause}",
+                **{**error.variables, "group": group_id, "cause": error},
+            ) from error
 
     async def _all(
         self, partitions: Sequence[int], prefix: bytes, turns: Turns

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
 from offsetd_clients.connection import CHANNEL_OPTIONS
-from offsetd_coordinator import server
+from offsetd_coordinator import server, server_folder
 from offsetd_coordinator.configuration.settings_consistency import journal_bytes_needed
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.configuration.shard_settings import shard_config
@@ -66,12 +66,12 @@ def test_the_descriptor_limit_is_raised_as_far_as_needed(monkeypatch: pytest.Mon
     limits = {"now": (100, 5000)}
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.update(now=new))
-    server.raise_descriptor_limit(partitions=50, connections=1000)
+    server_folder.raise_descriptor_limit(partitions=50, connections=1000)
     assert limits["now"] == (3 * 50 + 1125 + 64, 5000)
-    server.raise_descriptor_limit(partitions=1, connections=1)
+    server_folder.raise_descriptor_limit(partitions=1, connections=1)
     assert limits["now"][0] == 3 * 50 + 1125 + 64
-    with pytest.raises(server.StartFailed, match=r"max\.connections"):
-        server.raise_descriptor_limit(partitions=50, connections=5000)
+    with pytest.raises(server_folder.StartFailed, match=r"max\.connections"):
+        server_folder.raise_descriptor_limit(partitions=50, connections=5000)
 
 
 def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
@@ -86,7 +86,7 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
         ]
     )
     shard = shard_config(settings, partitions=7)
-    store = server.store_config(settings, threads=3)
+    store = server_folder.store_config(settings, threads=3)
     assert (shard.partitions, shard.offset_commit_value_version) == (7, 3)
     assert shard.message_bytes_max == store.log.message_bytes_max == 4096
     assert store.log.segment_bytes_max == 8192
@@ -104,7 +104,7 @@ def test_the_smallest_journal_that_is_allowed_takes_the_largest_batch(
     store = LogStore.open(
         SimulatedFiles(),
         Path("/offsets"),
-        server.store_config(settings, threads=1),
+        server_folder.store_config(settings, threads=1),
         clock=ManualClock(0),
         random=Random(1),
     )
@@ -123,8 +123,8 @@ def test_the_smallest_journal_that_is_allowed_takes_the_largest_batch(
 @pytest.mark.parametrize(
     ("broken", "error", "expected"),
     [
-        ("open", OSError(5, "Input/output error"), server.StartFailed),
-        ("load", OSError(5, "Input/output error"), server.StartFailed),
+        ("open", OSError(5, "Input/output error"), server_folder.StartFailed),
+        ("load", OSError(5, "Input/output error"), server_folder.StartFailed),
         ("load", ZeroDivisionError("our own mistake"), ZeroDivisionError),
     ],
 )
@@ -137,7 +137,7 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
     if broken == "open":
         monkeypatch.setattr(LogStore, "open", fail)
     else:
-        monkeypatch.setattr(server, "load", fail)
+        monkeypatch.setattr(server_folder, "load", fail)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = "{}:{}".format(*free.getsockname())
@@ -190,7 +190,7 @@ def test_a_data_folder_that_cannot_be_is_told_in_one_sentence(
         finally:
             await starting.close_port()
 
-    with pytest.raises(server.StartFailed) as caught:
+    with pytest.raises(server_folder.StartFailed) as caught:
         asyncio.run(run())
     whose = tmp_path if name == "file/below" else folder
     assert str(caught.value).startswith(told.format(whose))

@@ -1,0 +1,1 @@
+"""The log on a Kafka cluster, shared by several nodes."""

@@ -1,0 +1,244 @@
+"""A node's life in its cluster: it joins, takes partitions, gives them up, and leaves.
+
+Threads: the group's (`KafkaGroupMember`), the transactions', the copies', the takeovers' and the
+directory's. They reach the node through the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import structlog
+
+from offsetd_coordinator.cluster.copies import write_copies
+from offsetd_coordinator.cluster.copy_follower import CopyFollower
+from offsetd_coordinator.cluster.frames import OpenFrame
+from offsetd_coordinator.cluster.group_directory import GroupDirectory, client_id_of
+from offsetd_coordinator.cluster.group_member import KafkaGroupMember
+from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
+from offsetd_coordinator.cluster.standby_copies import standby_partitions
+from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
+from offsetd_coordinator.cluster.transactions import NodeFenced, Transactions
+from offsetd_coordinator.runtime.node_directory import ClusterNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from offsetd_storage.errors import StorageFailed
+
+    from offsetd_coordinator.cluster.claims import Claim
+    from offsetd_coordinator.cluster.cluster_start import OpenCluster
+    from offsetd_coordinator.configuration.server_settings import Settings
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.shard.shard import Shard, ShardConfig
+
+_log = structlog.get_logger(__name__)
+
+_RELEASE_SECONDS: Final = 10.0
+
+
+class Cluster:
+    """Made on the event loop's thread. `start`, `leave` and `stop` block, on another thread."""
+
+    def __init__(
+        self,
+        opened: OpenCluster,
+        node: Node,
+        settings: Settings,
+        *,
+        shard_config: ShardConfig,
+        on_failed: Callable[[StorageFailed], None],
+    ) -> None:
+        self.has_joined = asyncio.Event()
+        """Set once the node has taken over what the group first assigned to it."""
+        self._opened = opened
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._standby_copies = settings.cluster_standby_copies
+        lease_s = settings.cluster_read_lease_ms / 1000
+        identity = NodeIdentity(
+            node_id=node.node_id, address=node.address, producers=settings.cluster_producers
+        )
+        self._frames = OpenFrame()
+        self.log = KafkaCommitLog(
+            opened.store,
+            self._frames,
+            loop=self._loop,
+            read_lease_seconds=lease_s,
+            on_failed=on_failed,
+            on_copied=opened.copies.note_positions,
+        )
+        fail_soon = self.log.fail_soon
+        self._member = KafkaGroupMember(
+            opened.clients,
+            client_id_of(node.node_id, node.address),
+            on_assigned=self._note_assigned,
+            on_revoked=self._note_revoked,
+            on_lost=self._note_lost,
+            on_failed=fail_soon,
+        )
+        self._transactions = Transactions(
+            opened.clients,
+            self._frames,
+            self._member,
+            producers=settings.cluster_producers,
+            node_id=node.node_id,
+            on_committed=lambda done: self._call_soon(self.log.note_committed, done),
+            on_failed=fail_soon,
+        )
+        self._follower = CopyFollower(
+            opened.clients,
+            opened.store,
+            opened.copies,
+            folder=opened.folder,
+            clock=opened.clock,
+            on_failed=fail_soon,
+            on_journal_filling=self._note_journal_filling,
+        )
+        self._takeovers = Takeovers(
+            opened.clients,
+            opened.admin,
+            opened.store,
+            opened.copies,
+            self._follower,
+            self._member,
+            identity=identity,
+            shard_config=shard_config,
+            read_lease_seconds=lease_s,
+            commit_claims=self._commit_claims,
+            serve=lambda *what: self._on_loop(self._serve, *what),
+            on_taken=lambda: self._call_soon(self.has_joined.set),
+            on_failed=fail_soon,
+        )
+        self.directory = GroupDirectory(
+            opened.admin,
+            opened.clients.names,
+            ClusterNode(node.node_id, node.address, ()),
+            topic_id=opened.copies.topic_id,
+            on_change=self._note_nodes,
+            on_topic_gone=lambda why: fail_soon(NodeFenced(why)),
+        )
+
+    def start(self) -> None:
+        """Fences an earlier process of this node, and joins the group. Raises KafkaException."""
+        self._transactions.fence()
+        self._follower.start()
+        self._transactions.start()
+        self._takeovers.start()
+        self._member.start()
+        self.directory.start()
+
+    def leave(self) -> None:
+        """Gives up all partitions, and leaves the group. Calls are told the new owners then."""
+        self._member.leave()
+
+    def stop(self) -> None:
+        """Ends the threads. What is appended is committed first."""
+        self._transactions.stop()
+        self._takeovers.stop()
+        self._follower.stop()
+        self.directory.stop()
+
+    def note_closed(self) -> None:
+        """Notes how far the copies reach, after the store was closed. Raises OSError."""
+        opened = self._opened
+        content = opened.copies.encode(now_ms=opened.clock.now_ms())
+        write_copies(opened.store.files, opened.folder, content)
+
+    def _note_journal_filling(self) -> None:
+        self.log.on_journal_filling()
+
+    # On the threads --------------------------------------------------------------------------
+
+    def _call_soon(self, call: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _on_loop(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Calls on the event loop's thread, and waits for the result."""
+
+        async def called() -> Any:
+            return call(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
+
+    def _committed(self, claims: dict[int, Claim], seconds: float | None) -> None:
+        """Writes claims, and waits until they are committed. Raises TimeoutError."""
+        number = self._frames.claim(claims)
+
+        async def committed() -> None:
+            await self.log.frame_committed(number)
+
+        asyncio.run_coroutine_threadsafe(committed(), self._loop).result(seconds)
+        for partition, claim in claims.items():
+            if partition in self._member.owned:
+                self._opened.copies.note_claim(partition, claim)
+
+    def _commit_claims(self, claims: dict[int, Claim]) -> None:
+        if claims:
+            self._committed(claims, None)
+
+    def _note_assigned(self, terms: Mapping[int, int]) -> None:
+        _log.info("partitions assigned", count=len(terms))
+        self._on_loop(self.log.begin_load, tuple(terms))
+        self._takeovers.take(terms)
+        self.directory.ask_soon()
+
+    def _note_revoked(self, partitions: Collection[int]) -> None:
+        """Gives partitions up: what waits is committed first, and then nothing is answered."""
+        _log.info("partitions revoked", count=len(partitions))
+        self._follower.release(partitions)
+        served = self._on_loop(self._stop_serving, partitions)
+        claims = {
+            each: attrs.evolve(self._opened.copies.claims[each], is_released=True)
+            for each in served
+            if each in self._opened.copies.claims
+        }
+        try:
+            self._committed(claims, _RELEASE_SECONDS)
+        except (TimeoutError, CancelledError) as error:
+            _log.warning("partitions were not released cleanly", reason=str(error))
+        except Exception as error:  # noqa: BLE001  The log has failed: the process ends.
+            _log.warning("partitions were not released", reason=str(error))
+        self._on_loop(self.log.lose, partitions)
+        self.directory.ask_soon()
+
+    def _note_lost(self, partitions: Collection[int]) -> None:
+        """Forgets partitions that other nodes may have already."""
+        _log.warning("partitions lost: the brokers did not hear from this node in time")
+        self._follower.release(partitions)
+        self._on_loop(self._stop_serving, partitions)
+        self._on_loop(self.log.lose, partitions)
+        self.directory.ask_soon()
+
+    def _note_nodes(self, nodes: Sequence[ClusterNode]) -> None:
+        wanted = standby_partitions(
+            self._node.node_id,
+            nodes,
+            partitions=self.log.partitions,
+            copies=self._standby_copies,
+        )
+        self._follower.follow(wanted, owned=self._member.assigned)
+
+    # On the event loop -----------------------------------------------------------------------
+
+    def _serve(self, partition: int, shard: Shard, term: int) -> None:
+        """Serves a partition, unless it was given up meanwhile."""
+        if partition not in self._member.still_assigned({partition: term}):
+            return
+        self.log.serve(partition)
+        self._node.take(partition, shard)
+
+    def _stop_serving(self, partitions: Collection[int]) -> list[int]:
+        """Returns the partitions that were served."""
+        runtime = self._node.runtime
+        served = [each for each in partitions if runtime is not None and each in runtime.shards]
+        for partition in partitions:
+            self.log.leave(partition)
+        for partition in served:
+            self._node.release(partition)
+        return served

@@ -1,0 +1,86 @@
+"""What a node of a cluster does before it opens its folder: clients, topics, and old copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import structlog
+from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
+
+from offsetd_coordinator.cluster.copies import Copies, discard_copies, write_copies
+from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.server_folder import StartFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log_store import LogStore
+
+    from offsetd_coordinator.configuration.server_settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+_CALL_SECONDS: Final = 30.0
+
+
+@attrs.frozen(kw_only=True)
+class OpenCluster:
+    """What a node has opened before it joins."""
+
+    clients: KafkaClients
+    admin: Any
+    store: LogStore
+    copies: Copies
+    folder: Path
+    clock: Clock
+
+
+def open_cluster(
+    settings: Settings, *, files: Files, clock: Clock, open_store: Callable[[], LogStore]
+) -> OpenCluster:
+    """Makes and checks the topics, and opens the folder. Blocks.
+
+    Copies that are too old, of another cluster or damaged are deleted: they are read again. Raises
+    StartFailed and the errors of `open_store`.
+    """
+    folder = Path(settings.data_dir)
+    try:
+        clients = KafkaClients(settings, node_id=settings.node_id)
+        admin = clients.admin()
+        partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
+        needs = topic_needs(settings, clients.names, partitions)
+        found = ClusterTopics(admin).prepare(needs)
+        cluster_id = admin.describe_cluster(request_timeout=_CALL_SECONDS).result().cluster_id
+        topic_id = found[clients.names.offsets_topic].topic_id
+        now_ms = clock.now_ms()
+        copies = Copies.load(folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
+    except CoordinatorError as error:
+        raise StartFailed(str(error)) from error
+    except Exception as error:
+        raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
+    if copies is None:
+        copies = _begin_copies(folder, files, Copies(topic_id=topic_id, cluster_id=cluster_id))
+    store = open_store()
+    if store.quarantined:
+        _log.warning("damaged copies are read again", count=len(store.quarantined))
+        store.abandon()
+        copies = _begin_copies(folder, files, Copies(topic_id=topic_id, cluster_id=cluster_id))
+        store = open_store()
+    return OpenCluster(
+        clients=clients, admin=admin, store=store, copies=copies, folder=folder, clock=clock
+    )
+
+
+def _begin_copies(folder: Path, files: Files, copies: Copies) -> Copies:
+    """Deletes old copies, and writes that this folder is for copies."""
+    discard_copies(folder)
+    if not files.exists(folder):
+        files.make_folder(folder)
+    write_copies(files, folder, copies.encode(now_ms=0))
+    return copies

@@ -1,0 +1,51 @@
+"""Appends to the local copy of a partition. Its log offsets may have gaps; a log has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.batch.record_batch import batch_header
+
+from offsetd_coordinator.cluster.topic_records import gap_batches
+
+if TYPE_CHECKING:
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.topic_partition import TopicPartition
+
+    from offsetd_coordinator.cluster.frames import FrameEntry
+
+
+def append_to_copy(store: LogStore, entry: FrameEntry) -> None:
+    """Appends a batch that is committed. Raises the errors of `LogStore.append`."""
+    store.append(
+        entry.topic_partition,
+        entry.batch,
+        last_offset=entry.last_offset,
+        max_timestamp_ms=entry.max_timestamp_ms,
+    )
+
+
+def append_read_batch(store: LogStore, topic_partition: TopicPartition, batch: bytes) -> None:
+    """Appends a batch that was read from the topic, unless the copy has it already."""
+    header = batch_header(batch)
+    if header.base_offset < store.log(topic_partition).offset_next:
+        return
+    fill_gap(store, topic_partition, header.base_offset)
+    store.append(
+        topic_partition,
+        batch,
+        last_offset=header.last_offset,
+        max_timestamp_ms=header.max_timestamp_ms,
+    )
+
+
+def fill_gap(store: LogStore, topic_partition: TopicPartition, end: int) -> None:
+    """Makes a copy continue at the log offset `end`, if it ends below."""
+    for batch in gap_batches(store.log(topic_partition).offset_next, end):
+        header = batch_header(batch)
+        store.append(
+            topic_partition,
+            batch,
+            last_offset=header.last_offset,
+            max_timestamp_ms=header.max_timestamp_ms,
+        )

@@ -1,0 +1,250 @@
+"""The thread that commits frames: each frame is one Kafka transaction of the node.
+
+The transaction also commits offsets for the nodes' group, with the node's generation (KIP-447). The
+brokers refuse it if the generation is not current. So nothing of a node that lost its partitions is
+ever committed. Producers take turns, because a producer that begins again right after its commit
+waits until the brokers have written the markers of the last transaction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import structlog
+from offsetd_storage.errors import StorageFailed
+
+from offsetd_coordinator.cluster.claims import CLAIM_KEY
+from offsetd_coordinator.cluster.topic_records import topic_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offsetd_coordinator.cluster.frames import Frame, FrameEntry, OpenFrame
+    from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+
+_log = structlog.get_logger(__name__)
+
+_CALL_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 0.005
+_RETRY_SECONDS_MAX: Final = 0.2
+
+
+class NodeFenced(StorageFailed):
+    """Another process has this node's id, or a transaction of this node cannot be decided."""
+
+
+class CommittedFrame(NamedTuple):
+    """A frame whose transaction was committed."""
+
+    frame: Frame
+    lost: Sequence[FrameEntry]
+    """The entries of partitions that the node no longer owned. They were not committed."""
+    kafka_ends: dict[int, int]
+    """By partition: the Kafka offset after the last record of the frame."""
+    begun_s: float
+    """The monotonic time before the transaction began."""
+
+
+class GroupMember(Protocol):
+    """The node as a member of the nodes' group. For any thread."""
+
+    turn: threading.Lock
+    """Held during each attempt. A partition is given up only by a thread that holds it."""
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions that the node may write to."""
+
+    def generation(self) -> Any:
+        """The group metadata of the node's consumer."""
+
+
+class Transactions:
+    """Commits the frames of an OpenFrame one after the other, until it is closed.
+
+    `on_committed` and `on_failed` are called on this thread. After a failure nothing is committed.
+    """
+
+    def __init__(
+        self,
+        clients: KafkaClients,
+        frames: OpenFrame,
+        member: GroupMember,
+        *,
+        producers: int,
+        node_id: str,
+        on_committed: Callable[[CommittedFrame], object],
+        on_failed: Callable[[BaseException], object],
+    ) -> None:
+        self._clients = clients
+        self._frames = frames
+        self._member = member
+        self._node_id = node_id
+        self._on_committed = on_committed
+        self._on_failed = on_failed
+        self._topics = {
+            "__offsetd_config": clients.names.config_topic,
+            "__offsetd_audit": clients.names.audit_topic,
+        }
+        self._producers = [clients.producer(number) for number in range(producers)]
+        self._turns = itertools.cycle(self._producers)
+        self._thread = threading.Thread(target=self._guard, name="transactions", daemon=True)
+
+    def fence(self) -> None:
+        """Ends what an earlier process of this node has left open, and keeps it from writing.
+
+        Blocks. Raises KafkaException.
+        """
+        waiting = [
+            threading.Thread(target=each.init_transactions, args=(60,)) for each in self._producers
+        ]
+        for each in waiting[1:]:
+            each.start()
+        self._producers[0].init_transactions(60)
+        for each in waiting[1:]:
+            each.join()
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commits what is left, and ends the thread. Blocks."""
+        self._frames.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _guard(self) -> None:
+        try:
+            while (frame := self._frames.take()) is not None:
+                self._on_committed(self._committed(frame))
+        except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is committed.
+            self._on_failed(error)
+
+    def _committed(self, frame: Frame) -> CommittedFrame:
+        """Commits a frame, however many attempts that takes. Raises NodeFenced."""
+        wait_s = _RETRY_SECONDS
+        while True:
+            with self._member.turn:
+                done = self._attempt(frame)
+            if done is not None:
+                return done
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _RETRY_SECONDS_MAX)
+
+    def _attempt(self, frame: Frame) -> CommittedFrame | None:
+        """One transaction. None if it was aborted: then nothing of it happened."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        owned = self._member.owned
+        kept = [each for each in frame.entries if each.topic_partition.partition in owned]
+        lost = [each for each in frame.entries if each.topic_partition.partition not in owned]
+        begun_s = time.monotonic()
+        if not (kept or frame.own_entries or owned):
+            return CommittedFrame(frame, lost, {}, 0.0)
+        producer = next(self._turns)
+        ends: dict[int, int] = {}
+        try:
+            producer.begin_transaction()
+            self._produce(producer, frame, kept, owned, ends)
+            self._send_generation(producer, frame, kept, owned)
+            producer.flush(_CALL_SECONDS)
+            _until_known(producer.commit_transaction)
+        except KafkaException as error:
+            self._abort(producer, error)
+            return None
+        return CommittedFrame(frame, lost, ends, begun_s if owned else 0.0)
+
+    def _produce(
+        self,
+        producer: Any,
+        frame: Frame,
+        kept: list[FrameEntry],
+        owned: frozenset[int],
+        ends: dict[int, int],
+    ) -> None:
+        """Queues the records of a frame. Their Kafka offsets come to `ends`, by partition."""
+        topic = self._clients.names.offsets_topic
+        last_of = {each.topic_partition.partition: each for each in kept}
+        for entry in kept:
+            partition = entry.topic_partition.partition
+
+            def note_end(_: Any, message: Any, partition: int = partition) -> None:
+                ends[partition] = (message.offset() or 0) + 1
+
+            records = list(topic_records(entry.batch))
+            for each in records[:-1]:
+                _put(producer, topic, partition, each)
+            is_last = last_of[partition] is entry
+            _put(producer, topic, partition, records[-1], note_end if is_last else None)
+        for partition, claim in frame.claims.items():
+            if partition in owned:
+                producer.produce(topic, claim.encode(), CLAIM_KEY, partition)
+        for entry in frame.own_entries:
+            for each in topic_records(entry.batch):
+                each.headers.insert(0, ("offsetd.node", self._node_id.encode()))
+                _put(producer, self._topics[entry.topic_partition.topic], 0, each)
+
+    def _send_generation(
+        self, producer: Any, frame: Frame, kept: list[FrameEntry], owned: frozenset[int]
+    ) -> None:
+        """Adds the node's generation, with an offset for each partition of the frame."""
+        from confluent_kafka import TopicPartition  # noqa: PLC0415
+
+        if not owned:
+            return
+        partitions = {each.topic_partition.partition for each in kept}
+        partitions |= frame.claims.keys() & owned
+        topic = self._clients.names.offsets_topic
+        offsets = [
+            TopicPartition(topic, each, frame.number) for each in sorted(partitions) or [min(owned)]
+        ]
+        producer.send_offsets_to_transaction(offsets, self._member.generation(), _CALL_SECONDS)
+
+    def _abort(self, producer: Any, error: Any) -> None:
+        """Aborts after an error. Raises NodeFenced if the producer can do nothing any more."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        if error.args[0].fatal():
+            raise NodeFenced(_told(error)) from error
+        _log.info("a transaction is sent again", reason=_told(error))
+        producer.purge()
+        try:
+            _until_known(producer.abort_transaction)
+        except KafkaException as failed:
+            raise NodeFenced(_told(failed)) from failed
+
+
+def _put(producer: Any, topic: str, partition: int, record: Any, on_delivery: Any = None) -> None:
+    """Queues a record. Waits while the producer's queue is full."""
+    key, value, timestamp_ms, headers = record
+    while True:
+        try:
+            producer.produce(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)
+        except BufferError:
+            producer.poll(0.01)
+        else:
+            return
+
+
+def _until_known(call: Callable[[float], None]) -> None:
+    """Calls until the outcome is known. Raises KafkaException if it is not what was asked for."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415
+
+    while True:
+        try:
+            call(_CALL_SECONDS)
+        except KafkaException as error:
+            told = error.args[0]
+            if told.fatal() or told.txn_requires_abort() or not told.retriable():
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+def _told(error: Any) -> str:
+    return f"{error.args[0].name()}: {error.args[0].str()}"
