@@ -2,6 +2,9 @@
 #
 #   make serve        set up, then run the server on ./offsetd-data; ARGS= has its options:
 #                     make serve ARGS='--listen 127.0.0.1:7172 --set metrics.address='
+#   make cluster      set up, then run three Kafka brokers and three nodes of offsetd on them, in
+#                     ./offsetd-cluster (needs Java 17 and Maven); Ctrl-C ends all; ARGS= has its
+#                     options: make cluster ARGS='--nodes 5 --folder elsewhere --node-port 7271'
 #   make test         set up, then run the tests that need only Python and take little time;
 #                     ARGS= goes to pytest, and what it names runs whole: make test ARGS=tests/sim
 #   make test-rest    the tests that `make test` leaves out; ARGS= goes to pytest
@@ -21,7 +24,7 @@
 #   make help         this list
 
 .POSIX:
-.PHONY: serve test test-rest test-all bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
+.PHONY: serve cluster test test-rest test-all bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -36,6 +39,9 @@ PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 
 serve: $(VENV)/.server
 	@exec $(BIN)/offsetd serve $(ARGS)
+
+cluster: $(VENV)/.cluster
+	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --part=short $(ARGS)
@@ -86,10 +92,14 @@ $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
 	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server]'
 	@touch $@
 
+$(VENV)/.cluster: $(VENV)/.server
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka]'
+	@touch $@
+
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
 	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper,spark]' --group test
 	@$(BIN)/offsetd kernels warm
-	@touch $(VENV)/.server $@
+	@touch $(VENV)/.server $(VENV)/.cluster $@
 
 $(VENV)/.peers: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group peers

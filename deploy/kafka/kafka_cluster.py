@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -138,7 +139,10 @@ class ClusterBroker:
         """SIGTERM: it hands its partitions over and closes its folder."""
         if self._jvm is not None:
             self.resume()
-            self._jvm.terminate()
+            try:
+                self._jvm.terminate()
+            except subprocess.TimeoutExpired:  # Without a quorum it may wait in vain.
+                self._jvm.kill()
             self._jvm = None
 
     def kill(self) -> None:
@@ -200,10 +204,14 @@ class KafkaCluster:
         """By its id, which begins at 1."""
         return self.brokers[node_id - 1]
 
-    def start(self) -> None:
-        """Formats the folders that are new, starts all brokers, and waits until they are ready."""
+    def format(self) -> None:
+        """Makes the folders that are new, and writes the properties of all brokers."""
         with ThreadPoolExecutor(len(self.brokers)) as threads:
             list(threads.map(ClusterBroker.format, self.brokers))
+
+    def start(self) -> None:
+        """Makes the folders that are new, starts all brokers, and waits until they are ready."""
+        self.format()
         try:
             for broker in self.brokers:
                 broker.launch()

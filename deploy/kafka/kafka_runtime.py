@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars
+from deploy.kafka.maven_jars import JavaUnavailable, fetched_jars, jars_folder
 
 KAFKA_VERSION = "4.1.1"
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
@@ -32,6 +32,7 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n%ex
 # Starts in seconds on a small machine; a test's broker has little to do.
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
+_JARS = f"kafka-{KAFKA_VERSION}"
 UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 
 
@@ -101,13 +102,16 @@ class LocalRuntime:
     jars: Path
     java_options: tuple[str, ...] = JAVA_OPTIONS
 
+    @staticmethod
+    def is_installed() -> bool:
+        """Whether the jars are there."""
+        return jars_folder(_JARS).is_dir()
+
     @classmethod
     def install(cls, java_options: tuple[str, ...] = JAVA_OPTIONS) -> "LocalRuntime":
         """Fetches the jars into the cache folder unless they are there. Raises KafkaUnavailable."""
         try:
-            jars = fetched_jars(
-                f"kafka-{KAFKA_VERSION}", ARTIFACTS, files={"log4j2.properties": LOGGING}
-            )
+            jars = fetched_jars(_JARS, ARTIFACTS, files={"log4j2.properties": LOGGING})
         except JavaUnavailable as unavailable:
             raise KafkaUnavailable(str(unavailable)) from None
         return cls(jars, java_options)

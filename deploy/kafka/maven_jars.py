@@ -1,4 +1,4 @@
-"""Java programs for tests: their jars from Maven Central, kept in the cache folder."""
+"""Java programs: their jars from Maven Central, kept in the cache folder."""
 
 import os
 import re
@@ -14,7 +14,7 @@ DOWNLOAD_S_MAX = 600
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>offsetd</groupId>
-  <artifactId>for-tests</artifactId>
+  <artifactId>jars</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>{dependencies}
@@ -54,8 +54,8 @@ def fetched_jars(
     repositories other than Maven Central, alone. Raises JavaUnavailable.
     """
     check_java()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsetd"
-    jars = cache / name
+    jars = jars_folder(name)
+    cache = jars.parent
     if jars.is_dir():
         return jars
     if shutil.which("mvn") is None:
@@ -85,6 +85,11 @@ def fetched_jars(
             if not jars.is_dir():  # Another run may have been quicker.
                 raise
     return jars
+
+
+def jars_folder(name: str) -> Path:
+    """Where the jars are once they were fetched."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsetd" / name
 
 
 def check_java() -> None:

@@ -15,9 +15,26 @@ if TYPE_CHECKING:
 
     from cluster.real_cluster import RealCluster
 
+    from deploy.kafka.kafka_runtime import Runtime
+
 
 @pytest.fixture(scope="session")
-def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+def kafka_runtime() -> Runtime:
+    """A way to run Kafka's classes, for several brokers on a small machine."""
+    try:
+        from deploy.kafka.kafka_cluster import JAVA_OPTIONS
+
+        return find_runtime(JAVA_OPTIONS)
+    except ModuleNotFoundError as missing:
+        no_kafka(str(missing))
+    except KafkaUnavailable as unavailable:
+        no_kafka(str(unavailable))
+
+
+@pytest.fixture(scope="session")
+def started_cluster(
+    kafka_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
     """Three brokers that run. Take `real_cluster`, which repairs them after a test."""
     try:
         from cluster.network import Network
