@@ -18,15 +18,18 @@ CLUSTER_ID = "cluster-in-memory"
 
 
 class MemoryDirectory:
-    """What every node knows of all nodes: the truth, unless a test delays it."""
+    """What every node knows of all nodes: the truth, but for `fixed` owners."""
 
     def __init__(self) -> None:
         self.members: list[MemoryNode] = []
+        self.fixed: dict[int, MemoryNode] = {}
 
     def nodes(self) -> Sequence[ClusterNode]:
         return [_described(each) for each in self.members]
 
     def owner(self, partition: int) -> ClusterNode | None:
+        if partition in self.fixed:
+            return _described(self.fixed[partition])
         found = (each for each in self.nodes() if partition in each.partitions)
         return next(found, None)
 

@@ -19,6 +19,7 @@ from offsetd_coordinator.figures import CallFigures
 from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.messages.commit_parser import CommitParser
+from offsetd_coordinator.network.connection_limits import channel_options
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.shard_loader import load_shard
@@ -122,7 +123,8 @@ class MemoryNode:
 
     async def listen(self) -> str:
         """Serves all services over gRPC. Returns the address, which is the node's from now on."""
-        server = self._server = grpc.aio.server()
+        options = channel_options(self.settings)
+        server = self._server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(
                 self.node, Admission(IN_FLIGHT_BYTES_MAX), self.settings, CallFigures()

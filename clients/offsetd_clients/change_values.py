@@ -116,7 +116,8 @@ class AuditEvent:
     """One administrative change.
 
     `revision` is the revision of its audit record, which is in the topic `__offsetd_audit`. The
-    entries of `what` depend on the method.
+    entries of `what` depend on the method. `node_id`: the node of a cluster that recorded it; each
+    node has an audit log of its own, with revisions of its own. Empty on a single server.
     """
 
     revision: Revision
@@ -127,3 +128,4 @@ class AuditEvent:
     reason: str
     request_id: str
     peer: str
+    node_id: str = ""

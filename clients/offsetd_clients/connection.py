@@ -8,6 +8,8 @@ ADDRESS_DEFAULT = "127.0.0.1:7171"
 
 # gRPC's schemes for other kinds of addresses.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
+# In these, a comma is part of the address.
+_WITH_COMMAS = re.compile(r"ipv4:|ipv6:|unix:|unix-abstract:")
 _HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65535
 
@@ -53,9 +55,20 @@ def address_of(address: str | None) -> str:
 
 
 def checked_address(address: str) -> str:
-    """Returns `address`. Raises ValueError if gRPC would reject it or misread it."""
+    """Returns `address`, which may be a list. Raises ValueError if gRPC would misread a part."""
+    addresses_in(address)
+    return address
+
+
+def addresses_in(address: str) -> tuple[str, ...]:
+    """The addresses in a list with commas, each once. Raises ValueError as `checked_address`."""
     if not isinstance(address, str):
         raise TypeError(f"an address is a string, HOST:PORT, not {address!r}")
+    parts = [address] if _WITH_COMMAS.match(address) else address.split(",")
+    return tuple(dict.fromkeys(_checked(part.strip()) for part in parts))
+
+
+def _checked(address: str) -> str:
     if not _SCHEME.fullmatch(address):
         host_and_port = _HOST_AND_PORT.fullmatch(address)
         # gRPC takes a port modulo 65536.

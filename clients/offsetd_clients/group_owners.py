@@ -1,4 +1,4 @@
-"""The servers that own groups, as far as servers have named them."""
+"""The servers that own groups and log partitions, as far as servers have named them."""
 
 from typing import Any
 
@@ -7,44 +7,74 @@ from offsetd_clients.errors import NotCoordinator
 HOPS_MAX = 5
 """After this many redirects the client waits."""
 _OWNERS_MAX = 100_000
+_SEVERAL = ("groups", "group_ids", "log_partitions")  # The fields of requests that name them.
+
+Subject = str | int
+"""What a server is sought for: a group, or a log partition. The empty group: for neither."""
 
 
 class SeveralOwners(Exception):
-    """The groups of one request belong to several servers."""
+    """The groups, or the log partitions, of one request belong to several servers."""
 
 
 class Owners:
-    """Addresses by group. The home address gets requests about a group without a known owner."""
+    """Addresses by group and by log partition.
 
-    def __init__(self, home: str) -> None:
+    The home address gets requests about a group without a known owner. If there are several home
+    addresses, it is the first one until that cannot be reached, then the next one.
+    """
+
+    def __init__(self, home: str, *others: str) -> None:
+        self.homes: tuple[str, ...] = (home, *others)
         self.home = home
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[Subject, str] = {}
 
-    def address_of(self, group_id: str) -> str:
+    def address_of(self, subject: Subject) -> str:
         """The address for requests about a group. For an empty group id, the home address."""
-        return self._addresses.get(group_id, self.home)
+        return self._addresses.get(subject, self.home)
 
-    def learn(self, group_id: str, error: NotCoordinator, asked: str) -> bool:
+    def known(self, subject: Subject) -> str:
+        """The owner that a server has named; empty if it is the home address, or not known."""
+        return self._addresses.get(subject, "")
+
+    def learn(self, subject: Subject, error: NotCoordinator, asked: str) -> bool:
         """Notes the owner that a server named. Returns whether another server can be tried now."""
-        if not group_id or error.address in ("", asked):
-            self.forget(group_id)
+        if subject == "" or error.address in ("", asked):
+            self.forget(subject)
             return False
-        if error.address == self.home:
-            self.forget(group_id)
-        else:
-            self._addresses[group_id] = error.address
-            if len(self._addresses) > _OWNERS_MAX:
-                self._addresses.pop(next(iter(self._addresses)), None)
+        self.note(subject, error.address)
         return True
 
-    def forget(self, group_id: str) -> None:
+    def note(self, subject: Subject, address: str) -> None:
+        """Notes an owner."""
+        if address == self.home:
+            self.forget(subject)
+            return
+        self._addresses[subject] = address
+        if len(self._addresses) > _OWNERS_MAX:
+            self._addresses.pop(next(iter(self._addresses)), None)
+
+    def forget(self, subject: Subject) -> None:
         """Forgets the owner of a group, so that the next request is sent to the home address."""
-        self._addresses.pop(group_id, None)
+        self._addresses.pop(subject, None)
+
+    def leave(self, subject: Subject, asked: str) -> None:
+        """Notes that a server did not answer: the next request goes to a home address."""
+        self.forget(subject)
+        if asked == self.home:
+            place = self.homes.index(asked) + 1
+            self.home = self.homes[place % len(self.homes)]
 
 
 def is_of_several(request: Any) -> bool:
-    """Whether a request is for several groups."""
-    return len(getattr(request, "groups", ())) > 1
+    """Whether a request is for several groups, or for several log partitions."""
+    return any(len(getattr(request, field, ())) > 1 for field in _SEVERAL)
+
+
+def subject_of(request: Any) -> Subject:
+    """What the server of a request is sought for: the first one if there are several."""
+    log_partitions = getattr(request, "log_partitions", ())
+    return log_partitions[0] if log_partitions else group_of(request)
 
 
 def group_of(request: Any) -> str:
@@ -52,5 +82,9 @@ def group_of(request: Any) -> str:
     groups = getattr(request, "groups", None)
     if groups is not None:
         return groups[0].group_id if len(groups) == 1 else ""
+    named: Any = getattr(request, "group_ids", ())
+    if len(named) == 1:
+        only: str = named[0]
+        return only
     group_id: str = getattr(request, "group_id", "") or getattr(request, "target_group_id", "")
     return group_id

@@ -245,6 +245,7 @@ class ServerInfo:
     `clock_offset`: how far the machine's clock is ahead of the server's time. The server's time
     slowly follows a clock that was set. Zero while the two agree to a second.
     `problems`: other problems of the whole server, as text for users.
+    `other_addresses`: the other nodes of its cluster, which are not in the counts.
     """
 
     version: str
@@ -262,3 +263,4 @@ class ServerInfo:
     settings_problem: str = ""
     clock_offset: timedelta = timedelta(0)
     problems: tuple[str, ...] = ()
+    other_addresses: tuple[str, ...] = ()

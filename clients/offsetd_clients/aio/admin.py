@@ -1,9 +1,9 @@
 """The server: its state, its log, its settings."""
 
 from collections.abc import Iterable, Mapping
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
-from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
+from offsetd.v1.admin_service_pb2 import DescribeClusterRequest, GetServerInfoRequest
 
 from offsetd_clients.admin_values import (
     CompactedLog,
@@ -14,16 +14,46 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.aio.calls import Calls, new_id
-from offsetd_clients.messages import admin_messages, conversions
+from offsetd_clients.aio.concurrency import in_parallel
+from offsetd_clients.cluster_values import Cluster
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.messages import admin_messages, cluster_messages, conversions
 from offsetd_clients.values import ServerInfo
+
+_NODE_TIMEOUT_S = 3.0
 
 
 class AdminCalls(Calls):
     """The calls of a client that operators need."""
 
     async def get_server_info(self) -> ServerInfo:
-        """Describes the server. It also answers while it is loading."""
+        """Describes the server that answers. It also answers while it is loading."""
         return conversions.server_info(await self._call("GetServerInfo", GetServerInfoRequest()))
+
+    async def describe_cluster(self) -> Cluster:
+        """Describes all nodes and log partitions. It asks each node, for at most a few seconds."""
+        asked = await self._call("DescribeCluster", DescribeClusterRequest())
+        policy = self._retry.within(_NODE_TIMEOUT_S)
+
+        async def described(address: str) -> tuple[str, Any, Any] | None:
+            try:
+                cluster = await self._servers.call_at(
+                    address, "DescribeCluster", DescribeClusterRequest(), policy
+                )
+                server = await self._servers.call_at(
+                    address, "GetServerInfo", GetServerInfoRequest(), policy
+                )
+            except OffsetdError:
+                return None  # The result says that the node did not answer.
+            return address, cluster, server
+
+        answers = await in_parallel(described, [each.address for each in asked.nodes])
+        found = [each for each in answers if each is not None]
+        return cluster_messages.cluster_of(
+            asked,
+            [cluster for _, cluster, _ in found],
+            {address: conversions.server_info(server) for address, _, server in found},
+        )
 
     async def is_serving(self, service: str = "") -> bool:
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""

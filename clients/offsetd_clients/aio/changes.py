@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from offsetd_clients.aio.calls import Calls, new_id
-from offsetd_clients.aio.transport import Answers
+from offsetd_clients.aio.cluster_lists import all_audit_events, exported_pieces
 from offsetd_clients.change_values import (
     AuditEvent,
     Bounds,
@@ -107,29 +106,14 @@ class ChangeCalls(Calls):
     ) -> AsyncIterator[bytes]:
         """Yields a file with offsets, piece by piece. Without `group_ids`, all with the prefix.
 
-        If it raises an error after the first piece, the pieces before it are an incomplete file.
+        If it raises an error after the first piece, the pieces before it are an incomplete file. In
+        a cluster, it exports one log partition after the other.
         """
         request = change_messages.export_offsets_request(
             file_format, group_ids=group_ids, group_id_prefix=group_id_prefix, topics=topics
         )
-
-        async def begin(_timeout_s: float) -> tuple[Any, Answers]:
-            """Returns the first piece, or None, and the stream of the rest.
-
-            The whole stream may take the timeout of the policy, not only that of one attempt.
-            """
-            answers = self._servers.home.stream("ExportOffsets", request, self._retry.timeout_s)
-            return await anext(answers, None), answers
-
-        first, answers = await self._retry.call_async(begin)
-        if first is None:
-            return
-        try:
-            yield first.content
-            async for response in answers:
-                yield response.content
-        finally:
-            answers.cancel()
+        async for piece in exported_pieces(self._servers, self._retry, request):
+            yield piece
 
     async def import_offsets(
         self,
@@ -173,7 +157,10 @@ class ChangeCalls(Calls):
         end_time: datetime | None = None,
         page_size: int = 0,
     ) -> AsyncIterator[AuditEvent]:
-        """Yields the administrative changes of the audit log, newest first, page after page."""
+        """Yields the administrative changes of the audit log, newest first, page after page.
+
+        In a cluster, it merges the audit logs of all nodes by time.
+        """
         request = change_messages.list_audit_events_request(
             methods=methods,
             group_id=group_id,
@@ -181,10 +168,5 @@ class ChangeCalls(Calls):
             end_time=end_time,
             page_size=page_size,
         )
-        while True:
-            response = await self._call("ListAuditEvents", request)
-            for event in change_messages.audit_events(response):
-                yield event
-            if not response.next_page_token:
-                return
-            request.page_token = response.next_page_token
+        async for event in all_audit_events(self._servers, self._retry, request):
+            yield event

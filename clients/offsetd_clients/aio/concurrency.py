@@ -2,17 +2,22 @@
 
 `sleep` waits; `called` calls a user's function, which may be a coroutine function here. `spawn`
 starts a background `Task`. `Lock`, `Event` and `Condition` can wait with a time limit. `Future` has
-`result_of` for one and `wait_all` for several. `others_go_on` lets other tasks run. `Guard`
-protects state that is changed without waiting; asyncio needs no lock for that. Also `Cancelled`,
-`when_gone` and `when_process_ends`. The twin in `sync` offers the same names for threads.
+`result_of` for one and `wait_all` for several. `in_parallel` makes several calls at once.
+`others_go_on` lets other tasks run. `Guard` protects state that is changed without waiting; asyncio
+needs no lock for that. Also `Cancelled`, `when_gone` and `when_process_ends`. The twin in `sync`
+offers the same names for threads.
 """
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar, cast
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+PARALLEL_MAX = 64
+"""The most calls of `in_parallel` at the same time."""
 
 Cancelled = asyncio.CancelledError
 Future = asyncio.Future
@@ -42,6 +47,27 @@ async def wait_all(futures: Collection[asyncio.Future[Any]], timeout_s: float) -
     """Waits until all futures are done, at most `timeout_s` seconds."""
     if futures:
         await asyncio.wait(futures, timeout=timeout_s)
+
+
+async def in_parallel(
+    call: Callable[[Item], Awaitable[Result]], items: Iterable[Item]
+) -> list[Result]:
+    """Calls the function with each item, a few at a time. Returns the results in order.
+
+    Raises the first error.
+    """
+    limit = asyncio.Semaphore(PARALLEL_MAX)
+
+    async def limited(item: Item) -> Result:
+        async with limit:
+            return await call(item)
+
+    tasks = [asyncio.ensure_future(limited(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def others_go_on() -> None:

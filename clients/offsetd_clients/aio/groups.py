@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.cluster_parts import Part, further_parts
+from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.messages import conversions
 from offsetd_clients.values import (
     Coordinator,
@@ -45,6 +47,9 @@ class GroupCalls(Calls):
     ) -> AsyncIterator[GroupListing]:
         """Yields groups in the order of the log. Without `states` or `types`, it yields all.
 
+        In a cluster, it yields the groups of one node after the other. Log partitions that move
+        meanwhile are listed once.
+
         Groups in damaged log partitions are left out. If there are such partitions,
         `on_unreachable` is called with their numbers after all other groups were listed.
 
@@ -52,23 +57,26 @@ class GroupCalls(Calls):
         or not.
         """
         states, types = conversions.several("states", states), conversions.several("types", types)
-        page_token = ""
-        while True:
-            request = conversions.list_groups_request(
-                states=states,
-                types=types,
-                group_id_prefix=group_id_prefix,
-                page_size=page_size,
-                page_token=page_token,
-            )
-            response = await self._call("ListGroups", request)
+        request = conversions.list_groups_request(
+            states=states, types=types, group_id_prefix=group_id_prefix, page_size=page_size
+        )
+        parts, unreachable = [Part()], set[int]()
+        while parts:
+            part = parts.pop(0)
+            request.page_token = part.page_token
+            request.log_partitions[:] = part.log_partitions
+            try:
+                response = await self._call("ListGroups", request)
+            except SeveralOwners:
+                parts[:0] = part.split()
+                continue
             for listing in conversions.listed_groups(response):
                 yield listing
-            page_token = response.next_page_token
-            if not page_token:
-                if on_unreachable is not None and response.unreachable_log_partitions:
-                    on_unreachable(tuple(response.unreachable_log_partitions))
-                return
+            unreachable.update(response.unreachable_log_partitions)
+            self._servers.note_owners(response.cluster)
+            parts[:0] = further_parts(response)
+        if on_unreachable is not None and unreachable:
+            on_unreachable(tuple(sorted(unreachable)))
 
     async def get_group(self, group_id: str) -> Group:
         """One group with all details. Raises `GroupNotFound`."""

@@ -98,4 +98,4 @@ class HistoryCalls(Calls):
             progress_interval_s=progress_interval_s,
             until_token=until_token,
         )
-        return AsyncOffsetWatch(self._servers.home, request, self._retry.timeout_s)
+        return AsyncOffsetWatch(self._servers, request, self._retry)

@@ -7,7 +7,7 @@ from typing import SupportsIndex
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
 from offsetd_clients.aio.calls import Calls, new_id
-from offsetd_clients.aio.concurrency import Future, result_of
+from offsetd_clients.aio.concurrency import Future, in_parallel, result_of
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.membership_values import Membership
@@ -123,18 +123,27 @@ class OffsetCalls(Calls):
     async def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """The stored offsets of many groups in one call. A group without any has an empty value."""
-        selections = dict.fromkeys(several("group_ids", group_ids), ())
-        if not selections:
-            return {}
-        request = offset_messages.fetch_request(selections, require_stable=require_stable)
-        try:
-            return offset_messages.fetched_offsets(await self._call("FetchOffsets", request))
-        except SeveralOwners:
-            return {
-                group_id: await self.fetch(group_id, require_stable=require_stable)
-                for group_id in selections
-            }
+        """The stored offsets of many groups. A group without any has an empty value.
+
+        It makes one call for each server, as far as the client knows the owners of the groups.
+        """
+
+        async def fetched(chosen: list[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+            selections = dict.fromkeys(chosen, ())
+            request = offset_messages.fetch_request(selections, require_stable=require_stable)
+            try:
+                response = await self._servers.call(
+                    "FetchOffsets", request, self._retry, subject=chosen[0]
+                )
+                return offset_messages.fetched_offsets(response)
+            except SeveralOwners:
+                alone = await in_parallel(fetched, [[each] for each in chosen])
+                return {group: each[group] for each in alone for group in each}
+
+        distinct = list(dict.fromkeys(several("group_ids", group_ids)))
+        parts = await in_parallel(fetched, self._servers.by_owner(distinct))
+        found = {group_id: offsets for part in parts for group_id, offsets in part.items()}
+        return {group_id: found[group_id] for group_id in distinct if group_id in found} | found
 
     async def delete_offsets(
         self,

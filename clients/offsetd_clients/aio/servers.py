@@ -1,16 +1,18 @@
-"""The servers of a client: its home address, and the owners of groups that servers named."""
+"""The servers of a client: its home addresses, and the owners of groups that servers named."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
+from offsetd.v1.types_pb2 import ClusterShare
 
 from offsetd_clients.aio.commits import Commits
 from offsetd_clients.aio.concurrency import Guard, wait_all, when_process_ends
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.commit_queue import HandedIn, heard, unanswered
 from offsetd_clients.errors import (
+    DeadlineExceeded,
     ForkedClient,
     NotCoordinator,
     OffsetdError,
@@ -18,7 +20,14 @@ from offsetd_clients.errors import (
     closed_before,
     commits_unanswered,
 )
-from offsetd_clients.group_owners import HOPS_MAX, Owners, SeveralOwners, group_of, is_of_several
+from offsetd_clients.group_owners import (
+    HOPS_MAX,
+    Owners,
+    SeveralOwners,
+    Subject,
+    is_of_several,
+    subject_of,
+)
 from offsetd_clients.retry import RetryPolicy
 
 log = logging.getLogger("offsetd_clients")
@@ -38,35 +47,55 @@ class Servers:
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         policy: RetryPolicy,
         connect: Callable[[str], Channel],
         *,
         stream_commits: bool,
     ) -> None:
-        """`connect` makes the channel to an address."""
+        """`addresses` are the home addresses. `connect` makes the channel to an address."""
         self._policy = policy
         self._connect = connect
         self._stream_commits = stream_commits
         self._guard = Guard()
-        self._owners = Owners(address)
+        self._owners = Owners(*addresses)
         self._is_closing = False  # No new commit is accepted.
         self._closed = False
-        self.home = connect(address)
-        self._channels = {address: self.home}
+        self._channels = {each: connect(each) for each in addresses}
         self._commits: dict[str, Commits] = {}
         when_process_ends(self)
 
-    async def call(self, name: str, request: Any, policy: RetryPolicy | None = None) -> Any:
+    @property
+    def home(self) -> Channel:
+        """The channel to the home address."""
+        return self._channels[self._owners.home]
+
+    async def call(
+        self,
+        name: str,
+        request: Any,
+        policy: RetryPolicy | None = None,
+        *,
+        subject: Subject | None = None,
+    ) -> Any:
         """Makes the call, with retries by `policy`, or by the client's policy if it is None.
 
-        Raises SeveralOwners if the caller must make a request for each of its groups.
+        It goes to the owner of `subject`, or of the request's group. Raises SeveralOwners if the
+        caller must make a request for each of its groups.
         """
 
         async def ask(channel: Channel, timeout_s: float) -> Any:
             return await channel.call(name, request, timeout_s)
 
-        return await self._asked(request, ask, policy)
+        return await self.asked(request, ask, policy, subject=subject)
+
+    async def call_at(self, address: str, name: str, request: Any, policy: RetryPolicy) -> Any:
+        """Makes the call to one server, with retries."""
+
+        async def attempt(timeout_s: float) -> Any:
+            return await self.channel(address).call(name, request, timeout_s)
+
+        return await policy.call_async(attempt)
 
     async def fetch(self, request: FetchOffsetsRequest, policy: RetryPolicy) -> GroupOffsets:
         """The stored offsets of the one group in the request."""
@@ -74,31 +103,56 @@ class Servers:
         async def ask(channel: Channel, timeout_s: float) -> GroupOffsets:
             return await channel.fetch(request, timeout_s)
 
-        offsets: GroupOffsets = await self._asked(request, ask, policy)
+        offsets: GroupOffsets = await self.asked(request, ask, policy)
         return offsets
 
-    async def _asked(self, request: Any, ask: Ask, policy: RetryPolicy | None) -> Any:
-        """Calls `ask` with the channel to the owner of the request's group, with retries."""
-        group_id = group_of(request)
+    async def asked(
+        self,
+        request: Any,
+        ask: Ask,
+        policy: RetryPolicy | None,
+        *,
+        subject: Subject | None = None,
+    ) -> Any:
+        """Calls `ask` with the channel to the owner, with retries: see `call`."""
+        sought = subject_of(request) if subject is None else subject
 
         async def attempt(timeout_s: float) -> Any:
             deadline_s = self._policy.monotonic_s() + timeout_s
             for hops in range(HOPS_MAX + 1):
-                channel = self._channel(self._owners.address_of(group_id))
+                channel = self.channel(self._owners.address_of(sought))
                 left_s = max(deadline_s - self._policy.monotonic_s(), 0.0)
                 try:
                     return await ask(channel, left_s)
                 except NotCoordinator as error:
                     if is_of_several(request):
                         raise SeveralOwners from error
-                    if not self._owners.learn(group_id, error, channel.address) or hops == HOPS_MAX:
+                    if not self._owners.learn(sought, error, channel.address) or hops == HOPS_MAX:
                         raise
-                except Unavailable:
-                    self._owners.forget(group_id)
+                except (Unavailable, DeadlineExceeded):
+                    self._owners.leave(sought, channel.address)
                     raise
             raise AssertionError("the last hop has returned or raised")
 
         return await (policy or self._policy).call_async(attempt)
+
+    def note_owners(self, share: ClusterShare) -> None:
+        """Notes the owners of log partitions that a node of a cluster named."""
+        for node in share.elsewhere:
+            for log_partition in node.log_partitions:
+                if node.address:
+                    self._owners.note(log_partition, node.address)
+
+    def leave(self, address: str) -> None:
+        """Notes that a server did not answer."""
+        self._owners.leave("", address)
+
+    def by_owner(self, group_ids: Iterable[str]) -> list[list[str]]:
+        """Divides groups by their owners, as far as these are known."""
+        found: dict[str, list[str]] = {}
+        for group_id in group_ids:
+            found.setdefault(self._owners.known(group_id), []).append(group_id)
+        return list(found.values())
 
     def commits(self, group_id: str) -> Commits:
         """The sender of a group's commits."""
@@ -184,7 +238,8 @@ class Servers:
         looks = (each.pending() for _ in range(2) for each in self._all_commits())
         return list({id(commit): commit for found in looks for commit in found}.values())
 
-    def _channel(self, address: str) -> Channel:
+    def channel(self, address: str) -> Channel:
+        """The channel to a server. Raises InsecureToken."""
         with self._guard:
             if address not in self._channels and not self._closed:
                 self._channels[address] = self._connect(address)
@@ -194,7 +249,7 @@ class Servers:
         commits = self._commits.get(address)
         if commits is not None:
             return commits
-        channel = self._channel(address)
+        channel = self.channel(address)
         with self._guard:
             if self._closed:
                 raise closed_before()
@@ -206,7 +261,7 @@ class Servers:
                     streams=self._stream_commits,
                     unary=self._commit_alone,
                     hand_on=self._hand_on,
-                    hand_back=None if channel is self.home else self._hand_back,
+                    hand_back=None if self._is_only_home(channel) else self._hand_back,
                 ),
             )
 
@@ -220,12 +275,15 @@ class Servers:
             return False
         return self._adopt(self._owners.address_of(group_id), commit)
 
-    def _hand_back(self, commit: HandedIn) -> bool:
+    def _is_only_home(self, channel: Channel) -> bool:
+        return len(self._owners.homes) == 1 and channel is self.home
+
+    def _hand_back(self, commit: HandedIn, asked: str) -> bool:
         """Takes a commit back from a server that cannot be reached.
 
         The home address knows the group's present owner.
         """
-        self._owners.forget(commit.request.group_id)
+        self._owners.leave(commit.request.group_id, asked)
         return self._adopt(self._owners.home, commit)
 
     def _adopt(self, address: str, commit: HandedIn) -> bool:

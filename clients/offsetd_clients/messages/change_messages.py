@@ -152,6 +152,7 @@ def export_offsets_request(
             group_ids=several("group_ids", group_ids),
             group_id_prefix=group_id_prefix,
             topics=several("topics", topics),
+            this_node_only=True,
         )
 
 
@@ -231,6 +232,7 @@ def audit_events(response: admin_service_pb2.ListAuditEventsResponse) -> Iterato
             reason=event.reason,
             request_id=event.request_id,
             peer=event.peer,
+            node_id=response.node_id,
         )
 
 

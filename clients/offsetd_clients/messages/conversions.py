@@ -110,16 +110,15 @@ def list_groups_request(
     types: Iterable[GroupType],
     group_id_prefix: str,
     page_size: int,
-    page_token: str,
 ) -> group_service_pb2.ListGroupsRequest:
-    """A ListGroupsRequest for one page. Without `states` or `types`, it is for any."""
+    """A ListGroupsRequest for the first page of a node. Without `states` or `types`, for any."""
     with building("list groups"):
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
-            page_token=page_token,
             states=[f"GROUP_STATE_{state.name}" for state in several("states", states)],
             types=[f"GROUP_TYPE_{type_.name}" for type_ in several("types", types)],
             group_id_prefix=group_id_prefix,
+            this_node_only=True,
         )
 
 
@@ -248,6 +247,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         settings_problem=response.settings_problem,
         clock_offset=response.clock_offset.ToTimedelta(),
         problems=tuple(response.problems),
+        other_addresses=tuple(response.other_addresses),
     )
 
 

@@ -84,6 +84,7 @@ def watch_offsets_request(
             token=token,
             from_oldest=from_oldest,
             until_token=until_token,
+            this_node_only=True,
         )
         if progress_interval_s is not None:
             request.progress_interval.FromMilliseconds(round(progress_interval_s * 1000))

@@ -2,9 +2,9 @@
 """The server: its state, its log, its settings."""
 
 from collections.abc import Iterable, Mapping
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
-from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
+from offsetd.v1.admin_service_pb2 import DescribeClusterRequest, GetServerInfoRequest
 
 from offsetd_clients.admin_values import (
     CompactedLog,
@@ -14,17 +14,47 @@ from offsetd_clients.admin_values import (
     RetriedPartition,
     UpdatedConfig,
 )
-from offsetd_clients.messages import admin_messages, conversions
+from offsetd_clients.cluster_values import Cluster
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.messages import admin_messages, cluster_messages, conversions
 from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.concurrency import in_parallel
 from offsetd_clients.values import ServerInfo
+
+_NODE_TIMEOUT_S = 3.0
 
 
 class AdminCalls(Calls):
     """The calls of a client that operators need."""
 
     def get_server_info(self) -> ServerInfo:
-        """Describes the server. It also answers while it is loading."""
+        """Describes the server that answers. It also answers while it is loading."""
         return conversions.server_info(self._call("GetServerInfo", GetServerInfoRequest()))
+
+    def describe_cluster(self) -> Cluster:
+        """Describes all nodes and log partitions. It asks each node, for at most a few seconds."""
+        asked = self._call("DescribeCluster", DescribeClusterRequest())
+        policy = self._retry.within(_NODE_TIMEOUT_S)
+
+        def described(address: str) -> tuple[str, Any, Any] | None:
+            try:
+                cluster = self._servers.call_at(
+                    address, "DescribeCluster", DescribeClusterRequest(), policy
+                )
+                server = self._servers.call_at(
+                    address, "GetServerInfo", GetServerInfoRequest(), policy
+                )
+            except OffsetdError:
+                return None  # The result says that the node did not answer.
+            return address, cluster, server
+
+        answers = in_parallel(described, [each.address for each in asked.nodes])
+        found = [each for each in answers if each is not None]
+        return cluster_messages.cluster_of(
+            asked,
+            [cluster for _, cluster, _ in found],
+            {address: conversions.server_info(server) for address, _, server in found},
+        )
 
     def is_serving(self, service: str = "") -> bool:
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""

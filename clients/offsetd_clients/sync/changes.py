@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
 from offsetd_clients.change_values import (
     AuditEvent,
@@ -16,7 +15,7 @@ from offsetd_clients.change_values import (
 from offsetd_clients.messages import change_messages
 from offsetd_clients.messages.change_messages import ResetTarget
 from offsetd_clients.sync.calls import Calls, new_id
-from offsetd_clients.sync.transport import Answers
+from offsetd_clients.sync.cluster_lists import all_audit_events, exported_pieces
 from offsetd_clients.values import TopicPartition
 
 
@@ -108,29 +107,14 @@ class ChangeCalls(Calls):
     ) -> Iterator[bytes]:
         """Yields a file with offsets, piece by piece. Without `group_ids`, all with the prefix.
 
-        If it raises an error after the first piece, the pieces before it are an incomplete file.
+        If it raises an error after the first piece, the pieces before it are an incomplete file. In
+        a cluster, it exports one log partition after the other.
         """
         request = change_messages.export_offsets_request(
             file_format, group_ids=group_ids, group_id_prefix=group_id_prefix, topics=topics
         )
-
-        def begin(_timeout_s: float) -> tuple[Any, Answers]:
-            """Returns the first piece, or None, and the stream of the rest.
-
-            The whole stream may take the timeout of the policy, not only that of one attempt.
-            """
-            answers = self._servers.home.stream("ExportOffsets", request, self._retry.timeout_s)
-            return next(answers, None), answers
-
-        first, answers = self._retry.call(begin)
-        if first is None:
-            return
-        try:
-            yield first.content
-            for response in answers:
-                yield response.content
-        finally:
-            answers.cancel()
+        for piece in exported_pieces(self._servers, self._retry, request):
+            yield piece
 
     def import_offsets(
         self,
@@ -174,7 +158,10 @@ class ChangeCalls(Calls):
         end_time: datetime | None = None,
         page_size: int = 0,
     ) -> Iterator[AuditEvent]:
-        """Yields the administrative changes of the audit log, newest first, page after page."""
+        """Yields the administrative changes of the audit log, newest first, page after page.
+
+        In a cluster, it merges the audit logs of all nodes by time.
+        """
         request = change_messages.list_audit_events_request(
             methods=methods,
             group_id=group_id,
@@ -182,10 +169,5 @@ class ChangeCalls(Calls):
             end_time=end_time,
             page_size=page_size,
         )
-        while True:
-            response = self._call("ListAuditEvents", request)
-            for event in change_messages.audit_events(response):
-                yield event
-            if not response.next_page_token:
-                return
-            request.page_token = response.next_page_token
+        for event in all_audit_events(self._servers, self._retry, request):
+            yield event

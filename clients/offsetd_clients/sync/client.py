@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import Self
 
-from offsetd_clients.connection import address_of
+from offsetd_clients.connection import address_of, addresses_in
 from offsetd_clients.errors import CommitsUnanswered
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.security import Security, TlsOptions, Token
@@ -56,7 +56,9 @@ class OffsetClient(
         """The client connects when it is first used.
 
         `address` is `host:port`, or one of gRPC's schemes (`unix:…`). If it is None, the variable
-        `OFFSETD_ADDRESS` has it, else it is 127.0.0.1:7171. Raises ValueError for another form.
+        `OFFSETD_ADDRESS` has it, else it is 127.0.0.1:7171. Raises ValueError for another form. It
+        may be a list with commas, of some nodes of one cluster: if one of them cannot be reached,
+        the client tries the next one.
 
         `stream_commits`: commits share a stream if the server supports it; otherwise each commit is
         a separate call.
@@ -69,7 +71,7 @@ class OffsetClient(
         self._retry = retry or RetryPolicy()
         security = Security(tls=tls, token=token, token_without_tls=token_without_tls)
         self._servers = Servers(
-            self.address,
+            addresses_in(self.address),
             self._retry,
             lambda at: Channel(at, security),
             stream_commits=stream_commits,

@@ -57,7 +57,7 @@ The background work also checks this often whether its client still exists.
 _SWEEP_S_MIN = 0.01
 
 HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
-HandBack = Callable[[HandedIn], bool]
+HandBack = Callable[[HandedIn, str], bool]
 
 
 class Unary(Protocol):
@@ -298,7 +298,7 @@ class Commits:
         self._settle(outcomes)
         for commit in handed_back:
             assert self._hand_back is not None
-            if not self._hand_back(commit):
+            if not self._hand_back(commit, self._channel.address):
                 self._settle([(commit, commit.failed(closed_before_sent()))])
         self._telling = ()
         if is_tried_again(error):

@@ -2,9 +2,9 @@
 
 `sleep` waits; `called` calls a user's function. `spawn` starts a background `Task`. `Lock`, `Event`
 and `Condition` can wait with a time limit. `Future` has `result_of` for one and `wait_all` for
-several. `others_go_on` lets others run. `Guard` protects state that is changed without waiting.
-Also `Cancelled`, `when_gone` and `when_process_ends`. The twin in `aio` offers the same names for
-asyncio.
+several. `in_parallel` makes several calls at once. `others_go_on` lets others run. `Guard` protects
+state that is changed without waiting. Also `Cancelled`, `when_gone` and `when_process_ends`. The
+twin in `aio` offers the same names for asyncio.
 """
 
 import atexit
@@ -13,12 +13,16 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
 log = logging.getLogger("offsetd_clients")
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+PARALLEL_MAX = 16
+"""The most calls of `in_parallel` at the same time."""
 
 Cancelled = concurrent.futures.CancelledError
 Future = concurrent.futures.Future
@@ -79,6 +83,18 @@ def result_of(future: concurrent.futures.Future[Result]) -> Result:
 def wait_all(futures: Collection[concurrent.futures.Future[Any]], timeout_s: float) -> None:
     """Waits until all futures are done, at most `timeout_s` seconds."""
     concurrent.futures.wait(futures, timeout_s)
+
+
+def in_parallel(call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Calls the function with each item, a few at a time. Returns the results in order.
+
+    Raises the first error.
+    """
+    given = list(items)
+    if len(given) < 2:
+        return [call(item) for item in given]
+    with concurrent.futures.ThreadPoolExecutor(min(len(given), PARALLEL_MAX)) as threads:
+        return list(threads.map(call, given))
 
 
 class Event:

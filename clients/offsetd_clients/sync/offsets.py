@@ -14,7 +14,7 @@ from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several
 from offsetd_clients.messages.membership_messages import note_member
 from offsetd_clients.sync.calls import Calls, new_id
-from offsetd_clients.sync.concurrency import Future, result_of
+from offsetd_clients.sync.concurrency import Future, in_parallel, result_of
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,
@@ -124,18 +124,27 @@ class OffsetCalls(Calls):
     def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """The stored offsets of many groups in one call. A group without any has an empty value."""
-        selections = dict.fromkeys(several("group_ids", group_ids), ())
-        if not selections:
-            return {}
-        request = offset_messages.fetch_request(selections, require_stable=require_stable)
-        try:
-            return offset_messages.fetched_offsets(self._call("FetchOffsets", request))
-        except SeveralOwners:
-            return {
-                group_id: self.fetch(group_id, require_stable=require_stable)
-                for group_id in selections
-            }
+        """The stored offsets of many groups. A group without any has an empty value.
+
+        It makes one call for each server, as far as the client knows the owners of the groups.
+        """
+
+        def fetched(chosen: list[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+            selections = dict.fromkeys(chosen, ())
+            request = offset_messages.fetch_request(selections, require_stable=require_stable)
+            try:
+                response = self._servers.call(
+                    "FetchOffsets", request, self._retry, subject=chosen[0]
+                )
+                return offset_messages.fetched_offsets(response)
+            except SeveralOwners:
+                alone = in_parallel(fetched, [[each] for each in chosen])
+                return {group: each[group] for each in alone for group in each}
+
+        distinct = list(dict.fromkeys(several("group_ids", group_ids)))
+        parts = in_parallel(fetched, self._servers.by_owner(distinct))
+        found = {group_id: offsets for part in parts for group_id, offsets in part.items()}
+        return {group_id: found[group_id] for group_id in distinct if group_id in found} | found
 
     def delete_offsets(
         self,
