@@ -109,6 +109,7 @@ class Cluster:
             identity=identity,
             shard_config=shard_config,
             read_lease_seconds=lease_s,
+            is_member=self._is_member,
             commit_claims=self._commit_claims,
             serve=lambda *what: self._on_loop(self._serve, *what),
             on_taken=lambda: self._call_soon(self.has_joined.set),
@@ -147,7 +148,7 @@ class Cluster:
         """Notes how far the copies reach, after the store was closed. Raises OSError."""
         opened = self._opened
         content = opened.copies.encode(now_ms=opened.clock.now_ms())
-        write_copies(opened.store.files, opened.folder, content)
+        write_copies(opened.files, opened.folder, content)
 
     def _note_journal_filling(self) -> None:
         self.log.on_journal_filling()
@@ -177,6 +178,9 @@ class Cluster:
         for partition, claim in claims.items():
             if partition in self._member.owned:
                 self._opened.copies.note_claim(partition, claim)
+
+    def _is_member(self, node_id: str) -> bool:
+        return any(each.node_id == node_id for each in self.directory.nodes())
 
     def _commit_claims(self, claims: dict[int, Claim]) -> None:
         if claims:

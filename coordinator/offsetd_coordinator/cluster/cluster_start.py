@@ -38,6 +38,8 @@ class OpenCluster:
     store: LogStore
     copies: Copies
     folder: Path
+    files: Files
+    """The files without the lock of the store."""
     clock: Clock
 
 
@@ -73,7 +75,13 @@ def open_cluster(
         copies = _begin_copies(folder, files, Copies(topic_id=topic_id, cluster_id=cluster_id))
         store = open_store()
     return OpenCluster(
-        clients=clients, admin=admin, store=store, copies=copies, folder=folder, clock=clock
+        clients=clients,
+        admin=admin,
+        store=store,
+        copies=copies,
+        folder=folder,
+        files=files,
+        clock=clock,
     )
 
 

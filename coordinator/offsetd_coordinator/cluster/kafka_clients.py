@@ -45,7 +45,7 @@ _MEMBER: Final = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
-    "heartbeat.interval.ms": 300,
+    "heartbeat.interval.ms": 100,
     "max.poll.interval.ms": 300_000,
 }
 _OF_ALL: Final = {

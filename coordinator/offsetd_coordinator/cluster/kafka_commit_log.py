@@ -133,7 +133,9 @@ class KafkaCommitLog:
         """Refuses all answers that rest on these partitions and did not leave yet."""
         for partition in partitions:
             self.leave(partition)
-            self._note_lost(self.tickets[partition], partition)
+            if ticket := self.tickets[partition]:  # Without one it was never served.
+                self._note_lost(ticket, partition)
+                self.tickets[partition] = 0
         self._waiting = self._refused(self._waiting)
         self._proofs = self._refused(self._proofs)
         if self.on_durable is not None:

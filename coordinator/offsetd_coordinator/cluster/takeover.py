@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -27,7 +29,7 @@ from offsetd_coordinator.runtime.shard_loader import load_shard
 from offsetd_coordinator.shard.shard import Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from offsetd_storage.log_store import LogStore
 
@@ -69,14 +71,17 @@ class Takeovers:
         identity: NodeIdentity,
         shard_config: ShardConfig,
         read_lease_seconds: float,
+        is_member: Callable[[str], bool],
         commit_claims: Callable[[dict[int, Claim]], None],
         serve: Callable[[int, Shard, int], None],
         on_taken: Callable[[], None],
         on_failed: Callable[[BaseException], object],
     ) -> None:
-        """`commit_claims` blocks until the claims are committed. `serve` gets a partition, its
-        shard and its term; it serves the partition if that term goes on. `on_taken` is called
-        after each assignment.
+        """`is_member` says whether a node is in the group.
+
+        `commit_claims` blocks until the claims are committed. `serve` gets a partition, its shard
+        and its term; it serves the partition if that term goes on. `on_taken` is called after each
+        assignment.
         """
         self._clients = clients
         self._admin = admin
@@ -87,6 +92,7 @@ class Takeovers:
         self._identity = identity
         self._shard_config = shard_config
         self._lease_s = read_lease_seconds
+        self._is_member = is_member
         self._commit_claims = commit_claims
         self._serve = serve
         self._on_taken = on_taken
@@ -151,15 +157,13 @@ class Takeovers:
 
         while left := self._member.still_assigned(terms):
             wanted = [self._kafka_partition(each) for each in sorted(left)]
-            try:
-                found = self._reader.committed(wanted, _CALL_SECONDS)
-            except KafkaException as error:
-                _log.warning("offsets of the nodes' group", reason=error.args[0].str())
-            else:
+            # The client asks again by itself while offsets are pending.
+            with contextlib.suppress(KafkaException):
+                found = self._reader.committed(wanted, _OPEN_TRANSACTION_SECONDS)
                 if not any(each.error for each in found):
                     return
-                self._end_transactions(each.partition for each in found if each.error)
-            time.sleep(_POLL_SECONDS)
+            self._read_copies(self._ends(left, committed_only=True), terms)
+            self._end_transactions(left)
 
     def _ends(self, partitions: Collection[int], *, committed_only: bool) -> dict[int, int]:
         """The Kafka offsets after the last record, or after the last decided one."""
@@ -200,16 +204,19 @@ class Takeovers:
                 begun_s = time.monotonic()
             time.sleep(_POLL_SECONDS)
 
-    def _end_transactions(self, partitions: Any) -> None:
-        """Ends the open transactions of the nodes that claimed these partitions last."""
+    def _end_transactions(self, partitions: Iterable[int]) -> None:
+        """Ends the open transactions of nodes that claimed these partitions last and are gone."""
         formers = {self._copies.claims.get(each) for each in partitions}
         for former in {(each.node_id, each.producers) for each in formers if each is not None}:
             node_id, producers = former
-            if node_id == self._identity.node_id:
-                continue  # Ended when this process began.
+            # This node ended its own when it began. A node that lives ends its own, too.
+            if node_id == self._identity.node_id or self._is_member(node_id):
+                continue
             _log.info("ending the transactions of another node", node=node_id)
-            for number in range(producers):
-                self._clients.producer(number, node_id=node_id).init_transactions(_CALL_SECONDS)
+            with ThreadPoolExecutor(producers) as pool:
+                for number in range(producers):
+                    producer = self._clients.producer(number, node_id=node_id)
+                    pool.submit(producer.init_transactions, _CALL_SECONDS)
 
     def _read_copies(self, ends: Mapping[int, int], terms: Mapping[int, int]) -> None:
         left = self._member.still_assigned(terms) & ends.keys()

@@ -211,7 +211,6 @@ class Transactions:
         if error.args[0].fatal():
             raise NodeFenced(_told(error)) from error
         _log.info("a transaction is sent again", reason=_told(error))
-        producer.purge()
         try:
             _until_known(producer.abort_transaction)
         except KafkaException as failed:
