@@ -27,8 +27,11 @@ from offsetd_coordinator.services.offset_calls import OffsetService
 from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock, SteadyClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.maintenance.upkeep import Upkeep
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.recovery.quarantine import Damage
+from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -140,6 +143,14 @@ class ServingNode:
             folder=Path("/data"),
             clock=self.time,
         )
+
+    def quarantine_log_of(self, group_id: str) -> int:
+        """Quarantines the log partition of a group; returns its number."""
+        where = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, self.store.partitions))
+        self.store.quarantined[where] = Damage(
+            topic_partition=where, segment_base_offset=None, position=0, reason="rot"
+        )
+        return where.partition
 
     async def commit(
         self, group_id: str, value: int, *, partitions: int = 1, topic: str = "orders"

@@ -23,6 +23,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
+from offsetd_clients.cli.printing.config_table import print_config
 from offsetd_clients.cli.printing.server_summary import (
     note_settings_problem,
     server_lines,
@@ -34,6 +35,7 @@ from offsetd_clients.cli.printing.terminal import (
     EXIT_WRONG_USE,
     Row,
     Terminal,
+    time_text,
 )
 from offsetd_clients.counts import counted
 
@@ -62,9 +64,6 @@ STATUS_DROPPABLE = (
     "segments",
     "dirty_ratio",
 )
-CONFIG_COLUMNS = ("name", "value", "source", "default", "unit", "dynamic")
-LONG_CONFIG_COLUMNS = (*CONFIG_COLUMNS, "allowed", "description", "problem")
-CONFIG_DROPPABLE = ("dynamic", "default", "unit", "source")
 CLEAN_COLUMNS = (
     "partition",
     "bytes_before",
@@ -162,8 +161,8 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
                 blocked = each.blocked_retention
                 terminal.note(
                     f"partition {each.partition}: retention is blocked until"
-                    f" {blocked.blocked_until_time.isoformat()} by a timestamp in the segment at"
-                    f" {blocked.base_offset}, {blocked.timestamp.isoformat()}; it holds"
+                    f" {time_text(blocked.blocked_until_time)} by a timestamp in the segment at"
+                    f" {blocked.base_offset}, {time_text(blocked.timestamp)}; it holds"
                     f" {blocked.held_bytes} bytes that are due"
                 )
         stalled = [name for name, serves in health.items() if not serves]
@@ -226,19 +225,12 @@ def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
                 note_settings_problem(client.get_server_info(), terminal)
         if changed:
             settings = [each for each in settings if each.source != "default" or each.problem]
-        _print_config(settings, terminal, long=long)
+        print_config(settings, terminal, long=long)
         for each in settings:
             if each.problem:
                 terminal.note(f"{each.name}: {each.problem}")
         if dry_run:
             terminal.note("dry run: nothing was changed")
-
-
-def _print_config(settings: Iterable[ConfigSetting], terminal: Terminal, *, long: bool) -> None:
-    if long:
-        terminal.rows(LONG_CONFIG_COLUMNS, map(_config_row, settings))
-    else:
-        terminal.rows(CONFIG_COLUMNS, map(_config_row, settings), droppable=CONFIG_DROPPABLE)
 
 
 def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
@@ -430,20 +422,6 @@ def _status_row(partition: LogPartition) -> Row:
             "state": str(cleaning.state),
         }
     return row
-
-
-def _config_row(setting: ConfigSetting) -> Row:
-    return {
-        "name": setting.name,
-        "value": setting.value,
-        "source": str(setting.source),
-        "default": setting.default_value,
-        "unit": setting.unit or None,
-        "dynamic": setting.is_dynamic,
-        "allowed": setting.allowed_values,
-        "description": setting.description,
-        "problem": setting.problem or None,
-    }
 
 
 def _round_row(partition: int, finished: CleaningRound | None, failure: str) -> Row:

@@ -153,16 +153,24 @@ def client_of(
 
 
 def _tls() -> TlsOptions | None:
-    """The TLS settings of the environment, if it has any. Raises OSError and ValueError."""
+    """The TLS settings of the environment, if it has any. Raises ValueError."""
     is_wanted = is_tls_wanted(os.environ)
-    ca, certificate, key = (
-        read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) is not None else None
-        for part in ("CA", "CERTIFICATE", "KEY")
-    )
+    ca, certificate, key = map(_tls_file, ("CA", "CERTIFICATE", "KEY"))
     if not is_wanted:
         return None
     server_name = os.environ.get(f"{TLS_PREFIX}SERVER_NAME")
     return TlsOptions(ca=ca, certificate=certificate, key=key, server_name=server_name)
+
+
+def _tls_file(part: str) -> bytes | None:
+    name = TLS_PREFIX + part
+    path = os.environ.get(name)
+    if path is None:
+        return None
+    try:
+        return read_file(Path(path))
+    except OSError as error:
+        raise ValueError(f"{name}: {path} cannot be read: {error.strerror or error}") from error
 
 
 def is_tls_wanted(environment: Mapping[str, str]) -> bool:
@@ -202,6 +210,10 @@ def explain(error: OffsetdError, address: str) -> str:
         lines = [f"no answer from {address}: {error.code}: {error}"]
         if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
             lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
+    elif isinstance(error, InvalidImport) and error.lines:
+        # The message repeats the first wrong line, which is listed below.
+        message = error.failure.message.removesuffix("; " + _wrong_line(error.lines[0]))
+        lines = [f"{error.reason}: {_plain(message)}"]
     else:
         lines = [f"{error.reason}: {_plain(error.failure.message)}"]
     if isinstance(error, InvalidRequest):
@@ -215,10 +227,14 @@ def explain(error: OffsetdError, address: str) -> str:
     if isinstance(error, OffsetBoundsUnknown) or _rests_on_reports(error):
         lines.append("  --bounds TOPIC:P=FIRST..END says what a partition has.")
     if isinstance(error, InvalidImport):
-        lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
+        lines += [f"  {_wrong_line(each)}" for each in error.lines]
     if isinstance(error, CommitConflict):
         lines += [f"  {conflict}" for conflict in error.conflicts]
     return "\n".join(lines)
+
+
+def _wrong_line(found: Mapping[str, object]) -> str:
+    return f"line {found.get('line')}: {found.get('problem')}"
 
 
 def _rests_on_reports(error: OffsetdError) -> bool:

@@ -6,19 +6,19 @@ from typing import Final
 
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
-from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.errors import CorruptCheckpoint, StorageError
 from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.segment_files import LOG_SUFFIX
-from offsetd_storage.recovery.quarantine import list_quarantine_files
+from offsetd_storage.recovery.quarantine import DamageFound, list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.views.folder_view import FolderView, read_folder
+from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
 
 from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
-from offsetd_coordinator.offline.log_description import describe_log
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")
 
@@ -44,7 +44,7 @@ def recreate(
         _refuse_unknown(terminal, view, asked)
         lost = {each: _bytes_of(folder / each.folder_name) for each in asked}
         for each in _undamaged(view, asked):
-            terminal.note(f"{each.folder_name} is not damaged: its records are valid")
+            terminal.note(f"{each.folder_name} is not damaged: log verify finds no problem in it")
         if is_dry:
             rows = [_row(each, lost[each], None) for each in asked]
             terminal.rows(COLUMNS, rows)
@@ -105,16 +105,20 @@ def known_partitions(view: FolderView) -> set[TopicPartition]:
 
 
 def _undamaged(view: FolderView, asked: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that are not quarantined, and in which `log describe` finds no problem."""
+    """The partitions that are not quarantined, and in which `log verify` finds no problem."""
     files = OsFiles()
-    quarantined = list_quarantine_files(files, view.folder)
-    return [
-        log.topic_partition
-        for log in view.logs
-        if log.topic_partition in asked
-        and log.topic_partition not in quarantined
-        and describe_log(files, log).problem is None
-    ]
+    chosen = set(asked).difference(list_quarantine_files(files, view.folder))
+    logs = (log for log in view.logs if log.topic_partition in chosen)
+    return [log.topic_partition for log in logs if _is_valid(files, log)]
+
+
+def _is_valid(files: OsFiles, log: LogView) -> bool:
+    try:
+        return all(
+            found.is_warning for found in LogVerifier(files, log, partitions=None).findings()
+        )
+    except (OSError, StorageError, DamageFound):
+        return False
 
 
 def _bytes_of(folder: Path) -> int:

@@ -1,14 +1,10 @@
 """The contents of a partition's log, from the headers of its batches."""
 
-from pathlib import Path
-
 import attrs
 from offsetd_storage.disk.files import Files
 from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import ScanStop, SegmentScan, scan_file
 from offsetd_storage.views.folder_view import LogView
-
-from offsetd_coordinator.offline.verification.lost_segments import lost_segments
 
 
 @attrs.frozen(kw_only=True)
@@ -16,7 +12,7 @@ class LogDescription:
     """A log up to its first invalid batch.
 
     `end_offset` is the offset after the last valid record. `size_bytes` is the size of the valid
-    batches. `problem` names the first bad batch, else a segment that is missing, else is None.
+    batches. `problem` names the first bad batch, or says that there is no segment; else it is None.
     """
 
     start_offset: int
@@ -34,25 +30,22 @@ def describe_log(files: Files, log: LogView, *, start_offset: int = 0) -> LogDes
     The log starts at its first segment, or at `start_offset` if that is higher.
     """
     base_offsets = segment_base_offsets(files, log.folder)
-    scans: dict[int, SegmentScan] = {}
-    problem = None
+    scans: list[SegmentScan] = []
+    problem = None if base_offsets else "there is no segment"
     offset_next = base_offsets[0] if base_offsets else 0
     for base_offset in base_offsets:
         scan = _scan(files, log, base_offset, offset_next)
         offset_next = max(offset_next, scan.offset_next)
-        scans[base_offset] = scan
+        scans.append(scan)
         if scan.stop is not None and problem is None:
             problem = _problem(segment_path(log.folder, base_offset).name, scan.stop)
-    if problem is None:
-        lost = (each for each in lost_segments(files, log, scans) if not each.is_warning)
-        problem = next((f"{each.reason}: {Path(each.file).name}" for each in lost), None)
     return LogDescription(
         start_offset=max(start_offset, base_offsets[0] if base_offsets else 0),
         end_offset=offset_next,
         segments=len(scans),
-        size_bytes=sum(scan.valid_bytes for scan in scans.values()),
-        batches=sum(scan.batches for scan in scans.values()),
-        records=sum(scan.records for scan in scans.values()),
+        size_bytes=sum(scan.valid_bytes for scan in scans),
+        batches=sum(scan.batches for scan in scans),
+        records=sum(scan.records for scan in scans),
         problem=problem,
     )
 

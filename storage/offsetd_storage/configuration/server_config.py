@@ -69,7 +69,7 @@ class CleanerConfig:
         least=0,
         excludes_least=True,  # Kafka allows 0, and then its cleaner stops.
         most=sys.float_info.max,
-        reason="The rate at which all threads together read and write.",
+        reason="The rate at which all threads together read and write. The default is no limit.",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -85,7 +85,7 @@ def test_status_prints_each_partition_and_how_the_server_does(
     ("end_ms", "told"),
     [
         (None, "nothing expires until a setting is changed: disabled\n"),
-        (1_795_208_775_000, "for 1 day, 1:00:00, until 2026-11-20T21:06:15+00:00 by the server"),
+        (1_795_208_775_000, "for 1 day, 1:00:00, until 2026-11-20T21:06:15.000Z by the server"),
     ],
 )
 def test_status_tells_what_keeps_offsets_from_expiring_and_that_is_no_trouble(
@@ -178,6 +178,11 @@ def test_config_shows_some_and_changes_some(fake_server: Any, offsetd: Offsetd) 
     ended = offsetd("config", "--changed", "--long", "-o", "json")
     assert [row["name"] for row in json.loads(ended.stdout)] == ["a.b", "d"]
     assert ended.stderr == "d: not known\n"
+    most = pb.ConfigSetting(name="rate", value="1.7976931348623157e+308")
+    for output, shown in (("table", "no limit"), ("json", most.value)):
+        fake_server.will_answer("GetServerInfo", info)
+        fake_server.will_answer("DescribeConfig", pb.DescribeConfigResponse(settings=[most]))
+        assert shown in offsetd("config", "-o", output).stdout
     fake_server.will_answer("UpdateConfig", pb.UpdateConfigResponse(settings=[setting]))
     ended = offsetd("config", "a.b=1=2", "x=", "--unset", "c", "--dry-run", "--reason", "why")
     assert (ended.code, ended.stderr) == (0, "dry run: nothing was changed\n")

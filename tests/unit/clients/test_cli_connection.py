@@ -1,5 +1,6 @@
 """offsetd_clients.cli.connection: TLS and a token come from the environment."""
 
+import json
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -10,8 +11,9 @@ from cli_calls import calls_of
 from fake_server import FakeServer
 from offsetd.v1 import group_service_pb2
 from offsetd_clients.cli.application import OFFSETD, run
-from offsetd_clients.cli.connection import telling_sleep
+from offsetd_clients.cli.connection import explain, telling_sleep
 from offsetd_clients.cli.printing.terminal import Terminal
+from offsetd_clients.errors import Failure, InvalidImport
 
 Offsetd = Callable[..., tuple[int, str]]
 GROUPS = group_service_pb2.ListGroupsResponse()
@@ -82,7 +84,9 @@ def test_files_that_cannot_be_read_or_do_not_fit_are_wrong_use(
     der, pem = tmp_path / "der", tmp_path / "pem"
     der.write_bytes(b"\x30")
     pem.write_bytes(b"-----BEGIN CERTIFICATE-----\n")
-    for file, complaint in ((tmp_path / "none", "No such file"), (der, "not PEM")):
+    none = tmp_path / "none"
+    missing = f"error: TLS: OFFSETD_TLS_CA: {none} cannot be read: No such file or directory\n"
+    for file, complaint in ((none, missing), (der, "not PEM")):
         code, err = offsetd(TLS_CA=str(file))
         assert code == 2
         assert complaint in err
@@ -170,3 +174,18 @@ def test_an_address_that_no_call_can_take_is_wrong_use(
     monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     assert calls_of(OFFSETD, monkeypatch)(*line.split()).code == 2
+
+
+def test_wrong_lines_of_an_import_are_printed_once() -> None:
+    lines = [{"line": 1, "problem": "no JSON"}, {"line": 3, "problem": "'topic' is missing"}]
+    failure = Failure(
+        reason="INVALID_IMPORT",
+        message="content: nothing was imported; wrong lines: 2; line 1: no JSON",
+        code="INVALID_ARGUMENT",
+        details={"lines": json.dumps(lines)},
+    )
+    assert explain(InvalidImport(failure), "host:1").split("\n") == [
+        "INVALID_IMPORT: content: nothing was imported; wrong lines: 2",
+        "  line 1: no JSON",
+        "  line 3: 'topic' is missing",
+    ]

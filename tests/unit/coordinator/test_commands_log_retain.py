@@ -362,6 +362,7 @@ def test_a_topic_begins_anew(tmp_path: Path) -> None:
     outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC)
     assert (row["bytes_lost"], row["start_offset"]) == (size, None)
     assert "nothing was changed: repeat with --execute to do it" in outcome.err
+    assert f"{AUDIT_TOPIC}-0 is not damaged" in outcome.err
     assert states(folder) == before
     assert recreate_both(folder).code == 2
     outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC, "--execute")
@@ -388,6 +389,7 @@ def test_a_quarantined_partition_begins_anew(tmp_path: Path) -> None:
     assert outcome.code == 2
     outcome, (row,) = recreate(folder, "--topic", OFFSETS.topic, "--partition", "0", "--execute")
     assert outcome.code == 0, outcome.err
+    assert "is not damaged" not in outcome.err
     assert (row["bytes_lost"], row["start_offset"]) == (0, 1)
     store = opened(folder)
     assert not store.quarantined

@@ -45,6 +45,7 @@ def test_a_log_may_begin_inside_a_segment(tmp_path: Path) -> None:
 def test_a_folder_without_segments_is_empty(tmp_path: Path) -> None:
     description = described(tmp_path, [])
     assert (description.segments, description.start_offset, description.end_offset) == (0, 0, 0)
+    assert description.problem == "there is no segment"
 
 
 @pytest.mark.parametrize(

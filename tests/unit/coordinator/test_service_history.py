@@ -343,6 +343,8 @@ def test_a_group_that_nobody_knows_is_not_restored() -> None:
             await written(node)
             with pytest.raises(GroupIdNotFound):
                 await restore(node, revision=1, group_id="nobody")
+            with pytest.raises(GroupIdNotFound):
+                await restore(node, revision=1000, group_id="nobody")
 
     run(test())
 

@@ -17,8 +17,6 @@ from offsetd_coordinator.services import offset_imports
 from offsetd_coordinator.services.offset_exports import PIECE_BYTES, ExportService
 from offsetd_coordinator.services.offset_imports import ImportService
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.recovery.quarantine import Damage
-from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import METADATA_UNITS_MAX, PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:
@@ -421,17 +419,21 @@ async def test_options_come_first_and_once() -> None:
 async def test_a_group_that_is_refused_does_not_stop_the_others() -> None:
     async with serving_node() as serving:
         groups = [f"g{number}" for number in range(8)]
-        damaged = partition_of(groups[0], PARTITIONS)
-        where = TopicPartition("__consumer_offsets", damaged)
-        serving.store.quarantined[where] = Damage(
-            topic_partition=where, segment_base_offset=None, position=0, reason="rot"
-        )
+        damaged = serving.quarantine_log_of(groups[0])
         content = "".join(f"{group},t,0,1\n" for group in groups).encode()
         response = await import_file(serving, content, "KAFKA_CSV")
         for imported in response.groups:
             is_refused = partition_of(imported.group_id, PARTITIONS) == damaged
             assert imported.HasField("error") == is_refused
             assert imported.HasField("revision") != is_refused
+
+
+async def test_an_export_names_the_group_whose_log_partition_is_damaged() -> None:
+    async with serving_node() as serving:
+        damaged = serving.quarantine_log_of("g")
+        with pytest.raises(errors.LogPartitionQuarantined, match="group 'g' cannot be") as refused:
+            await export(serving, "JSONL", group_ids=["g"])
+        assert refused.value.variables["log_partition"] == str(damaged)
 
 
 async def test_an_import_is_bounded_and_so_are_all_of_them(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from offsetd_clients.admin_values import ConfigSource
-from offsetd_clients.cli.printing.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal, time_text
 from offsetd_clients.counts import counted
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.values import ServerInfo
@@ -16,16 +16,14 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
         yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
     yield (
         f"offsetd {served.version}, node {served.node_id}, {served.state}, started at"
-        f" {served.start_time.isoformat(timespec='seconds')}"
+        f" {time_text(served.start_time)}"
     )
     yield f"{counted(served.group_count, 'group')}, {counted(served.offset_count, 'offset')}"
     if served.expiry_suspension is not None:
         suspension = served.expiry_suspension
         until = "until a setting is changed"
         if suspension.end_time is not None:
-            until = (
-                f"until {suspension.end_time.isoformat(timespec='seconds')} by the server's time"
-            )
+            until = f"until {time_text(suspension.end_time)} by the server's time"
         if suspension.remaining is not None:
             until = (
                 f"for {timedelta(seconds=suspension.remaining // timedelta(seconds=1))}, {until}"
