@@ -154,7 +154,9 @@ class LocalCluster:
         with ThreadPoolExecutor(len(self.nodes)) as threads:
             try:
                 say("Stopping the nodes …")
-                list(threads.map(Node.stop, self.nodes))
+                for node, code in zip(self.nodes, threads.map(Node.stop, self.nodes), strict=True):
+                    if code:
+                        say(f"{node} ended with exit code {code}: see {node.log}")
                 say("Stopping the brokers …")
                 threads.submit(self.kafka.stop).result()
             except KeyboardInterrupt:

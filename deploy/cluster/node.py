@@ -89,18 +89,19 @@ class Node:
         """What it said last."""
         return self.log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
-    def stop(self) -> None:
-        """SIGTERM; SIGKILL if it does not end."""
+    def stop(self) -> int:
+        """SIGTERM; SIGKILL if it does not end. Returns its exit code, 0 if it never ran."""
         if self._process is None:
-            return
+            return 0
         if self._process.poll() is None:
             # It may have been stopped with SIGSTOP, by hand.
             for number in (signal.SIGCONT, signal.SIGTERM):
                 self._process.send_signal(number)
         try:
-            self._process.wait(STOP_S_MAX)
+            return self._process.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
+            return -signal.SIGKILL
 
     def kill(self) -> None:
         """Kill -9."""
