@@ -301,7 +301,8 @@ class Server:
         """Opens the folder and replays its log, in threads. Nothing is started yet."""
         threads = self.settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
         opened, store = await asyncio.to_thread(self._open, threads)
-        self.node.folder_id = store.folder_id
+        # Tokens of watchers have it: in a cluster they are valid on all nodes.
+        self.node.folder_id = store.folder_id if opened is None else opened.copies.topic_id
         self.node.partitions = store.partitions
         try:
             own = await asyncio.to_thread(self._load_own_topics, store)
@@ -370,6 +371,7 @@ class Server:
             shard_config=shard_config(self.settings, store.partitions),
             on_failed=self._note_failed,
         )
+        self.node.cluster_report = cluster.report
         runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
         return cluster, cluster.log, runtime
 

@@ -22,8 +22,9 @@ from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
-from offsetd_coordinator.cluster.transactions import NodeFenced, Transactions
-from offsetd_coordinator.runtime.node_directory import ClusterNode
+from offsetd_coordinator.cluster.transactions import Transactions
+from offsetd_coordinator.runtime.commit_log import NodeFenced
+from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -87,6 +88,7 @@ class Cluster:
             self._member,
             producers=settings.cluster_producers,
             node_id=node.node_id,
+            idle_seconds=lease_s,
             on_committed=lambda done: self._call_soon(self.log.note_committed, done),
             on_failed=fail_soon,
         )
@@ -101,7 +103,6 @@ class Cluster:
         )
         self._takeovers = Takeovers(
             opened.clients,
-            opened.admin,
             opened.store,
             opened.copies,
             self._follower,
@@ -116,8 +117,7 @@ class Cluster:
             on_failed=fail_soon,
         )
         self.directory = GroupDirectory(
-            opened.admin,
-            opened.clients.names,
+            opened.clients,
             ClusterNode(node.node_id, node.address, ()),
             topic_id=opened.copies.topic_id,
             on_change=self._note_nodes,
@@ -152,6 +152,15 @@ class Cluster:
 
     def _note_journal_filling(self) -> None:
         self.log.on_journal_filling()
+
+    def report(self) -> ClusterReport:
+        """See `ClusterReport`. For the event loop's thread."""
+        lags = {each: self._follower.lag(each) for each in range(self.log.partitions)}
+        return ClusterReport(
+            replication=self._opened.replication,
+            copy_lags={each: lag for each, lag in lags.items() if lag is not None},
+            epochs={each: claim.epoch for each, claim in dict(self._opened.copies.claims).items()},
+        )
 
     # On the threads --------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import structlog
@@ -13,6 +13,7 @@ from offsetd_coordinator.cluster.copies import Copies, discard_copies, write_cop
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.runtime.node_directory import Replication
 from offsetd_coordinator.server_folder import StartFailed
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class OpenCluster:
     """What a node has opened before it joins."""
 
     clients: KafkaClients
-    admin: Any
     store: LogStore
     copies: Copies
+    replication: Replication
     folder: Path
     files: Files
     """The files without the lock of the store."""
@@ -59,7 +60,8 @@ def open_cluster(
         needs = topic_needs(settings, clients.names, partitions)
         found = ClusterTopics(admin).prepare(needs)
         cluster_id = admin.describe_cluster(request_timeout=_CALL_SECONDS).result().cluster_id
-        topic_id = found[clients.names.offsets_topic].topic_id
+        offsets_topic = found[clients.names.offsets_topic]
+        topic_id = offsets_topic.topic_id
         now_ms = clock.now_ms()
         copies = Copies.load(folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
     except CoordinatorError as error:
@@ -76,9 +78,13 @@ def open_cluster(
         store = open_store()
     return OpenCluster(
         clients=clients,
-        admin=admin,
         store=store,
         copies=copies,
+        replication=Replication(
+            topic=clients.names.offsets_topic,
+            replication_factor=offsets_topic.replication_factor,
+            min_insync_replicas=int(offsets_topic.settings["min.insync.replicas"]),
+        ),
         folder=folder,
         files=files,
         clock=clock,

@@ -104,11 +104,15 @@ class OpenFrame:
         self._is_closed = True
         self._work.set()
 
-    def take(self) -> Frame | None:
-        """The next frame with work; waits for one. None after `close`."""
+    def take(self, *, idle_seconds: float) -> Frame | None:
+        """The next frame with work; waits for one. None after `close`.
+
+        After `idle_seconds` without work it returns an empty frame.
+        """
         while True:
-            self._work.wait()
+            is_idle = not self._work.wait(idle_seconds)
             with self._lock:
+                self._frame.is_wanted |= is_idle
                 frame = self._frame
                 if frame.has_work:
                     frame.ticket = self._ticket

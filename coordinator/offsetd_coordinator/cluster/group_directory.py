@@ -7,7 +7,7 @@ deleted: the node must not write to a topic that a broker made anew.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -17,7 +17,7 @@ from offsetd_coordinator.runtime.node_directory import ClusterNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offsetd_coordinator.cluster.kafka_clients import ClusterNames
+    from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 
 _log = structlog.get_logger(__name__)
 
@@ -44,8 +44,7 @@ class GroupDirectory:
 
     def __init__(
         self,
-        admin: Any,
-        names: ClusterNames,
+        clients: KafkaClients,
         own: ClusterNode,
         *,
         topic_id: str,
@@ -53,8 +52,9 @@ class GroupDirectory:
         on_topic_gone: Callable[[str], None],
     ) -> None:
         """`own` is this node, without partitions. The callbacks run on the directory's thread."""
-        self._admin = admin
-        self._names = names
+        self._clients = clients
+        self._admin = clients.admin()
+        self._names = clients.names
         self._own = own
         self._topic_id = topic_id
         self._on_change = on_change
@@ -88,13 +88,16 @@ class GroupDirectory:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            is_stable = False
+            pause_s = _ASK_SECONDS
             try:
-                is_stable = self._ask()
+                if not self._ask():
+                    pause_s = _ASK_SECONDS_AFTER_CHANGE
                 self._check_topic()
             except Exception as error:  # noqa: BLE001  It keeps what it knows.
                 _log.warning("the brokers do not describe the nodes' group", reason=str(error))
-            self._asks.wait(_ASK_SECONDS if is_stable else _ASK_SECONDS_AFTER_CHANGE)
+                # The client may go on with what it knew before a coordinator changed.
+                self._admin = self._clients.admin()
+            self._asks.wait(pause_s)
             self._asks.clear()
 
     def _ask(self) -> bool:

@@ -43,6 +43,7 @@ _log = structlog.get_logger(__name__)
 
 _CALL_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
+_RENEW_SECONDS: Final = 0.1
 # So long a transaction of the former owner may take to end by itself.
 _OPEN_TRANSACTION_SECONDS: Final = 0.3
 
@@ -62,7 +63,6 @@ class Takeovers:
     def __init__(
         self,
         clients: KafkaClients,
-        admin: Any,
         store: LogStore,
         copies: Copies,
         follower: CopyFollower,
@@ -84,7 +84,7 @@ class Takeovers:
         assignment.
         """
         self._clients = clients
-        self._admin = admin
+        self._admin = clients.admin()
         self._store = store
         self._copies = copies
         self._follower = follower
@@ -187,7 +187,9 @@ class Takeovers:
                 }
             except (KafkaException, TimeoutError) as error:
                 _log.warning("the ends of partitions", reason=str(error))
-                time.sleep(_POLL_SECONDS)
+                time.sleep(_RENEW_SECONDS)
+                # The client may go on with what it knew before a leader changed.
+                self._admin = self._clients.admin()
         return {}
 
     def _wait_until_stable(self, ends: Mapping[int, int], terms: Mapping[int, int]) -> None:

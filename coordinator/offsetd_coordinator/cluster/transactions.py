@@ -14,10 +14,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
-from offsetd_storage.errors import StorageFailed
-
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
 from offsetd_coordinator.cluster.topic_records import topic_records
+from offsetd_coordinator.runtime.commit_log import NodeFenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,10 +29,6 @@ _log = structlog.get_logger(__name__)
 _CALL_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.005
 _RETRY_SECONDS_MAX: Final = 0.2
-
-
-class NodeFenced(StorageFailed):
-    """Another process has this node's id, or a transaction of this node cannot be decided."""
 
 
 class CommittedFrame(NamedTuple):
@@ -65,6 +60,7 @@ class GroupMember(Protocol):
 class Transactions:
     """Commits the frames of an OpenFrame one after the other, until it is closed.
 
+    Without work it commits an empty frame every `idle_seconds`: so a node learns that it was fenced.
     `on_committed` and `on_failed` are called on this thread. After a failure nothing is committed.
     """
 
@@ -76,6 +72,7 @@ class Transactions:
         *,
         producers: int,
         node_id: str,
+        idle_seconds: float,
         on_committed: Callable[[CommittedFrame], object],
         on_failed: Callable[[BaseException], object],
     ) -> None:
@@ -83,6 +80,7 @@ class Transactions:
         self._frames = frames
         self._member = member
         self._node_id = node_id
+        self._idle_s = idle_seconds
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._topics = {
@@ -119,7 +117,7 @@ class Transactions:
 
     def _guard(self) -> None:
         try:
-            while (frame := self._frames.take()) is not None:
+            while (frame := self._frames.take(idle_seconds=self._idle_s)) is not None:
                 self._on_committed(self._committed(frame))
         except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is committed.
             self._on_failed(error)

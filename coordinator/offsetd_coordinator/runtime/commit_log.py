@@ -11,17 +11,23 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from offsetd_storage.errors import StorageFailed
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offsetd_storage.duration_histogram import Durations
-    from offsetd_storage.errors import StorageFailed, StorageFull
+    from offsetd_storage.errors import StorageFull
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.errors import CoordinatorError, StorageUnavailable
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+
+
+class NodeFenced(StorageFailed):
+    """Another process has taken this node's place in its cluster, or the cluster has changed."""
 
 
 class PartitionState(enum.Enum):

@@ -7,10 +7,16 @@ from typing import Final
 from offsetd_storage.errors import DescriptorsExhausted, FilesGone, FolderGone, StorageFailed
 
 from offsetd_coordinator.errors import StorageUnavailable
+from offsetd_coordinator.runtime.commit_log import NodeFenced
 from offsetd_coordinator.runtime.flusher import FlushDefect
 
 # The first entry that fits is used: the cause, and the state of acknowledged changes.
 _ENDINGS: Final[tuple[tuple[type[StorageFailed], str, str], ...]] = (
+    (
+        NodeFenced,
+        "the node was fenced: another process has its node.id, or the cluster's topic is gone",
+        "the cluster has all that was acknowledged",
+    ),
     (
         FlushDefect,
         "a defect of the server",

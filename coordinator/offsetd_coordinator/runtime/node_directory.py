@@ -33,6 +33,8 @@ class ClusterReport(NamedTuple):
     """None if it is not known, or if the log is on the node's own disk."""
     copy_lags: Mapping[int, int] = {}
     """By log partition: the number of log offsets that the copy on this node's disk is behind."""
+    epochs: Mapping[int, int] = {}
+    """By log partition: the epoch of the newest claim that this node knows."""
     problems: tuple[str, ...] = ()
     """Problems of the cluster, as text for operators."""
 

@@ -128,14 +128,16 @@ def _describe(
 ) -> None:
     """Adds what only the node of a log partition knows."""
     partition = message.log_partition
+    if partition in report.copy_lags:
+        message.copy_lag = report.copy_lags[partition]
     state = runtime.log.state(partition)
     if state not in _STATES:
         return
     message.state = _STATES[state]
-    if runtime.serves(partition):
+    if partition in report.epochs:
+        message.epoch = report.epochs[partition]
+    elif runtime.serves(partition):
         message.epoch = runtime.log.reader(partition).leader_epoch
-    if partition in report.copy_lags:
-        message.copy_lag = report.copy_lags[partition]
 
 
 def _is_here(runtime: Runtime, partition: int) -> bool:
