@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
+
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.runtime.commit_log import NodeFenced
@@ -60,7 +61,7 @@ class GroupMember(Protocol):
 class Transactions:
     """Commits the frames of an OpenFrame one after the other, until it is closed.
 
-    Without work it commits an empty frame every `idle_seconds`: so a node learns that it was fenced.
+    Without work it commits an empty frame every `idle_seconds`, to learn if it was fenced.
     `on_committed` and `on_failed` are called on this thread. After a failure nothing is committed.
     """
 
@@ -207,12 +208,12 @@ class Transactions:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         if error.args[0].fatal():
-            raise NodeFenced(_told(error)) from error
+            raise NodeFenced(_told(error)) from None  # A cause would make it a defect of ours.
         _log.info("a transaction is sent again", reason=_told(error))
         try:
             _until_known(producer.abort_transaction)
         except KafkaException as failed:
-            raise NodeFenced(_told(failed)) from failed
+            raise NodeFenced(_told(failed)) from None
 
 
 def _put(producer: Any, topic: str, partition: int, record: Any, on_delivery: Any = None) -> None:
