@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from offsetd_clients.aio.client import AsyncOffsetClient
     from offsetd_clients.aio.consumer import AsyncConsumer
     from offsetd_clients.aio.watch import AsyncOffsetWatch
+    from offsetd_clients.calling.retry import RetryPolicy
+    from offsetd_clients.calling.security import TlsOptions
     from offsetd_clients.change_values import (
         AuditEvent,
         Bounds,
@@ -129,8 +131,6 @@ if TYPE_CHECKING:
         MemberToRemove,
         RemovedMembers,
     )
-    from offsetd_clients.retry import RetryPolicy
-    from offsetd_clients.security import TlsOptions
     from offsetd_clients.sync.client import OffsetClient
     from offsetd_clients.sync.consumer import Consumer
     from offsetd_clients.sync.watch import OffsetWatch
@@ -369,7 +369,7 @@ _MODULE_OF = {
     "RestoredOffset": "history_values",
     "Retention": "values",
     "RetriedPartition": "admin_values",
-    "RetryPolicy": "retry",
+    "RetryPolicy": "calling.retry",
     "Revision": "values",
     "ServerDefect": "errors",
     "ServerInfo": "values",
@@ -378,7 +378,7 @@ _MODULE_OF = {
     "Source": "consumer.source",
     "SourceBroken": "consumer.errors",
     "StartUnknown": "consumer.errors",
-    "TlsOptions": "security",
+    "TlsOptions": "calling.security",
     "ToOffset": "change_values",
     "TokenUnavailable": "errors",
     "TopicPartition": "values",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from offsetd_clients import OffsetClient, RetryPolicy, TlsOptions
-from offsetd_clients.connection import flag_of
+from offsetd_clients.calling.connection import flag_of
 
 from offsetd_pipeline.files import read_file
 

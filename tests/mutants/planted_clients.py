@@ -9,35 +9,35 @@ _TESTS = "tests/unit/clients"
 CLIENT_MUTANTS = (
     Mutant(
         name="what was sent on a stream that broke goes behind what waits",
-        where="offsetd_clients.commit_queue:CommitQueue.stream_ended",
+        where="offsetd_clients.calling.commit_queue:CommitQueue.stream_ended",
         replace="self._waiting.extendleft(reversed(sent))",
         by="self._waiting.extend(sent)",
         caught_by=f"{_TESTS}/test_commit_queue.py",
     ),
     Mutant(
         name="a commit that lost a comparison is sent again",
-        where="offsetd_clients.commit_queue:CommitQueue.put_off",
+        where="offsetd_clients.calling.commit_queue:CommitQueue.put_off",
         replace="if not is_tried_again(error) or due_s >= commit.deadline_s:",
         by="if due_s >= commit.deadline_s:",
         caught_by=f"{_TESTS}/test_commit_queue.py",
     ),
     Mutant(
         name="what an earlier stream may have done is forgotten",
-        where="offsetd_clients.commit_queue:HandedIn.failed",
+        where="offsetd_clients.calling.commit_queue:HandedIn.failed",
         replace="error.earlier_outcome_unknown = True",
         by="pass",
         caught_by=f"{_TESTS}/test_commits.py",
     ),
     Mutant(
         name="a stream that answers nothing is waited for until the deadline",
-        where="offsetd_clients.commit_queue:CommitQueue.sweep",
+        where="offsetd_clients.calling.commit_queue:CommitQueue.sweep",
         replace="is_stuck = next_s[-1] <= now_s",
         by="is_stuck = False",
         caught_by=f"{_TESTS}/test_commit_queue.py",
     ),
     Mutant(
         name="commits wait without end in front of a server that refuses the stream",
-        where="offsetd_clients.commit_queue:CommitQueue.stream_ended",
+        where="offsetd_clients.calling.commit_queue:CommitQueue.stream_ended",
         replace="if not sent:",
         by="if False:",
         caught_by=f"{_TESTS}/test_commit_queue.py",
@@ -58,7 +58,7 @@ CLIENT_MUTANTS = (
     ),
     Mutant(
         name="what cannot be understood of TLS means plain text",
-        where="offsetd_clients.connection:flag_of",
+        where="offsetd_clients.calling.connection:flag_of",
         replace="return _FLAGS[text.lower()]",
         by="return _FLAGS.get(text.lower(), False)",
         caught_by=f"{_TESTS}/test_cli_connection.py",
@@ -72,7 +72,7 @@ CLIENT_MUTANTS = (
     ),
     Mutant(
         name="a token goes to another machine without TLS",
-        where="offsetd_clients.security:Security.check",
+        where="offsetd_clients.calling.security:Security.check",
         replace="if self.token is not None and is_open:",
         by="if self.token is not None and is_open and callable(self.token):",
         caught_by=f"{_TESTS}/test_security.py",
@@ -93,7 +93,7 @@ CLIENT_MUTANTS = (
     ),
     Mutant(
         name="the last commits of an answer are told to nobody",
-        where="offsetd_clients.commit_queue:portions",
+        where="offsetd_clients.calling.commit_queue:portions",
         replace="if size >= _PORTION_BYTES or end == len(outcomes):",
         by="if size >= _PORTION_BYTES:",
         caught_by=f"{_TESTS}/test_commit_queue.py",
@@ -114,7 +114,7 @@ CLIENT_MUTANTS = (
     ),
     Mutant(
         name="the first try's failure is not counted as a try",
-        where="offsetd_clients.retry:Tries.will_go_on",
+        where="offsetd_clients.calling.retry:Tries.will_go_on",
         replace="self._first = error",
         by="pass",
         caught_by=f"{_TESTS}/test_retry.py",

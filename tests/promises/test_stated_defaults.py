@@ -7,9 +7,9 @@ import tomllib
 from typing import Any, Final
 
 import pytest
-from offsetd_clients.commit_queue import BYTES_MAX, COMMIT_BYTES_MAX, COMMITS_MAX
+from offsetd_clients.calling.commit_queue import BYTES_MAX, COMMIT_BYTES_MAX, COMMITS_MAX
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
-from offsetd_clients.retry import RetryPolicy
 from offsetd_coordinator.configuration.server_settings import ALL_SETTINGS
 from offsetd_pipeline import OffsetCommitListener
 from offsetd_pipeline.audit.thresholds import Thresholds

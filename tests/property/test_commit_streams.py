@@ -28,8 +28,8 @@ from offsetd_clients import (
     RetryPolicy,
     Revision,
     TopicPartition,
-    commit_queue,
 )
+from offsetd_clients.calling import commit_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from offsetd_clients.aio.servers import Servers
-from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.calling.retry import RetryPolicy
 
 
 class Calls:

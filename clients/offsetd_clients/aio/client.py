@@ -15,10 +15,10 @@ from offsetd_clients.aio.membership import MembershipCalls
 from offsetd_clients.aio.offsets import OffsetCalls
 from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Channel
-from offsetd_clients.connection import address_of, addresses_in
+from offsetd_clients.calling.connection import address_of, addresses_in
+from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.security import Security, TlsOptions, Token
 from offsetd_clients.errors import CommitsUnanswered
-from offsetd_clients.retry import RetryPolicy
-from offsetd_clients.security import Security, TlsOptions, Token
 
 log = logging.getLogger("offsetd_clients")
 

@@ -22,7 +22,7 @@ from offsetd_clients.aio.concurrency import (
     spawn,
 )
 from offsetd_clients.aio.transport import Answers, Channel
-from offsetd_clients.commit_queue import (
+from offsetd_clients.calling.commit_queue import (
     CommitQueue,
     HandedIn,
     Outcome,
@@ -34,6 +34,7 @@ from offsetd_clients.commit_queue import (
     portions,
     unanswered,
 )
+from offsetd_clients.calling.retry import RetryPolicy, is_tried_again
 from offsetd_clients.errors import (
     NotCoordinator,
     OffsetdError,
@@ -43,7 +44,6 @@ from offsetd_clients.errors import (
     unforeseen,
 )
 from offsetd_clients.messages.conversions import revision_of
-from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 log = logging.getLogger("offsetd_clients")

@@ -10,6 +10,7 @@ from typing import Any
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.aio.concurrency import Event, Guard, Lock, Task, spawn
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.consumer.errors import ConsumerFenced, fenced_before
 from offsetd_clients.consumer.lease_part import LeasePart
 from offsetd_clients.consumer.member_part import MemberPart
@@ -32,7 +33,6 @@ from offsetd_clients.consumer.steps import (
 )
 from offsetd_clients.errors import ClientClosed, OffsetdError
 from offsetd_clients.membership_values import MemberToRemove
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import OffsetToCommit, TopicPartition
 
 log = logging.getLogger("offsetd_clients.consumer")

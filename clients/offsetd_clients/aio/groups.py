@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.cluster_parts import Part, further_parts
-from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.messages import conversions
 from offsetd_clients.values import (
     Coordinator,

@@ -8,6 +8,7 @@ heartbeats. If one of these calls raises `RebalanceInProgress`, `IllegalGenerati
 from collections.abc import Iterable, Mapping
 
 from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.calling.retry import TIMEOUT_S_MAX
 from offsetd_clients.errors import MemberIdRequired, OffsetdError
 from offsetd_clients.membership_values import (
     JoinedGroup,
@@ -16,7 +17,6 @@ from offsetd_clients.membership_values import (
     RemovedMembers,
 )
 from offsetd_clients.messages import membership_messages
-from offsetd_clients.retry import TIMEOUT_S_MAX
 
 JOIN_TIMEOUT_S_MIN = 310.0
 """This is longer than the time for which the server lets a new member wait."""

@@ -8,8 +8,8 @@ from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, in_parallel, result_of
-from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
-from offsetd_clients.group_owners import SeveralOwners
+from offsetd_clients.calling.commit_queue import COMMIT_BYTES_MAX
+from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several

@@ -10,7 +10,16 @@ from offsetd.v1.types_pb2 import ClusterShare
 from offsetd_clients.aio.commits import Commits
 from offsetd_clients.aio.concurrency import Guard, wait_all, when_process_ends
 from offsetd_clients.aio.transport import Channel
-from offsetd_clients.commit_queue import HandedIn, heard, unanswered
+from offsetd_clients.calling.commit_queue import HandedIn, heard, unanswered
+from offsetd_clients.calling.group_owners import (
+    HOPS_MAX,
+    Owners,
+    SeveralOwners,
+    Subject,
+    is_of_several,
+    subject_of,
+)
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import (
     DeadlineExceeded,
     ForkedClient,
@@ -20,15 +29,6 @@ from offsetd_clients.errors import (
     closed_before,
     commits_unanswered,
 )
-from offsetd_clients.group_owners import (
-    HOPS_MAX,
-    Owners,
-    SeveralOwners,
-    Subject,
-    is_of_several,
-    subject_of,
-)
-from offsetd_clients.retry import RetryPolicy
 
 log = logging.getLogger("offsetd_clients")
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
+from offsetd_clients.calling.retry import is_tried_again
 from offsetd_clients.errors import ClientClosed, OffsetdError, another
-from offsetd_clients.retry import is_tried_again
 
 GROUPS_MAX = 64
 """The most groups in one call: all of them wait for the largest."""

@@ -13,7 +13,9 @@ import grpc.aio
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.aio.shared_fetches import SharedFetches
-from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.methods import METHODS
+from offsetd_clients.calling.security import Security
 from offsetd_clients.errors import (
     Failure,
     OffsetdError,
@@ -23,8 +25,6 @@ from offsetd_clients.errors import (
     forked,
 )
 from offsetd_clients.messages.conversions import call_failure
-from offsetd_clients.methods import METHODS
-from offsetd_clients.security import Security
 
 
 class Channel:

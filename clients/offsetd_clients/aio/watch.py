@@ -10,10 +10,10 @@ from offsetd.v1 import history_pb2
 from offsetd_clients.aio.concurrency import sleep
 from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.watch_feeds import ClusterWatch
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents
 from offsetd_clients.messages.history_messages import offset_events
-from offsetd_clients.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from offsetd_clients.aio.transport import Answers

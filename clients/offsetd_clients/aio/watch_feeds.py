@@ -18,11 +18,11 @@ from offsetd.v1.types_pb2 import ClusterShare
 from offsetd_clients.aio.concurrency import Event, spawn
 from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Answers, Channel
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.history_values import OffsetEvents
 from offsetd_clients.messages.history_messages import offset_events
 from offsetd_clients.messages.watch_tokens import log_partitions_in, merged
-from offsetd_clients.retry import RetryPolicy
 
 _WAIT_S_MIN = 0.05
 _WAIT_S_MAX = 2.0

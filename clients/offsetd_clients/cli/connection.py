@@ -10,14 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from offsetd_clients.cli.arguments.user_files import read_file
-from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal, printable
-from offsetd_clients.connection import (
+from offsetd_clients.calling.connection import (
     ADDRESS_DEFAULT,
     ADDRESS_VARIABLE,
     checked_address,
     flag_of,
 )
+from offsetd_clients.calling.retry import TIMEOUT_S_MAX, RetryPolicy
+from offsetd_clients.calling.security import TlsOptions
+from offsetd_clients.cli.arguments.user_files import read_file
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal, printable
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
@@ -27,8 +29,6 @@ from offsetd_clients.errors import (
     OffsetOutOfRange,
     PartitionsRefused,
 )
-from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
-from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.sync.servers import Servers
 
 

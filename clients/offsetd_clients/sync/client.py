@@ -6,10 +6,10 @@ import logging
 from types import TracebackType
 from typing import Self
 
-from offsetd_clients.connection import address_of, addresses_in
+from offsetd_clients.calling.connection import address_of, addresses_in
+from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.security import Security, TlsOptions, Token
 from offsetd_clients.errors import CommitsUnanswered
-from offsetd_clients.retry import RetryPolicy
-from offsetd_clients.security import Security, TlsOptions, Token
 from offsetd_clients.sync.admin import AdminCalls
 from offsetd_clients.sync.changes import ChangeCalls
 from offsetd_clients.sync.concurrency import when_gone

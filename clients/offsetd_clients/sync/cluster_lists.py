@@ -7,12 +7,12 @@ from typing import Any
 from offsetd.v1.admin_service_pb2 import ExportOffsetsRequest, ListAuditEventsRequest
 from offsetd.v1.group_service_pb2 import GetGroupRequest
 
+from offsetd_clients.calling.group_owners import SeveralOwners
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.change_values import AuditEvent
 from offsetd_clients.cluster_parts import Part, parts_elsewhere
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.messages.change_messages import audit_events
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.concurrency import in_parallel
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Answers, Channel

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients.commit_queue import (
+from offsetd_clients.calling.commit_queue import (
     CommitQueue,
     HandedIn,
     Outcome,
@@ -24,6 +24,7 @@ from offsetd_clients.commit_queue import (
     portions,
     unanswered,
 )
+from offsetd_clients.calling.retry import RetryPolicy, is_tried_again
 from offsetd_clients.errors import (
     NotCoordinator,
     OffsetdError,
@@ -33,7 +34,6 @@ from offsetd_clients.errors import (
     unforeseen,
 )
 from offsetd_clients.messages.conversions import revision_of
-from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.sync.concurrency import (
     Cancelled,
     Event,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.consumer.errors import ConsumerFenced, fenced_before
 from offsetd_clients.consumer.lease_part import LeasePart
 from offsetd_clients.consumer.member_part import MemberPart
@@ -31,7 +32,6 @@ from offsetd_clients.consumer.steps import (
 )
 from offsetd_clients.errors import ClientClosed, OffsetdError
 from offsetd_clients.membership_values import MemberToRemove
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.sync.concurrency import Event, Guard, Lock, Task, spawn
 from offsetd_clients.values import OffsetToCommit, TopicPartition

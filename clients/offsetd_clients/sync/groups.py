@@ -3,8 +3,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.cluster_parts import Part, further_parts
-from offsetd_clients.group_owners import SeveralOwners
 from offsetd_clients.messages import conversions
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import (

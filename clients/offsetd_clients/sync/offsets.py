@@ -7,8 +7,8 @@ from typing import SupportsIndex
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
-from offsetd_clients.group_owners import SeveralOwners
+from offsetd_clients.calling.commit_queue import COMMIT_BYTES_MAX
+from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several

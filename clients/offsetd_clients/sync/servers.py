@@ -8,7 +8,16 @@ from typing import Any, Protocol
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 from offsetd.v1.types_pb2 import ClusterShare
 
-from offsetd_clients.commit_queue import HandedIn, heard, unanswered
+from offsetd_clients.calling.commit_queue import HandedIn, heard, unanswered
+from offsetd_clients.calling.group_owners import (
+    HOPS_MAX,
+    Owners,
+    SeveralOwners,
+    Subject,
+    is_of_several,
+    subject_of,
+)
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import (
     DeadlineExceeded,
     ForkedClient,
@@ -18,15 +27,6 @@ from offsetd_clients.errors import (
     closed_before,
     commits_unanswered,
 )
-from offsetd_clients.group_owners import (
-    HOPS_MAX,
-    Owners,
-    SeveralOwners,
-    Subject,
-    is_of_several,
-    subject_of,
-)
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.commits import Commits
 from offsetd_clients.sync.concurrency import Guard, wait_all, when_process_ends
 from offsetd_clients.sync.transport import Channel

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from offsetd.v1 import history_pb2
 
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents
 from offsetd_clients.messages.history_messages import offset_events
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.concurrency import sleep
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.watch_feeds import ClusterWatch

@@ -16,11 +16,11 @@ from offsetd.v1.admin_service_pb2 import DescribeClusterRequest
 from offsetd.v1.history_pb2 import WatchOffsetsRequest, WatchOffsetsResponse
 from offsetd.v1.types_pb2 import ClusterShare
 
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.history_values import OffsetEvents
 from offsetd_clients.messages.history_messages import offset_events
 from offsetd_clients.messages.watch_tokens import log_partitions_in, merged
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.concurrency import Event, spawn
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Answers, Channel

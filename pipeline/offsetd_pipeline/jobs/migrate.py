@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import attrs
 import typer
+from offsetd_clients.calling.connection import checked_address
 from offsetd_clients.cli.arguments.option_groups import with_options
 from offsetd_clients.cli.arguments.options import ReasonOption
 from offsetd_clients.cli.migration import migrate_steps as steps
 from offsetd_clients.cli.migration.migrate_selection import with_selection
 from offsetd_clients.cli.printing.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
-from offsetd_clients.connection import checked_address
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.selection import Selection
 

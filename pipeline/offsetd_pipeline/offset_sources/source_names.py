@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from offsetd_clients.connection import checked_address
+from offsetd_clients.calling.connection import checked_address
 from offsetd_storage.disk.files import OsFiles, read_start
 from offsetd_storage.log.store_config import OFFSETS_TOPIC
 

@@ -1,4 +1,4 @@
-"""offsetd_clients.connection: a connection whose other end is gone, and says nothing."""
+"""offsetd_clients.calling.connection: a connection whose other end is gone, and says nothing."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ import attrs
 import pytest
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition
-from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.connection import CHANNEL_OPTIONS
 from offsetd_clients.sync import transport
 
 COMMITTED = offset_service_pb2.CommitOffsetsResponse(

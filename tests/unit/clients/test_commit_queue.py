@@ -1,4 +1,4 @@
-"""offsetd_clients.commit_queue"""
+"""offsetd_clients.calling.commit_queue"""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
-from offsetd_clients import DeadlineExceeded, RetryPolicy, Revision, Unavailable, commit_queue
-from offsetd_clients.commit_queue import CommitQueue, HandedIn
+from offsetd_clients import DeadlineExceeded, RetryPolicy, Revision, Unavailable
+from offsetd_clients.calling import commit_queue
+from offsetd_clients.calling.commit_queue import CommitQueue, HandedIn
 from offsetd_clients.errors import Failure, OffsetdError, error_of
 
 TIMEOUT_S = 30.0

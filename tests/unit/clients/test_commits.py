@@ -25,9 +25,9 @@ from offsetd_clients import (
     Revision,
     TopicPartition,
     Unavailable,
-    commit_queue,
 )
 from offsetd_clients.aio import commits as aio_commits
+from offsetd_clients.calling import commit_queue
 from offsetd_clients.sync import commits as sync_commits
 from patience import PATIENCE_SECONDS as WAIT_S
 

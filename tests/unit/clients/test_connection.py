@@ -1,10 +1,10 @@
-"""offsetd_clients.connection: which addresses are some."""
+"""offsetd_clients.calling.connection: which addresses are some."""
 
 from __future__ import annotations
 
 import pytest
 from offsetd_clients import OffsetClient
-from offsetd_clients.connection import ADDRESS_DEFAULT, address_of
+from offsetd_clients.calling.connection import ADDRESS_DEFAULT, address_of
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""offsetd_clients.retry"""
+"""offsetd_clients.calling.retry"""
 
 import attrs
 import pytest
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import Failure, OffsetdError, error_of
-from offsetd_clients.retry import RetryPolicy
 
 
 @attrs.define

@@ -1,4 +1,4 @@
-"""offsetd_clients.security, and what the transports make of it."""
+"""offsetd_clients.calling.security, and what the transports make of it."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from offsetd_clients import (
     TokenUnavailable,
     TopicPartition,
 )
-from offsetd_clients.security import Security, is_loopback
+from offsetd_clients.calling.security import Security, is_loopback
 
 WHERE = TopicPartition("orders", 0)
 PEM = b"-----BEGIN CERTIFICATE-----\n"

@@ -18,10 +18,10 @@ from offsetd_clients import (
     RetryPolicy,
     Revision,
     TopicPartition,
-    commit_queue,
 )
+from offsetd_clients.calling import commit_queue
+from offsetd_clients.calling.group_owners import HOPS_MAX, Owners, group_of
 from offsetd_clients.errors import Failure
-from offsetd_clients.group_owners import HOPS_MAX, Owners, group_of
 from patience import PATIENCE_SECONDS
 
 WHERE = TopicPartition("orders", 0)
@@ -266,7 +266,7 @@ def test_owners_are_remembered_until_something_else_is_said() -> None:
 def test_the_owners_that_were_learned_first_are_forgotten_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("offsetd_clients.group_owners._OWNERS_MAX", 2)
+    monkeypatch.setattr("offsetd_clients.calling.group_owners._OWNERS_MAX", 2)
     owners = Owners("home:1")
     for group in "abc":
         owners.learn(group, owner("a:1"), "home:1")

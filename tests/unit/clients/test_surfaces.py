@@ -6,7 +6,7 @@ from typing import Any
 
 import offsetd_clients
 import pytest
-from offsetd_clients.methods import METHODS
+from offsetd_clients.calling.methods import METHODS
 
 PAIRS = [
     (getattr(offsetd_clients, name), getattr(offsetd_clients, name.removeprefix("Async")))

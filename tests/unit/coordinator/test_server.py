@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 import structlog
 from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
-from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.connection import CHANNEL_OPTIONS
 from offsetd_coordinator import server, server_folder
 from offsetd_coordinator.configuration.settings_consistency import journal_bytes_needed
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings

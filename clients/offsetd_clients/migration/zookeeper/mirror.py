@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from offsetd_clients import CommitConflict, OffsetdError, TopicPartition
+from offsetd_clients.calling.retry import is_tried_again
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.outcomes import MigrationStopped, counted
 from offsetd_clients.migration.own_writes import own_writes, put_followed
@@ -39,7 +40,6 @@ from offsetd_clients.migration.zookeeper.mirror_rules import (
     overwritten_text,
 )
 from offsetd_clients.migration.zookeeper.source import read_settled
-from offsetd_clients.retry import is_tried_again
 
 NOT_RUN = "it was not stored here yet: run first"
 UNDONE = "its run was undone: run it again"

@@ -11,6 +11,7 @@ from typing import Any
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsResponse
 
+from offsetd_clients.calling.retry import RetryPolicy, is_tried_again
 from offsetd_clients.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -23,7 +24,6 @@ from offsetd_clients.errors import (
 )
 from offsetd_clients.messages.conversions import error_in
 from offsetd_clients.messages.offset_messages import sequenced_commit
-from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 COMMITS_MAX = 10_000

@@ -1,0 +1,1 @@
+"""How a call reaches a server: connection, security, retries, the queue of commits."""
