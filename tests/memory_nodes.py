@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
 from memory_commit_log import MemoryCommitLog, MemoryTopic
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.administration.administration import Administration
@@ -21,6 +23,7 @@ from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.network.connection_limits import channel_options
 from offsetd_coordinator.node import Node
+from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.shard_loader import load_shard
 from offsetd_coordinator.services.offset_calls import OffsetService
@@ -130,6 +133,10 @@ class MemoryNode:
                 self.node, Admission(IN_FLIGHT_BYTES_MAX), self.settings, CallFigures()
             )
         )
+        health = health_aio.HealthServicer()
+        for service in ("", CLEANER_SERVICE):
+            await health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         self.node.address = f"127.0.0.1:{port}"

@@ -246,6 +246,7 @@ class ServerInfo:
     slowly follows a clock that was set. Zero while the two agree to a second.
     `problems`: other problems of the whole server, as text for users.
     `other_addresses`: the other nodes of its cluster, which are not in the counts.
+    `cluster_id` is empty for a single server.
     """
 
     version: str
@@ -264,3 +265,4 @@ class ServerInfo:
     clock_offset: timedelta = timedelta(0)
     problems: tuple[str, ...] = ()
     other_addresses: tuple[str, ...] = ()
+    cluster_id: str = ""

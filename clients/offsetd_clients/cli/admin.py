@@ -1,6 +1,6 @@
 """`offsetd admin status|config|clean|retry|delete-records|audit`: for administrators."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
+from offsetd_clients.cli.printing.cluster_summary import report_cluster
 from offsetd_clients.cli.printing.config_table import print_config
 from offsetd_clients.cli.printing.server_summary import (
     note_settings_problem,
@@ -38,6 +39,7 @@ from offsetd_clients.cli.printing.terminal import (
     time_text,
 )
 from offsetd_clients.counts import counted
+from offsetd_clients.values import ServerInfo
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # The gRPC service of each health name that users see.
@@ -130,7 +132,8 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
         Notes on the whole server go to stderr. A terminal shows only partitions with problems,
         unless you ask for others; a pipe, and the formats of -o, get all of them. Exits with 1 if
         the server does not serve, its cleaner is stalled, commits are refused because the disk is
-        full, or a log is damaged or cannot be cleaned.
+        full, or a log is damaged or cannot be cleaned. In a cluster: prints its nodes and its log
+        partitions, and fails if a node does not answer or a log partition is not served.
 
         Examples:
             offsetd admin status
@@ -148,6 +151,13 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
             if served.state != "serving":
                 # A server in this state does not describe its log.
                 terminal.fail(f"the server is {served.state}")
+            if served.cluster_id and not topic:
+                cluster = client.describe_cluster()
+                in_trouble = report_cluster(
+                    cluster, terminal, named=partitions or (), all_partitions=all_partitions
+                )
+                _fail_if_any(_of_server(served, health) + in_trouble, terminal)
+                return
             described = client.describe_log(topic, partitions or ())
         troubled = [each for each in described if _problem(each) is not None]
         if partitions or all_partitions or not terminal.is_drawing:
@@ -165,11 +175,18 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
                     f" {blocked.base_offset}, {time_text(blocked.timestamp)}; it holds"
                     f" {blocked.held_bytes} bytes that are due"
                 )
-        stalled = [name for name, serves in health.items() if not serves]
-        if troubled or stalled or served.problems:
-            server = ["server"] if served.problems else []
-            names = [f"partition {each.partition}" for each in troubled]
-            terminal.fail(f"in trouble: {', '.join([*server, *stalled, *names])}")
+        names = [f"partition {each.partition}" for each in troubled]
+        _fail_if_any(_of_server(served, health) + names, terminal)
+
+
+def _of_server(served: ServerInfo, health: Mapping[str, bool]) -> list[str]:
+    stalled = [name for name, serves in health.items() if not serves]
+    return [*(["server"] if served.problems else []), *stalled]
+
+
+def _fail_if_any(in_trouble: Sequence[str], terminal: Terminal) -> None:
+    if in_trouble:
+        terminal.fail(f"in trouble: {', '.join(in_trouble)}")
 
 
 def _register_config(admin: typer.Typer, terminal: Terminal) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
@@ -86,7 +86,11 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
                 end_time=None if until is None else parse_time(until),
                 page_size=min(limit, PAGE_SIZE_MAX),
             )
-            terminal.rows(COLUMNS, _rows(islice(events, limit)))
+            found = islice(events, limit)
+            first = list(islice(found, 1))
+            # Only the nodes of a cluster have revisions of their own.
+            columns = (*COLUMNS, "node") if first and first[0].node_id else COLUMNS
+            terminal.rows(columns, _rows(chain(first, found)))
         for method in methods or ():
             if method not in AUDITED_METHODS:
                 near = get_close_matches(method, AUDITED_METHODS, n=1)
@@ -105,5 +109,6 @@ def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:
             "peer": event.peer or None,
             "request_id": event.request_id or None,
             "revision": event.revision.log_offset,
+            "node": event.node_id or None,
             "what": {name: value for name, value in event.what.items() if name != "group"},
         }

@@ -248,6 +248,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         clock_offset=response.clock_offset.ToTimedelta(),
         problems=tuple(response.problems),
         other_addresses=tuple(response.other_addresses),
+        cluster_id=response.cluster_id,
     )
 
 

@@ -64,6 +64,13 @@ def node_share(
     return NodeShare(here, message)
 
 
+def cluster_id(node: Node) -> str:
+    """The id of the cluster; empty on a single server."""
+    if node.runtime is None or node.runtime.directory is None:
+        return ""
+    return node.folder_id or ""
+
+
 def other_addresses(node: Node) -> list[str]:
     """The addresses of the other nodes of the cluster; none on a single server."""
     runtime = node.runtime
@@ -100,7 +107,7 @@ class ClusterService:
             owners = [directory.owner(each) for each in partitions]
         report = ClusterReport() if node.cluster_report is None else node.cluster_report()
         response = admin_service_pb2.DescribeClusterResponse(
-            cluster_id="" if directory is None else node.folder_id or "",
+            cluster_id=cluster_id(node),
             node_id=node.node_id,
             problems=report.problems,
         )

@@ -13,7 +13,7 @@ from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNot
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.runtime.commit_log import PartitionState
-from offsetd_coordinator.services.cluster_calls import other_addresses
+from offsetd_coordinator.services.cluster_calls import cluster_id, other_addresses
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
@@ -58,6 +58,7 @@ class AdminService:
                 response.clock_offset.FromMilliseconds(offset_ms)
         response.start_time.FromMilliseconds(node.start_ms)
         response.other_addresses.extend(other_addresses(node))
+        response.cluster_id = cluster_id(node)
         if node.runtime is not None:
             for shard in node.runtime.shards.values():
                 counters = shard.counters()

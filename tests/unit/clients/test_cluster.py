@@ -146,7 +146,9 @@ async def test_a_cluster_is_described_by_all_its_nodes(
 ) -> None:
     await fill(cluster)
     for number, node in enumerate(cluster.nodes):
-        report = ClusterReport(Replication("__offsetd_offsets", 3, 2), {number: number}, ("hm",))
+        report = ClusterReport(
+            Replication("__offsetd_offsets", 3, 2), {number: number}, problems=("hm",)
+        )
         node.node.cluster_report = lambda report=report: report
     async with connect(cluster.addresses[1], retry=policy()) as client:
         described = await client.describe_cluster()

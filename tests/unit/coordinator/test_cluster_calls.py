@@ -83,7 +83,7 @@ async def test_each_node_describes_all_and_knows_the_states_of_its_own(
 ) -> None:
     first, second = cluster.nodes
     first.node.cluster_report = lambda: ClusterReport(
-        Replication("__offsetd_offsets", 3, 2), {0: 17}, ("a broker is away",)
+        Replication("__offsetd_offsets", 3, 2), {0: 17}, problems=("a broker is away",)
     )
     cluster.release(3)
     second.log.begin_load(3)

@@ -389,8 +389,10 @@ type GetServerInfoResponse struct {
 	Problems []string `protobuf:"bytes,15,rep,name=problems,proto3" json:"problems,omitempty"`
 	// The addresses of the other nodes of the cluster; their counts are not in this answer.
 	OtherAddresses []string `protobuf:"bytes,16,rep,name=other_addresses,json=otherAddresses,proto3" json:"other_addresses,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Empty: a single server.
+	ClusterId     string `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
@@ -533,6 +535,13 @@ func (x *GetServerInfoResponse) GetOtherAddresses() []string {
 		return x.OtherAddresses
 	}
 	return nil
+}
+
+func (x *GetServerInfoResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
 }
 
 type DescribeClusterRequest struct {
@@ -3376,7 +3385,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xd8\x05\n" +
+	"\x14GetServerInfoRequest\"\xf7\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -3396,7 +3405,9 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\fclock_offset\x18\r \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x12)\n" +
 	"\x10settings_problem\x18\x0e \x01(\tR\x0fsettingsProblem\x12\x1a\n" +
 	"\bproblems\x18\x0f \x03(\tR\bproblems\x12'\n" +
-	"\x0fother_addresses\x18\x10 \x03(\tR\x0eotherAddresses\"\x18\n" +
+	"\x0fother_addresses\x18\x10 \x03(\tR\x0eotherAddresses\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x11 \x01(\tR\tclusterId\"\x18\n" +
 	"\x16DescribeClusterRequest\"\x9c\x02\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
