@@ -311,6 +311,10 @@ class KafkaCommitLog:
             return
         for entry in done.lost:
             self._note_lost(entry.ticket, entry.topic_partition.partition)
+        if not done.begun_s:
+            # The node owned nothing. What it serves was lost, and the loop is told in a moment.
+            serving = PartitionState.SERVING
+            self.lose([each for each, state in self._states.items() if state is serving])
         self._durable = max(self._durable, done.frame.ticket)
         if done.begun_s:
             self._proved_until_s = done.begun_s + self._lease_s
