@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.claims import Claim
     from offsetd_coordinator.cluster.cluster_start import OpenCluster
+    from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.configuration.server_settings import Settings
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.shard.shard import Shard, ShardConfig
@@ -54,16 +55,13 @@ class Cluster:
         shard_config: ShardConfig,
         on_failed: Callable[[StorageFailed], None],
     ) -> None:
+        # Set once the node has taken over what the group first assigned to it.
         self.has_joined = asyncio.Event()
-        """Set once the node has taken over what the group first assigned to it."""
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._standby_copies = settings.cluster_standby_copies
         lease_s = settings.cluster_read_lease_ms / 1000
-        identity = NodeIdentity(
-            node_id=node.node_id, address=node.address, producers=settings.cluster_producers
-        )
         self._frames = OpenFrame()
         self.log = KafkaCommitLog(
             opened.store,
@@ -89,7 +87,7 @@ class Cluster:
             producers=settings.cluster_producers,
             node_id=node.node_id,
             idle_seconds=lease_s,
-            on_committed=lambda done: self._call_soon(self.log.note_committed, done),
+            on_committed=self._note_committed,
             on_failed=fail_soon,
         )
         self._follower = CopyFollower(
@@ -101,27 +99,36 @@ class Cluster:
             on_failed=fail_soon,
             on_journal_filling=self._note_journal_filling,
         )
-        self._takeovers = Takeovers(
+        self._takeovers = self._made_takeovers(settings, shard_config)
+        self.directory = self._made_directory()
+
+    def _made_directory(self) -> GroupDirectory:
+        return GroupDirectory(
+            self._opened.clients,
+            ClusterNode(self._node.node_id, self._node.address, ()),
+            topic_id=self._opened.copies.topic_id,
+            on_change=self._note_nodes,
+            on_topic_gone=lambda why: self.log.fail_soon(NodeFenced(why)),
+        )
+
+    def _made_takeovers(self, settings: Settings, shard_config: ShardConfig) -> Takeovers:
+        opened, node = self._opened, self._node
+        return Takeovers(
             opened.clients,
             opened.store,
             opened.copies,
             self._follower,
             self._member,
-            identity=identity,
+            identity=NodeIdentity(
+                node_id=node.node_id, address=node.address, producers=settings.cluster_producers
+            ),
             shard_config=shard_config,
-            read_lease_seconds=lease_s,
+            read_lease_seconds=settings.cluster_read_lease_ms / 1000,
             is_member=self._is_member,
             commit_claims=self._commit_claims,
             serve=lambda *what: self._on_loop(self._serve, *what),
             on_taken=lambda: self._call_soon(self.has_joined.set),
-            on_failed=fail_soon,
-        )
-        self.directory = GroupDirectory(
-            opened.clients,
-            ClusterNode(node.node_id, node.address, ()),
-            topic_id=opened.copies.topic_id,
-            on_change=self._note_nodes,
-            on_topic_gone=lambda why: fail_soon(NodeFenced(why)),
+            on_failed=self.log.fail_soon,
         )
 
     def start(self) -> None:
@@ -149,6 +156,9 @@ class Cluster:
         opened = self._opened
         content = opened.copies.encode(now_ms=opened.clock.now_ms())
         write_copies(opened.files, opened.folder, content)
+
+    def _note_committed(self, done: CommittedFrame) -> None:
+        self._call_soon(self.log.note_committed, done)
 
     def _note_journal_filling(self) -> None:
         self.log.on_journal_filling()
