@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.cluster.claims import Claim
@@ -50,6 +52,7 @@ class OpenFrame:
         self._frame = Frame(1)
         self._work = threading.Event()
         self._ticket = 0
+        self._dropped: dict[int, int] = {}
         self._is_closed = False
 
     @property
@@ -94,6 +97,15 @@ class OpenFrame:
             number = self._frame.number
         self._work.set()
         return number
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Drops what was added for these partitions: no attempt that begins later sends it."""
+        with self._lock:
+            self._dropped |= dict.fromkeys(partitions, self._ticket)
+
+    def is_dropped(self, entry: FrameEntry) -> bool:
+        """Whether the partition of an entry was lost after the entry was added."""
+        return entry.ticket <= self._dropped.get(entry.topic_partition.partition, 0)
 
     def kick(self) -> None:
         """Wakes the thread that commits."""

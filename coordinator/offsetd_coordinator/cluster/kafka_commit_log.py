@@ -131,6 +131,8 @@ class KafkaCommitLog:
 
     def lose(self, partitions: Collection[int]) -> None:
         """Refuses all answers that rest on these partitions and did not leave yet."""
+        # If this node soon owns them again, the next term has not read what waits now.
+        self._frames.drop(partitions)
         for partition in partitions:
             self.leave(partition)
             if ticket := self.tickets[partition]:  # Without one it was never served.

@@ -138,9 +138,13 @@ class Transactions:
         """One transaction. None if it was aborted: then nothing of it happened."""
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
-        owned = self._member.owned
-        kept = [each for each in frame.entries if each.topic_partition.partition in owned]
-        lost = [each for each in frame.entries if each.topic_partition.partition not in owned]
+        # The generation first: with a later one the brokers would accept what is owned no more.
+        generation, owned = self._member.generation(), self._member.owned
+        kept: list[FrameEntry] = []
+        lost: list[FrameEntry] = []
+        for each in frame.entries:
+            is_owned = each.topic_partition.partition in owned
+            (kept if is_owned and not self._frames.is_dropped(each) else lost).append(each)
         begun_s = time.monotonic()
         if not (kept or frame.own_entries or owned):
             return CommittedFrame(frame, lost, {}, 0.0)
@@ -149,7 +153,9 @@ class Transactions:
         try:
             producer.begin_transaction()
             self._produce(producer, frame, kept, owned, ends)
-            self._send_generation(producer, frame, kept, owned)
+            if owned:
+                offsets = self._offsets(frame, kept, owned)
+                producer.send_offsets_to_transaction(offsets, generation, _CALL_SECONDS)
             producer.flush(_CALL_SECONDS)
             _until_known(producer.commit_transaction)
         except KafkaException as error:
@@ -187,21 +193,16 @@ class Transactions:
                 each.headers.insert(0, ("offsetd.node", self._node_id.encode()))
                 _put(producer, self._topics[entry.topic_partition.topic], 0, each)
 
-    def _send_generation(
-        self, producer: Any, frame: Frame, kept: list[FrameEntry], owned: frozenset[int]
-    ) -> None:
-        """Adds the node's generation, with an offset for each partition of the frame."""
+    def _offsets(self, frame: Frame, kept: list[FrameEntry], owned: frozenset[int]) -> list[Any]:
+        """Offsets for the partitions of a frame: the brokers check the generation for them."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415
 
-        if not owned:
-            return
         partitions = {each.topic_partition.partition for each in kept}
         partitions |= frame.claims.keys() & owned
         topic = self._clients.names.offsets_topic
-        offsets = [
+        return [
             TopicPartition(topic, each, frame.number) for each in sorted(partitions) or [min(owned)]
         ]
-        producer.send_offsets_to_transaction(offsets, self._member.generation(), _CALL_SECONDS)
 
     def _abort(self, producer: Any, error: Any) -> None:
         """Aborts after an error. Raises NodeFenced if the producer can do nothing any more."""

@@ -110,3 +110,12 @@ def test_two_threads_lose_nothing_and_tickets_rise_over_all_frames() -> None:
     for before, frame in itertools.pairwise(taken_frames):
         assert all(before.ticket < each.ticket <= frame.ticket for each in frame.entries)
     assert {each.number for each in taken_frames if each.is_wanted} == set(wanted)
+
+
+def test_what_was_added_before_a_partition_was_dropped_is_known_and_nothing_else() -> None:
+    frames = OpenFrame()
+    add(frames)
+    add(frames, P1)
+    frames.drop([0])
+    add(frames)
+    assert [frames.is_dropped(each) for each in taken(frames).entries] == [True, False, False]
