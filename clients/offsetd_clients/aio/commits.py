@@ -29,14 +29,15 @@ from offsetd_clients.calling.commit_queue import (
     cut_off,
     heard,
     is_broken,
+    is_of_ownership,
     no_answer,
     not_sent,
     portions,
     unanswered,
 )
+from offsetd_clients.calling.group_owners import Owners, Seats
 from offsetd_clients.calling.retry import RetryPolicy, is_tried_again
 from offsetd_clients.errors import (
-    NotCoordinator,
     OffsetdError,
     closed_before,
     closed_before_sent,
@@ -55,8 +56,9 @@ The background work also checks this often whether its client still exists.
 """
 _SWEEP_S_MIN = 0.01
 
-HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
-HandBack = Callable[[HandedIn, str], bool]
+HandOn = Callable[[HandedIn, str], bool]
+Learn = Callable[[HandedIn, OffsetdError, str], bool]
+HandBack = Callable[[Iterable[str], str], None]
 
 
 class Unary(Protocol):
@@ -76,18 +78,25 @@ class Commits:
         *,
         streams: bool,
         unary: Unary,
+        owners: Owners,
+        seats: Seats,
+        learn: Learn,
         hand_on: HandOn,
         hand_back: HandBack | None,
     ) -> None:
         """`unary` sends a commit that a stream cannot take.
 
-        `hand_on` moves a commit to its group's owner; it returns False if the owner is not known.
-        `hand_back` moves a commit that cannot be sent to this server for now; if it is None, the
-        commit stays here.
+        `learn` notes what a refusal says of the owner; it returns whether the owner can be tried at
+        once. `hand_on` moves a commit to the queue of an address; it returns False if that is
+        closed. `hand_back` notes that groups have to leave this server, which cannot be reached; if
+        it is None, their commits stay here.
         """
         self._channel = channel
         self._policy = policy
         self._unary = unary
+        self._owners = owners
+        self._seats = seats
+        self._learn = learn
         self._hand_on = hand_on
         self._hand_back = hand_back
         self._guard = Guard()
@@ -115,8 +124,8 @@ class Commits:
 
     async def hand_in(
         self, request: CommitOffsetsRequest, encoded: bytes, timeout_s: float
-    ) -> Future[Revision]:
-        """Takes a commit that must be sent. Returns its future.
+    ) -> Future[Revision] | None:
+        """Takes a commit that must be sent. Returns its future; None if its group has left.
 
         Waits while too many commits are unanswered.
 
@@ -132,6 +141,8 @@ class Commits:
             future=new_future(request.group_id),
         )
         while not self._take(commit, is_bounded=True):
+            if not self._has_seat(commit):
+                return None
             left_s = commit.deadline_s - monotonic_s()
             if left_s <= 0 or not await self._room.wait(left_s):
                 raise not_sent(timeout_s)
@@ -192,6 +203,8 @@ class Commits:
         with self._guard:
             if self._closed:
                 raise closed_before()
+            if is_bounded and not self._has_seat(commit):
+                return False
             if is_bounded and not self._queue.has_room:
                 self._room.clear()
                 return False
@@ -207,6 +220,9 @@ class Commits:
                 self._sweep_wake.set()
         wake.set()
         return True
+
+    def _has_seat(self, commit: HandedIn) -> bool:
+        return self._seats.address_of(commit.request.group_id) == self._channel.address
 
     async def _guarded(self, work: Callable[[], Any]) -> None:
         try:
@@ -249,7 +265,9 @@ class Commits:
                 with self._guard:
                     outcomes = self._queue.take_results(response)
                     self._telling = [commit for commit, _ in outcomes]
-                for portion in portions(self._final(outcomes)):
+                final = self._final(outcomes)
+                self._release()
+                for portion in portions(final):
                     self._settle(portion)
                     await others_go_on()  # The callers make their next commits.
                 self._telling = ()
@@ -291,17 +309,40 @@ class Commits:
             self._failures += 1
             wait_s = self._policy.wait_s(self._failures, error)
             outcomes = self._queue.stream_ended(error, wait_s)
-            kept = self._hand_back is None or not is_tried_again(error)
-            handed_back = [] if kept else self._queue.take_waiting()
-            self._telling = [*(commit for commit, _ in outcomes), *handed_back]
+            self._telling = [commit for commit, _ in outcomes]
+            if self._hand_back is not None and is_tried_again(error):
+                groups = self._queue.hold_waiting()
+                for group_id in groups:
+                    self._seats.leave(group_id, self._channel.address)
+                self._hand_back(groups, self._channel.address)
         self._settle(outcomes)
-        for commit in handed_back:
-            assert self._hand_back is not None
-            if not self._hand_back(commit, self._channel.address):
-                self._settle([(commit, commit.failed(closed_before_sent()))])
         self._telling = ()
+        self._release()
         if is_tried_again(error):
             await self._closing.wait(wait_s)
+
+    def _release(self) -> None:
+        """Lets commits go on to their groups' owners, if none of the group is on its way."""
+        while True:
+            with self._guard:
+                lane = self._queue.next_lane()
+                if lane is None:
+                    return
+                group_id, commits = lane
+                address = self._owners.address_of(group_id)
+                if address == self._channel.address:
+                    self._queue.stay(group_id, commits)
+                    self._seats.settle(group_id, address)
+                    self._wake.set()
+                    continue
+            while commits:
+                for commit in commits:
+                    if not self._hand_on(commit, address):
+                        self._settle([(commit, commit.failed(closed_before_sent()))])
+                with self._guard:
+                    commits = self._queue.close_lane(group_id)
+                    if not commits:
+                        self._seats.settle(group_id, address)
 
     async def _send_alone(self) -> None:
         while not self._closed:
@@ -337,6 +378,7 @@ class Commits:
                 self._telling_late = [commit for commit, _ in outcomes]
             self._settle(outcomes)
             self._telling_late = ()
+            self._release()
             if is_stuck and self._answers is not None:
                 self._answers.cancel()
             if wake is not None:
@@ -355,12 +397,15 @@ class Commits:
         ]
 
     def _goes_on(self, commit: HandedIn, error: OffsetdError) -> bool:
-        if isinstance(error, NotCoordinator) and self._hand_on(
-            commit, error, self._channel.address
-        ):
-            return True
-        with self._guard:
-            is_put_off = not self._closed and self._queue.put_off(commit, error)
+        if is_of_ownership(error):
+            at_once = self._learn(commit, error, self._channel.address)
+            with self._guard:
+                is_put_off = not self._closed and self._queue.hold(commit, error, at_once=at_once)
+                if is_put_off:
+                    self._seats.leave(commit.request.group_id, self._channel.address)
+        else:
+            with self._guard:
+                is_put_off = not self._closed and self._queue.put_off(commit, error)
         if is_put_off:
             self._sweep_wake.set()
         return is_put_off

@@ -55,7 +55,9 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, encoded = self._servers.commits(group_id), request.SerializeToString()
         if commits.streams and len(encoded) <= COMMIT_BYTES_MAX:
-            return await result_of(await commits.hand_in(request, encoded, self._retry.timeout_s))
+            return await result_of(
+                await self._servers.hand_in(request, encoded, self._retry.timeout_s)
+            )
         return revision_of((await self._call("CommitOffsets", request)).revision)
 
     async def commit_soon(
@@ -98,7 +100,7 @@ class OffsetCalls(Calls):
         """
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
-        return await self._servers.commits(request.group_id).hand_in(
+        return await self._servers.hand_in(
             request, request.SerializeToString(), self._retry.timeout_s
         )
 

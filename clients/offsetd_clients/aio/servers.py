@@ -4,16 +4,21 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
+from offsetd.v1.offset_service_pb2 import (
+    CommitOffsetsRequest,
+    FetchOffsetsRequest,
+    GroupOffsets,
+)
 from offsetd.v1.types_pb2 import ClusterShare
 
 from offsetd_clients.aio.commits import Commits
-from offsetd_clients.aio.concurrency import Guard, wait_all, when_process_ends
+from offsetd_clients.aio.concurrency import Future, Guard, wait_all, when_process_ends
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.calling.commit_queue import HandedIn, heard, unanswered
 from offsetd_clients.calling.group_owners import (
     HOPS_MAX,
     Owners,
+    Seats,
     SeveralOwners,
     Subject,
     is_of_several,
@@ -29,6 +34,7 @@ from offsetd_clients.errors import (
     closed_before,
     commits_unanswered,
 )
+from offsetd_clients.values import Revision
 
 log = logging.getLogger("offsetd_clients")
 
@@ -59,6 +65,7 @@ class Servers:
         self._stream_commits = stream_commits
         self._guard = Guard()
         self._owners = Owners(*addresses)
+        self._seats = Seats(self._owners.home)
         self._is_closing = False  # No new commit is accepted.
         self._closed = False
         self._channels = {each: connect(each) for each in addresses}
@@ -158,7 +165,16 @@ class Servers:
         """The sender of a group's commits."""
         if self._is_closing:
             raise closed_before()
-        return self._commits_at(self._owners.address_of(group_id))
+        return self._commits_at(self._seats.address_of(group_id))
+
+    async def hand_in(
+        self, request: CommitOffsetsRequest, encoded: bytes, timeout_s: float
+    ) -> Future[Revision]:
+        """Takes a commit for a stream: see `Commits.hand_in`."""
+        while True:
+            future = await self.commits(request.group_id).hand_in(request, encoded, timeout_s)
+            if future is not None:
+                return future
 
     def retire(self) -> None:
         """Lets the background work end by itself when it has no more work."""
@@ -260,7 +276,10 @@ class Servers:
                     self._policy,
                     streams=self._stream_commits,
                     unary=self._commit_alone,
-                    hand_on=self._hand_on,
+                    owners=self._owners,
+                    seats=self._seats,
+                    learn=self._learn,
+                    hand_on=self._adopt,
                     hand_back=None if self._is_only_home(channel) else self._hand_back,
                 ),
             )
@@ -268,25 +287,27 @@ class Servers:
     async def _commit_alone(self, request: Any, timeout_s: float) -> Any:
         return await self.call("CommitOffsets", request, self._policy.within(timeout_s))
 
-    def _hand_on(self, commit: HandedIn, error: NotCoordinator, asked: str) -> bool:
+    def _learn(self, commit: HandedIn, error: OffsetdError, asked: str) -> bool:
         group_id = commit.request.group_id
-        commit.hops += 1
-        if not self._owners.learn(group_id, error, asked) or commit.hops > HOPS_MAX:
+        if not isinstance(error, NotCoordinator):
             return False
-        return self._adopt(self._owners.address_of(group_id), commit)
+        commit.hops += 1
+        return self._owners.learn(group_id, error, asked) and commit.hops <= HOPS_MAX
 
     def _is_only_home(self, channel: Channel) -> bool:
         return len(self._owners.homes) == 1 and channel is self.home
 
-    def _hand_back(self, commit: HandedIn, asked: str) -> bool:
-        """Takes a commit back from a server that cannot be reached.
+    def _hand_back(self, groups: Iterable[str], asked: str) -> None:
+        """Has groups leave a server that cannot be reached.
 
-        The home address knows the group's present owner.
+        The home address knows their present owner.
         """
-        self._owners.leave(commit.request.group_id, asked)
-        return self._adopt(self._owners.home, commit)
+        for group_id in groups:
+            self._owners.leave(group_id, asked)
+        self._owners.leave("", asked)
+        self._seats.move_home(self._owners.home)
 
-    def _adopt(self, address: str, commit: HandedIn) -> bool:
+    def _adopt(self, commit: HandedIn, address: str) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
         # The home server's queue is closed, or a token must not be sent to it.

@@ -5,6 +5,7 @@ server, and call it while they hold its lock. They settle the outcomes that it r
 release the lock.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -36,6 +37,8 @@ _MESSAGE_COMMITS_MAX = 1000
 _BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
 _PORTION_BYTES = 16 * 1024
+_OF_OWNERSHIP = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+_numbers = itertools.count()
 
 
 class HandedIn:
@@ -48,6 +51,7 @@ class HandedIn:
         "future",
         "hops",
         "is_sent",
+        "number",
         "outcome",
         "request",
         "sent_s",
@@ -68,6 +72,7 @@ class HandedIn:
         self.request = request
         self.encoded = encoded  # The serialised request. It is made once, for all attempts.
         self.size = len(encoded)
+        self.number = next(_numbers)  # The order in which commits were handed in.
         self.timeout_s = timeout_s
         self.deadline_s = now_s + timeout_s
         self.future = future
@@ -94,6 +99,21 @@ class HandedIn:
 Outcome = tuple[HandedIn, Revision | OffsetdError]
 
 
+class _Lane:
+    """The commits of a group that changes its server.
+
+    They wait until none of the group's commits is on its way to this server, and until `due_s`.
+    Then they leave together, in the order in which they were handed in.
+    """
+
+    __slots__ = ("commits", "due_s", "is_leaving")
+
+    def __init__(self) -> None:
+        self.commits: list[HandedIn] = []
+        self.due_s = 0.0
+        self.is_leaving = False
+
+
 class CommitQueue:
     """The unanswered commits to one server, in the order in which they were handed in."""
 
@@ -107,6 +127,7 @@ class CommitQueue:
         # Each entry has the time of its next attempt.
         self._put_off: list[tuple[float, HandedIn]] = []
         self._alone: deque[HandedIn] = deque()
+        self._lanes: dict[str, _Lane] = {}  # By group.
         self._message_bytes_max = _MESSAGE_BYTES_MAX
         self.streams = True  # Whether the server supports streams.
 
@@ -138,9 +159,8 @@ class CommitQueue:
 
     def add(self, commit: HandedIn) -> None:
         """Adds a commit."""
-        self._count += 1
-        self._bytes += commit.size
-        self._waiting.append(commit)
+        self._count_in(commit)
+        self._enqueue(commit)
 
     def next_message(self) -> bytes | None:
         """The next message, with as many waiting commits as it can hold.
@@ -176,13 +196,55 @@ class CommitQueue:
                 return commit
         return None
 
-    def take_waiting(self) -> list[HandedIn]:
-        """Removes and returns the commits that wait to be sent."""
-        taken = list(self._waiting)
-        self._waiting.clear()
-        for commit in taken:
-            self._count_out(commit)
-        return taken
+    def hold(self, commit: HandedIn, error: OffsetdError, *, at_once: bool) -> bool:
+        """Keeps a refused commit, and the later ones of its group, for the group's owner.
+
+        They leave `at_once`, or after a wait, if the deadline allows it.
+        """
+        due_s = self._policy.monotonic_s()
+        if not at_once:
+            due_s += self._policy.wait_s(commit.tries, error)
+            commit.hops = 0
+        if due_s >= commit.deadline_s:
+            return False
+        self._count_in(commit)
+        lane = self._lane(commit.request.group_id)
+        lane.commits.append(commit)
+        lane.due_s = max(lane.due_s, due_s)
+        return True
+
+    def hold_waiting(self) -> set[str]:
+        """Keeps all commits that wait to be sent for the next server. Returns their groups."""
+        groups = {commit.request.group_id for commit in self._waiting}
+        for group_id in groups:
+            self._lanes.setdefault(group_id, _Lane())
+        self._sort_into_lanes()
+        return groups
+
+    def next_lane(self) -> tuple[str, list[HandedIn]] | None:
+        """A group whose commits can leave, and these; later ones stay until `close_lane`."""
+        if not self._lanes:
+            return None
+        now_s = self._policy.monotonic_s()
+        on_the_way = {commit.request.group_id for commit in self._sent.values()}
+        for group_id, lane in self._lanes.items():
+            if not lane.is_leaving and lane.due_s <= now_s and group_id not in on_the_way:
+                lane.is_leaving = True
+                return group_id, self._taken_from(lane)
+        return None
+
+    def close_lane(self, group_id: str) -> list[HandedIn]:
+        """Returns commits that came meanwhile. Without any, commits wait as usual from now on."""
+        lane = self._lanes[group_id]
+        if not lane.commits:
+            del self._lanes[group_id]
+        return self._taken_from(lane)
+
+    def stay(self, group_id: str, commits: Iterable[HandedIn]) -> None:
+        """Closes a lane whose commits are for this server: they wait to be sent again."""
+        lane = self._lanes.pop(group_id)
+        for commit in sorted([*commits, *self._taken_from(lane)], key=lambda each: each.number):
+            self.add(commit)
 
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
         """Returns the outcomes in an answer of the stream. Skips commits that are overdue."""
@@ -207,8 +269,7 @@ class CommitQueue:
         due_s = self._policy.monotonic_s() + self._policy.wait_s(commit.tries, error)
         if not is_tried_again(error) or due_s >= commit.deadline_s:
             return False
-        self._count += 1
-        self._bytes += commit.size
+        self._count_in(commit)
         commit.hops = 0
         self._put_off.append((due_s, commit))
         return True
@@ -238,6 +299,7 @@ class CommitQueue:
         for commit in told:
             commit.failed(another(error))
         self._waiting.extendleft(reversed(sent))
+        self._sort_into_lanes()
         next_try_s = self._policy.monotonic_s() + wait_s
         outcomes: list[Outcome] = []
         for commit in self._drop(lambda commit: commit.deadline_s <= next_try_s):
@@ -252,12 +314,15 @@ class CommitQueue:
         until the next sweep (None if nothing is unanswered).
         """
         now_s = self._policy.monotonic_s()
-        self._waiting.extend(commit for due_s, commit in self._put_off if due_s <= now_s)
+        for due_s, commit in self._put_off:
+            if due_s <= now_s:
+                self._enqueue(commit)
         self._put_off = [item for item in self._put_off if item[0] > now_s]
         late = self._drop(lambda commit: commit.deadline_s <= now_s)
         outcomes: list[Outcome] = [(commit, self._too_late(commit)) for commit in late]
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
+        next_s += [lane.due_s for lane in self._lanes.values() if lane.due_s > now_s]
         next_s += [commit.deadline_s for commit in self._all()]
         # A commit that is sent just after this sweep is late after the time of one attempt.
         if next_s:
@@ -282,6 +347,33 @@ class CommitQueue:
             for commit in self._drop(lambda _: True)
         ]
 
+    def _lane(self, group_id: str) -> _Lane:
+        lane = self._lanes.get(group_id)
+        if lane is None:
+            lane = self._lanes[group_id] = _Lane()
+            self._sort_into_lanes()
+        return lane
+
+    def _enqueue(self, commit: HandedIn) -> None:
+        lane = self._lanes.get(commit.request.group_id) if self._lanes else None
+        (self._waiting if lane is None else lane.commits).append(commit)
+
+    def _sort_into_lanes(self) -> None:
+        if self._lanes:
+            waiting, self._waiting = self._waiting, deque()
+            for commit in waiting:
+                self._enqueue(commit)
+
+    def _taken_from(self, lane: _Lane) -> list[HandedIn]:
+        taken, lane.commits = sorted(lane.commits, key=lambda each: each.number), []
+        for commit in taken:
+            self._count_out(commit)
+        return taken
+
+    def _count_in(self, commit: HandedIn) -> None:
+        self._count += 1
+        self._bytes += commit.size
+
     def _count_out(self, commit: HandedIn) -> None:
         self._count -= 1
         self._bytes -= commit.size
@@ -291,6 +383,8 @@ class CommitQueue:
         yield from self._waiting
         yield from (commit for _, commit in self._put_off)
         yield from self._alone
+        for lane in self._lanes.values():
+            yield from lane.commits
 
     def _drop(self, is_over: Callable[[HandedIn], bool]) -> list[HandedIn]:
         """Removes commits, whether they wait or are sent."""
@@ -301,6 +395,8 @@ class CommitQueue:
             self._waiting = deque(each for each in self._waiting if id(each) not in gone)
             self._put_off = [item for item in self._put_off if id(item[1]) not in gone]
             self._alone = deque(each for each in self._alone if id(each) not in gone)
+            for lane in self._lanes.values():
+                lane.commits = [each for each in lane.commits if id(each) not in gone]
             for commit in over:
                 self._count_out(commit)
         return over
@@ -311,6 +407,11 @@ class CommitQueue:
         if commit.failure is not None:
             return commit.failure  # This error says more than a missed deadline.
         return commit.failed(not_sent(commit.timeout_s))
+
+
+def is_of_ownership(error: OffsetdError) -> bool:
+    """Whether a commit was refused because the server does not serve its group now."""
+    return error.reason in _OF_OWNERSHIP
 
 
 def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:

@@ -66,6 +66,40 @@ class Owners:
             self.home = self.homes[place % len(self.homes)]
 
 
+class Seats:
+    """The address of the queue that takes the next commit of each group.
+
+    It changes only when no commit of the group is left in the queue: so the group's commits stay in
+    order. Other calls of the group may know its owner earlier.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._seats: dict[str, str] = {}
+        self._leaving: dict[str, str] = {}
+
+    def address_of(self, group_id: str) -> str:
+        """The address of the queue. While a group leaves a server, it is that server's queue."""
+        return self._leaving.get(group_id) or self._seats.get(group_id, self._home)
+
+    def leave(self, group_id: str, address: str) -> None:
+        """The group's commits gather in this queue, to leave it."""
+        self._leaving[group_id] = address
+
+    def settle(self, group_id: str, address: str) -> None:
+        """The group's commits have left for this queue."""
+        self._seats.pop(group_id, None)
+        if address != self._home:
+            self._seats[group_id] = address
+            if len(self._seats) > _OWNERS_MAX:
+                self._seats.pop(next(iter(self._seats)), None)
+        self._leaving.pop(group_id, None)
+
+    def move_home(self, home: str) -> None:
+        """Another queue takes the commits of groups that have no other seat."""
+        self._home = home
+
+
 def is_of_several(request: Any) -> bool:
     """Whether a request is for several groups, or for several log partitions."""
     return any(len(getattr(request, field, ())) > 1 for field in _SEVERAL)

@@ -56,7 +56,7 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, encoded = self._servers.commits(group_id), request.SerializeToString()
         if commits.streams and len(encoded) <= COMMIT_BYTES_MAX:
-            return result_of(commits.hand_in(request, encoded, self._retry.timeout_s))
+            return result_of(self._servers.hand_in(request, encoded, self._retry.timeout_s))
         return revision_of((self._call("CommitOffsets", request)).revision)
 
     def commit_soon(
@@ -99,9 +99,7 @@ class OffsetCalls(Calls):
         """
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
-        return self._servers.commits(request.group_id).hand_in(
-            request, request.SerializeToString(), self._retry.timeout_s
-        )
+        return self._servers.hand_in(request, request.SerializeToString(), self._retry.timeout_s)
 
     def fetch(
         self,

@@ -25,7 +25,13 @@ from offsetd_coordinator.calls.call_life import (
     refusal_of,
 )
 from offsetd_coordinator.cooperative_scheduling import Turns
-from offsetd_coordinator.errors import CoordinatorError, InvalidField
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidField,
+    NotCoordinator,
+)
 from offsetd_coordinator.grpc.stream_results import ResultEncoder
 from offsetd_coordinator.grpc.unary_calls import refuse
 from offsetd_coordinator.messages.statuses import status_of
@@ -54,6 +60,7 @@ _RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
 # The cost of a commit in items of `Turns`: among several commits, and alone.
 _ITEMS_PER_COMMIT = 2
 _ITEMS_ALONE = 16
+_OF_OWNERSHIP = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
 
 
 class _Taken:
@@ -155,6 +162,8 @@ class CommitStream:
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
         self._ended = False  # Reading has ended.
         self._refusal: CoordinatorError | None = None  # The call's end, if it is not OK.
+        # Log partitions of commits that were refused because they are not served here.
+        self._absent: set[int] = set()
 
     async def run(self) -> None:
         """Answers commits until the client sends no more or the server stops."""
@@ -226,18 +235,40 @@ class CommitStream:
     def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
         """Submits commits; returns their number. Refusals are results; failures end the call."""
         runtime = self._node.serving()
+        self._check_order(runtime)
         if isinstance(read, ReadCommits):
             submitted = self._node.commit_runs.submit(read)
             ticket, tickets = submitted.ticket, submitted.tickets
             results = self._encoder.encode(submitted)
+            self._note_absent(submitted.refusals.values())
         else:
-            ticket, results = submitted_alone(runtime, self._encoder, *read)
+            ticket, results, outcome = submitted_alone(runtime, self._encoder, *read)
             tickets = [ticket]
+            self._note_absent([outcome])
         taken.hold()
         self._unanswered_commits += results.commits
         self._unanswered.append(_Unanswered(ticket, tickets, results, taken))
         _wake(self._taken)
         return results.commits
+
+    def _note_absent(self, outcomes: Iterable[object]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, _OF_OWNERSHIP) and "log_partition" in outcome.variables:
+                self._absent.add(int(outcome.variables["log_partition"]))
+
+    def _check_order(self, runtime: Runtime) -> None:
+        """Raises CoordinatorNotAvailable if a log partition is served again on this stream.
+
+        The client may have sent more commits of a group before it heard that an earlier one was
+        refused. If these were accepted, the earlier one would come after them. After the end of the
+        stream, the client sends all of them again, in order.
+        """
+        for partition in self._absent:
+            if runtime.serves(partition):
+                raise CoordinatorNotAvailable(
+                    "log partition {log_partition} was not served here for a time",
+                    log_partition=partition,
+                )
 
     async def _write(self) -> None:
         unanswered = self._unanswered
@@ -295,8 +326,8 @@ class CommitStream:
 
 def submitted_alone(
     runtime: Runtime, encoder: ResultEncoder, sequence: int, commit: CommitOffsets | InvalidField
-) -> tuple[int, StreamResults]:
-    """The ticket and the result of a single commit."""
+) -> tuple[int, StreamResults, CommitReply | CoordinatorError]:
+    """The ticket and the result of a single commit, encoded and not."""
     ticket, log_partition = 0, 0
     try:
         if isinstance(commit, InvalidField):
@@ -306,7 +337,7 @@ def submitted_alone(
     except CoordinatorError as refusal:
         outcome = refusal.without_traces()
     assert isinstance(outcome, CommitReply | CoordinatorError), "what a commit may come to"
-    return ticket, encoder.encode_one(sequence, log_partition, outcome)
+    return ticket, encoder.encode_one(sequence, log_partition, outcome), outcome
 
 
 def _let_go(answered: Iterable[_Unanswered]) -> None:

@@ -106,6 +106,7 @@ async def test_all_groups_are_listed_whatever_node_is_asked(
             assert await listed(client, group_id_prefix=GROUPS[4])
 
 
+@pytest.mark.slow
 async def test_the_list_has_each_group_once_while_partitions_move(
     cluster: MemoryCluster, connect: Connect
 ) -> None:
@@ -115,6 +116,7 @@ async def test_the_list_has_each_group_once_while_partitions_move(
             assert Counter(await listed(client, page_size=page_size)) == Counter(GROUPS)
 
 
+@pytest.mark.slow
 async def test_the_export_has_each_offset_once_while_partitions_move(
     cluster: MemoryCluster, connect: Connect
 ) -> None:
@@ -128,6 +130,7 @@ async def test_the_export_has_each_offset_once_while_partitions_move(
         assert await exported(client, named) == [(each, GROUPS.index(each)) for each in named]
 
 
+@pytest.mark.slow
 async def test_many_groups_are_fetched_from_their_owners_while_partitions_move(
     cluster: MemoryCluster, connect: Connect
 ) -> None:
