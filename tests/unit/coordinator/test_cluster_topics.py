@@ -1,0 +1,102 @@
+"""The topics of a cluster: what is asked of them, and what is told of a weaker one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from offsetd_coordinator.cluster.kafka_clients import ClusterNames
+from offsetd_coordinator.cluster.topic_settings import (
+    DELETE_RETENTION_MS,
+    FoundTopic,
+    TopicNeed,
+    topic_needs,
+    weaknesses,
+)
+from offsetd_coordinator.configuration.settings_sources import load_settings
+
+NEED = TopicNeed(
+    name="__c_offsets",
+    partitions=12,
+    replication_factor=3,
+    exact={"cleanup.policy": "compact"},
+    least={"min.insync.replicas": 2},
+)
+FOUND = FoundTopic(
+    topic_id="t",
+    partitions=12,
+    replication_factor=3,
+    settings={"cleanup.policy": "compact", "min.insync.replicas": "2", "segment.ms": "1"},
+)
+
+
+def told(**changes: Any) -> list[str]:
+    return list(weaknesses(NEED, attrs.evolve(FOUND, **changes)))
+
+
+def test_a_topic_as_asked_for_and_a_stronger_one_are_accepted() -> None:
+    assert told() == []
+    stronger = {**FOUND.settings, "min.insync.replicas": "3"}
+    assert told(replication_factor=4, settings=stronger) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"partitions": 11}, "--set offsets.topic.num.partitions=11"),
+        ({"partitions": 13}, "--set offsets.topic.num.partitions=13"),
+        ({"replication_factor": 2}, "--set cluster.replication.factor=2"),
+        ({"settings": {"cleanup.policy": "compact"}}, "--add-config min.insync.replicas=2"),
+        (
+            {"settings": {**FOUND.settings, "min.insync.replicas": "1"}},
+            "--add-config min.insync.replicas=2",
+        ),
+        (
+            {"settings": {**FOUND.settings, "cleanup.policy": "compact,delete"}},
+            "--add-config cleanup.policy=compact",
+        ),
+    ],
+)
+def test_what_is_weaker_is_told_with_its_remedy(changes: Any, remedy: str) -> None:
+    [problem] = told(**changes)
+    assert problem.startswith("topic __c_offsets has ")
+    assert remedy in problem
+
+
+def test_each_weakness_is_told() -> None:
+    assert len(told(partitions=1, replication_factor=1, settings={})) == 4
+
+
+def needs(**said: object) -> dict[str, TopicNeed]:
+    assignments = [f"{name.replace('_', '.')}={value}" for name, value in said.items()]
+    settings = load_settings(assignments=["data.dir=/nowhere", *assignments])
+    names = ClusterNames(cluster_id=settings.cluster_id)
+    return {each.name: each for each in topic_needs(settings, names, 50)}
+
+
+def test_the_topic_of_offsets_keeps_what_history_and_request_ids_need() -> None:
+    found = needs(cluster_id="c", history_ms=7_200_000, cluster_min_insync_replicas=1)
+    assert set(found) == {"__c_offsets", "__c_config", "__c_audit"}
+    offsets = found["__c_offsets"]
+    assert offsets.partitions == 50
+    assert offsets.exact["cleanup.policy"] == "compact"
+    assert offsets.exact["message.timestamp.type"] == "CreateTime"
+    assert offsets.exact["unclean.leader.election.enable"] == "false"
+    assert offsets.least["min.compaction.lag.ms"] >= 7_200_000
+    assert offsets.least["delete.retention.ms"] == DELETE_RETENTION_MS
+    assert {each.least["min.insync.replicas"] for each in found.values()} == {1}
+    assert found["__c_config"].exact["cleanup.policy"] == "compact"
+    assert found["__c_audit"].exact["cleanup.policy"] == "delete"
+    assert all(each.replication_factor == 3 for each in found.values())
+
+
+def test_a_topic_that_was_made_as_asked_for_is_accepted() -> None:
+    for need in needs().values():
+        made = FoundTopic(
+            topic_id="t",
+            partitions=need.partitions,
+            replication_factor=need.replication_factor,
+            settings=need.settings,
+        )
+        assert list(weaknesses(need, made)) == []
