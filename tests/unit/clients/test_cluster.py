@@ -21,6 +21,7 @@ from offsetd_clients import (
     Unavailable,
 )
 from offsetd_coordinator.runtime.node_directory import ClusterReport, Replication
+from offsetd_coordinator.services import offset_exports
 from patience import PATIENCE_SECONDS
 from ports import free_ports
 
@@ -128,6 +129,25 @@ async def test_the_export_has_each_offset_once_while_partitions_move(
     async with connect(cluster.addresses[1], retry=policy()) as client:
         named = [GROUPS[7], GROUPS[0], GROUPS[4]]
         assert await exported(client, named) == [(each, GROUPS.index(each)) for each in named]
+
+
+async def test_a_partition_that_leaves_during_its_export_is_exported_by_its_next_owner(
+    cluster: MemoryCluster, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(cluster)
+    last = max(each for each in GROUPS if cluster.nodes[0].runtime.partition_of(each.encode()) == 3)
+    read_group = offset_exports.read_group
+
+    async def read(runtime: Any, group_id: bytes) -> Any:
+        if group_id == last.encode() and cluster.owner(3) is cluster.nodes[0]:
+            cluster.move(3, 1)
+        return await read_group(runtime, group_id)
+
+    monkeypatch.setattr(offset_exports, "read_group", read)
+    async with connect(cluster.addresses[0], retry=policy()) as client:
+        found = await exported(client)
+    assert cluster.owner(3) is cluster.nodes[1], "it left"
+    assert sorted(found) == sorted((group_id, value) for value, group_id in enumerate(GROUPS))
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from memory_nodes import PARTITIONS, MemoryNode, group_in
 from offsetd.v1 import admin_service_pb2 as admin
 from offsetd.v1 import group_service_pb2 as groups
 from offsetd.v1 import history_pb2 as history
-from offsetd_coordinator.errors import CoordinatorError, NotCoordinator
+from offsetd.v1 import offset_service_pb2 as offsets
+from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from offsetd_coordinator.runtime.node_directory import ClusterReport, Replication
 from offsetd_coordinator.services.cluster_calls import ClusterService
 from offsetd_coordinator.services.group_calls import GroupService
@@ -21,7 +22,7 @@ from offsetd_coordinator.services.offset_exports import ExportService
 from offsetd_coordinator.services.server_admin import AdminService
 from refusals import details
 from server_process import Stubs
-from serving_nodes import WAIT_SECONDS
+from serving_nodes import WAIT_SECONDS, commit_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -206,3 +207,30 @@ async def test_a_watch_of_groups_of_others_only_ends_at_once(cluster: MemoryClus
         [only] = [each async for each in call]
         assert not only.cluster.log_partitions
         assert list(only.cluster.elsewhere[0].log_partitions) == [1]
+
+
+async def test_a_stream_ends_before_commits_behind_a_refused_one_are_accepted(
+    cluster: MemoryCluster,
+) -> None:
+    first = cluster.nodes[0]
+    async with grpc.aio.insecure_channel(first.node.address) as channel:
+        untyped: Any = channel
+        call = Stubs(untyped).offsets.StreamCommits()
+
+        async def send(sequence: int, partition: int) -> None:
+            commit = commit_request(group_in(partition), sequence)
+            sequenced = offsets.SequencedCommit(sequence=sequence, commit=commit)
+            await call.write(offsets.StreamCommitsRequest(commits=[sequenced]))
+
+        await send(1, 1)
+        [refused] = (await call.read()).results
+        assert refused.HasField("error")
+        await send(2, 0)
+        [accepted] = (await call.read()).results
+        assert accepted.HasField("committed"), "other log partitions go on"
+        cluster.move(1, 0)
+        await send(3, 1)
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call.read()
+        assert details(ended.value)[1] == CoordinatorNotAvailable.reason
+    assert await first.fetch(group_in(1)) == [1], "it has what it had"

@@ -1,0 +1,231 @@
+"""Planted bugs of nodes whose log is on Kafka, and which test notices each.
+
+The tests need no brokers. What only real ones show is in `planted_cluster_brokers`.
+"""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_UNIT = "tests/unit/coordinator"
+_TRANSACTIONS = f"{_UNIT}/test_cluster_transactions.py"
+_TAKEOVER = f"{_UNIT}/test_cluster_takeover.py"
+_COMMIT_LOG = f"{_UNIT}/test_cluster_commit_log.py"
+_COPIES = f"{_UNIT}/test_cluster_copies.py"
+_SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
+_TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
+_LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
+
+CLUSTER_MUTANTS = (
+    Mutant(
+        name="a transaction without the generation of the node",
+        where=f"{_SENDS}._attempt",
+        replace="if owned:",
+        by="if False:",
+        caught_by=(
+            f"{_TRANSACTIONS}::test_a_frame_is_one_transaction_with_the_generation_of_the_node"
+        ),
+    ),
+    Mutant(
+        name="a transaction with a generation that came after its records were chosen",
+        where=f"{_SENDS}._attempt",
+        replace="producer.send_offsets_to_transaction(offsets, generation, _CALL_SECONDS)",
+        by=(
+            "producer.send_offsets_to_transaction("
+            "offsets, self._member.generation(), _CALL_SECONDS)"
+        ),
+        caught_by=(
+            f"{_TRANSACTIONS}::test_the_generation_is_that_from_before_the_records_were_chosen"
+        ),
+    ),
+    Mutant(
+        name="entries of a partition that was lost are sent when the node owns it again",
+        where=f"{_SENDS}._attempt",
+        replace="if is_owned and not self._frames.is_dropped(each) else lost",
+        by="if is_owned else lost",
+        caught_by=(
+            f"{_TRANSACTIONS}"
+            "::test_entries_from_before_a_partition_was_lost_are_not_sent_when_it_came_back"
+        ),
+    ),
+    Mutant(
+        name="entries that wait are not dropped with their partition",
+        where=f"{_LOG}.lose",
+        replace="self._frames.drop(partitions)",
+        by="",
+        caught_by=f"{_COMMIT_LOG}::test_what_waits_when_a_partition_is_lost_is_dropped",
+    ),
+    Mutant(
+        name="entries of a partition that went are sent all the same",
+        where=f"{_SENDS}._attempt",
+        replace="is_owned = each.topic_partition.partition in owned",
+        by="is_owned = True",
+        caught_by=(f"{_TRANSACTIONS}::test_entries_of_a_partition_that_went_meanwhile_are_dropped"),
+    ),
+    Mutant(
+        name="an answer before its commit",
+        where=f"{_SENDS}._guard",
+        replace="self._on_committed(self._committed(frame))",
+        by=(
+            "self._on_committed(CommittedFrame(frame, (), {}, time.monotonic()))\n"
+            "self._committed(frame)"
+        ),
+        caught_by=f"{_TRANSACTIONS}::test_an_answer_is_given_only_after_the_commit",
+    ),
+    Mutant(
+        name="an aborted frame is sent again with new log offsets",
+        where=f"{_SENDS}._committed",
+        replace="if done is not None:\n    return done",
+        by=(
+            "if done is not None:\n"
+            "    return done\n"
+            "count = sum(e.last_offset - int.from_bytes(e.batch[:8]) + 1 for e in frame.entries)\n"
+            "frame.entries[:] = [\n"
+            "    e._replace(\n"
+            "        batch=(int.from_bytes(e.batch[:8]) + count).to_bytes(8) + e.batch[8:],\n"
+            "        last_offset=e.last_offset + count,\n"
+            "    )\n"
+            "    for e in frame.entries\n"
+            "]"
+        ),
+        caught_by=(
+            f"{_TRANSACTIONS}::test_an_aborted_frame_is_sent_again_with_the_same_log_offsets"
+        ),
+    ),
+    Mutant(
+        name="a commit whose outcome is not known is given up",
+        where=f"{_SENDS.partition(':')[0]}:until_known",
+        replace="or not told.retriable()",
+        by="or told.retriable()",
+        caught_by=f"{_TRANSACTIONS}::test_a_commit_whose_outcome_is_not_known_is_asked_again",
+    ),
+    Mutant(
+        name="a node serves before its claim",
+        where=f"{_TAKES}._take",
+        replace="self._commit_claims({each: claims[each] for each in owned})",
+        by="",
+        caught_by=(
+            f"{_TAKEOVER}"
+            "::test_the_steps_come_in_order_and_a_claim_is_committed_before_the_partition_serves"
+        ),
+    ),
+    Mutant(
+        name="a node serves before the last stable offset is at the end",
+        where=f"{_TAKES}._take",
+        replace="self._ends(self._member.still_assigned(terms), committed_only=False)",
+        by="self._ends(self._member.still_assigned(terms), committed_only=True)",
+        caught_by=(
+            f"{_TAKEOVER}::test_it_reads_to_the_end_and_not_only_to_what_was_decided_already"
+        ),
+    ),
+    Mutant(
+        name="a node takes the end while offsets of a former owner are pending",
+        where=f"{_TAKES}._take",
+        replace="self._wait_for_offsets(terms)",
+        by="",
+        caught_by=(
+            f"{_TAKEOVER}::test_it_waits_until_no_offsets_are_pending_before_it_takes_the_end"
+        ),
+    ),
+    Mutant(
+        name="a new owner does not wait for the read lease of the former one",
+        where=f"{_TAKES}._take",
+        replace="time.sleep(max(0.0, assigned_s + self._lease_s - time.monotonic()))",
+        by="pass",
+        caught_by=(
+            f"{_TAKEOVER}::test_it_waits_for_the_read_lease_of_a_former_owner_that_did_not_release"
+        ),
+    ),
+    Mutant(
+        name="log offsets begin anew after compaction",
+        where=f"{_TAKES}._claim",
+        replace="first_offset=max(end + shift, log.offset_next),",
+        by="first_offset=log.offset_next,",
+        caught_by=(
+            f"{_TAKEOVER}::test_log_offsets_go_on_above_all_that_were_given_out_whatever_compaction_left"
+        ),
+    ),
+    Mutant(
+        name="a read without a lease",
+        where=f"{_LOG}.durable",
+        replace="is_proved = time.monotonic() < self._proved_until_s",
+        by="is_proved = True",
+        caught_by=(
+            f"{_COMMIT_LOG}::test_a_read_within_the_lease_is_answered_and_after_it_waits_for_a_proof"
+        ),
+    ),
+    Mutant(
+        name="a lease that counts from the end of its transaction",
+        where=f"{_LOG}.note_committed",
+        replace="self._proved_until_s = done.begun_s + self._lease_s",
+        by="self._proved_until_s = time.monotonic() + self._lease_s",
+        caught_by=(
+            f"{_COMMIT_LOG}"
+            "::test_the_lease_counts_from_the_begin_of_the_transaction_not_from_its_end"
+        ),
+    ),
+    Mutant(
+        name="a transaction that ran already is a proof for a later read",
+        where=f"{_LOG}.durable",
+        replace="self._proofs.append(_Wait(ticket, future, self._frames.want()))",
+        by="self._proofs.append(_Wait(ticket, future, self._frames.want() - 1))",
+        caught_by=(
+            f"{_COMMIT_LOG}::test_a_transaction_that_had_begun_before_a_read_is_no_proof_for_it"
+        ),
+    ),
+    Mutant(
+        name="a frame without a transaction ends the waits for a proof",
+        where=f"{_LOG}.note_committed",
+        replace="if not done.begun_s:",
+        by="if False:",
+        caught_by=f"{_COMMIT_LOG}::test_a_frame_without_a_transaction_proves_nothing",
+    ),
+    Mutant(
+        name="a partition that was given up is still answered",
+        where=f"{_LOG}.lose",
+        replace="self._note_lost(ticket, partition)",
+        by="pass",
+        caught_by=(
+            f"{_COMMIT_LOG}"
+            "::test_what_was_committed_is_not_answered_either_once_its_partition_is_gone"
+        ),
+    ),
+    Mutant(
+        name="a partition that was given up is still written to",
+        where=f"{_LOG}.leave",
+        replace="self._states[partition] = PartitionState.RELEASED",
+        by="",
+        caught_by=(
+            f"{_COMMIT_LOG}"
+            "::test_a_partition_that_is_left_answers_what_is_committed_and_appends_nothing"
+        ),
+    ),
+    Mutant(
+        name="a frame of a partition that was given up enters the copy",
+        where=f"{_LOG}._copy",
+        replace="if is_served and entry.ticket not in lost:",
+        by="if True:",
+        caught_by=(
+            f"{_COMMIT_LOG}"
+            "::test_what_was_not_committed_ends_with_its_partition_and_the_others_wait_on"
+        ),
+    ),
+    Mutant(
+        name="an old local copy is trusted",
+        where="offsetd_coordinator.cluster.copies:Copies",
+        replace='or not 0 <= now_ms - document["time_ms"] <= _AGE_MS_MAX',
+        by="",
+        caught_by=(
+            f"{_COPIES}::test_copies_older_than_half_of_the_retention_of_tombstones_are_not_used"
+        ),
+    ),
+    Mutant(
+        name="copies are deleted while their file still says that they are whole",
+        where="offsetd_coordinator.cluster.copies:begin_copies",
+        replace="write_copies(files, folder, copies.encode(now_ms=0))",
+        by="",
+        caught_by=(
+            f"{_COPIES}::test_copies_that_were_deleted_in_part_are_neither_used_nor_foreign"
+        ),
+    ),
+)
