@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import grpc
@@ -40,7 +40,15 @@ TOPIC = "orders"
 PARTITIONS = 3
 _CALL_SECONDS_MAX = 60
 # Reasons for which a call has certainly not been done; the others that are met are outcomes.
-_NOT_DONE = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"})
+_NOT_DONE = frozenset(
+    {
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "DEADLINE_SPENT",
+    }
+)
+_NOT_SENT = "failed to connect to all addresses"  # How gRPC begins to say so.
 _OUTCOMES = frozenset({"LEASE_HELD", "EPOCH_FENCED", "OFFSET_CONFLICT", "GROUP_ID_NOT_FOUND"})
 _UNKNOWN = (
     grpc.StatusCode.UNAVAILABLE,
@@ -50,19 +58,37 @@ _UNKNOWN = (
 
 
 class NotDone(Exception):
-    """The call has certainly not been done."""
+    """The call has certainly not been done. `address`: of the node that can, if that was told."""
+
+    def __init__(self, address: str = "") -> None:
+        super().__init__(address)
+        self.address = address
 
 
 class NobodyKnows(Exception):
     """The connection broke: the call may have been done, or be done yet."""
 
 
+class Caller(Protocol):
+    """Calls one group, somehow."""
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+
+    def do(self, call: Call) -> Outcome:
+        """The answer. Raises NotDone, NobodyKnows, and whatever nobody expects."""
+
+
 class GroupCalls:
     """One group, called over one connection."""
 
-    def __init__(self, group_id: str, stubs: Stubs) -> None:
+    def __init__(
+        self, group_id: str, stubs: Stubs, *, seconds_max: float = _CALL_SECONDS_MAX
+    ) -> None:
         self.group_id = group_id
         self._stubs = stubs
+        self._seconds_max = seconds_max
 
     def do(self, call: Call) -> Outcome:
         """What the server answers. Raises NotDone, NobodyKnows, and whatever nobody expects."""
@@ -72,14 +98,15 @@ class GroupCalls:
             reason, variables = _reason(error)
             if reason in _OUTCOMES:
                 return _refusal(call, reason, variables)
-            if reason in _NOT_DONE:
-                raise NotDone from error
+            is_unsent = not reason and (error.details() or "").startswith(_NOT_SENT)
+            if reason in _NOT_DONE or is_unsent:
+                raise NotDone(variables.get("address", "")) from error
             if error.code() in _UNKNOWN:
                 raise NobodyKnows from error
             raise
 
     def _done(self, call: Call) -> Outcome:
-        seconds, group_id = _CALL_SECONDS_MAX, self.group_id
+        seconds, group_id = self._seconds_max, self.group_id
         match call:
             case Fetch():
                 return self._fetched()
@@ -112,7 +139,7 @@ class GroupCalls:
         request = offset_service_pb2.FetchOffsetsRequest(
             groups=[offset_service_pb2.GroupSelection(group_id=self.group_id)]
         )
-        response = self._stubs.offsets.FetchOffsets(request, timeout=_CALL_SECONDS_MAX)
+        response = self._stubs.offsets.FetchOffsets(request, timeout=self._seconds_max)
         offsets = response.groups[0].offsets
         return Fetched(tuple((each.partition, each.offset, each.revision) for each in offsets))
 
@@ -176,9 +203,10 @@ class Recorder:
     def __init__(self, group_ids: list[str]) -> None:
         self.histories: dict[str, list[Operation]] = {each: [] for each in group_ids}
         self.known = {each: Known() for each in group_ids}
+        self.answers = dict.fromkeys(group_ids, 0)
         self._unused = itertools.count(1)
 
-    def record(self, client: int, calls: GroupCalls, call: Call) -> bool:
+    def record(self, client: int, calls: Caller, call: Call) -> bool:
         """Calls, and notes it. Returns whether there was an answer."""
         history = self.histories[calls.group_id]
         called = time.monotonic()
@@ -190,15 +218,22 @@ class Recorder:
             history.append(Operation(call, called, math.inf, None, client))
             return False
         history.append(Operation(call, called, time.monotonic(), outcome, client))
+        self.answers[calls.group_id] += 1
         self.known[calls.group_id].note(call, outcome)
         return True
 
+    def values(self) -> tuple[tuple[int, int], ...]:
+        """What to commit to each partition: numbers that nobody has committed."""
+        first = next(self._unused) * PARTITIONS
+        return tuple((partition, first + partition) for partition in range(PARTITIONS))
+
+    def holder(self) -> str:
+        """Of a lease; nobody else has it."""
+        return f"holder-{next(self._unused)}"
+
     def draw(self, group_id: str, rng: random.Random) -> Call:
         """Something to do."""
-        known, number = self.known[group_id], next(self._unused)
-        values = tuple(
-            (partition, number * PARTITIONS + partition) for partition in range(PARTITIONS)
-        )
+        known, values = self.known[group_id], self.values()
         # Mostly the newest epoch; sometimes one that is over.
         epoch = known.epochs[-1] if rng.random() < 0.8 else rng.choice(known.epochs)
         conditions = (
@@ -212,7 +247,7 @@ class Recorder:
             (0.16, Commit(values, rng.choice(conditions))),
             (0.14, Commit(values, epoch=epoch)),
             (0.02, Commit(values, rng.choice(conditions), epoch=epoch)),
-            (0.03, Acquire(f"holder-{number}", force=rng.random() < 0.4)),
+            (0.03, Acquire(self.holder(), force=rng.random() < 0.4)),
             (0.07, Release(epoch)),
             (0.03, DeleteOffsets()),
             (0.01, DeleteGroup()),

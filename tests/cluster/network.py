@@ -2,6 +2,8 @@
 
 A server's *door* is a port of its proxy. The proxy asks /proc which process is at the other end of
 a connection. So processes that use the same door can be cut off one by one.
+
+The proxies are in a process of their own, so that a test that computes does not slow them down.
 """
 
 from __future__ import annotations
@@ -9,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import multiprocessing
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
-
-T = TypeVar("T")
+    from collections.abc import Iterable
+    from multiprocessing.connection import Connection as Pipe
 
 HOST = "127.0.0.1"
 CHUNK_BYTES = 65_536
@@ -56,73 +58,134 @@ class Network:
     """All doors, and the cuts. Parties have names, such as `broker-1`."""
 
     def __init__(self) -> None:
-        self._process_ids: dict[str, Callable[[], int | None]] = {}
-        self._closed: set[frozenset[str]] = set()
-        self._held: dict[tuple[str, str], asyncio.Event] = {}  # Set when bytes may go on.
-        self._connections: set[Connection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._servers: list[asyncio.Server] = []
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda *_: None)  # Resets are what this is for.
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._lock = threading.Lock()
+        self._is_whole = True
+        self._process = context.Process(target=_serve_proxies, args=(theirs,), daemon=True)
+        self._process.start()
 
-    def register(self, party: str, process_id: Callable[[], int | None]) -> None:
-        """Says which process is a party, now and after each of its starts."""
-        self._process_ids[party] = process_id
+    def register(self, party: str, argument: str) -> None:
+        """Says which process is a party, now and after each start: an argument of its command."""
+        self._ask("register", party, argument)
 
     def forget(self, party: str) -> None:
         """A party that is gone for good."""
-        self._process_ids.pop(party, None)
+        self._ask("forget", party)
 
     def door(self, party: str, target_port: int) -> int:
         """A port that leads to a port of that party's, which need not be open yet."""
         [port] = free_ports(1)
-        self._run(self._listen(party, port, target_port))
+        self._ask("listen", party, port, target_port)
         return port
 
     def cut(self, one: str, other: str, how: Cut = Cut.HOLD) -> None:
         """Cuts two parties off from each other."""
-        self._run(self._cut(one, other, how))
+        self._is_whole = False
+        self._ask("cut", one, other, how)
 
     def cut_one_way(self, source: str, target: str) -> None:
         """What the first sends to the second waits; the other direction works."""
-        self._run(self._hold([(source, target)]))
+        self._is_whole = False
+        self._ask("hold", source, target)
 
     def heal(self) -> None:
         """No party is cut off any longer."""
-        self._run(self._heal())
+        self._ask("heal")
+        self._is_whole = True
 
     @property
     def is_whole(self) -> bool:
         """Whether nobody is cut off."""
-        return not self._closed and not self._held
+        return self._is_whole
 
     def connected(self, one: str, other: str) -> int:
         """How many connections are open between two parties."""
-        return sum(each.is_between(one, other) for each in [*self._connections])
+        return int(self._ask("connected", one, other))
 
     def close(self) -> None:
         """Closes all doors and connections."""
-        self._run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CALL_S_MAX)
-        self._loop.close()
+        self._pipe.send(None)
+        self._process.join(CALL_S_MAX)
+        self._process.kill()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_S_MAX)
+    def _ask(self, what: str, *arguments: object) -> Any:
+        with self._lock:
+            self._pipe.send((what, *arguments))
+            assert self._pipe.poll(CALL_S_MAX), f"the proxies do not answer: {what}"
+            answer = self._pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    async def _listen(self, party: str, port: int, target_port: int) -> None:
+
+def _serve_proxies(pipe: Pipe) -> None:
+    """The process of the proxies: does what it is asked for, until it is told to end."""
+    proxies = Proxies()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # Resets are what this is for.
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+
+    async def done(what: str, arguments: Iterable[Any]) -> Any:
+        answer = getattr(proxies, what)(*arguments)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    with contextlib.suppress(EOFError):  # The test has ended.
+        while (asked := pipe.recv()) is not None:
+            what, *arguments = asked
+            try:
+                answer = asyncio.run_coroutine_threadsafe(done(what, arguments), loop)
+                pipe.send(answer.result(CALL_S_MAX))
+            except Exception as error:  # noqa: BLE001  Raised in the test.
+                pipe.send(error)
+
+
+class Proxies:
+    """The doors, within one event loop."""
+
+    def __init__(self) -> None:
+        self._arguments: dict[str, str] = {}
+        self._closed: set[frozenset[str]] = set()
+        self._held: dict[tuple[str, str], asyncio.Event] = {}  # Set when bytes may go on.
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+
+    def register(self, party: str, argument: str) -> None:
+        self._arguments[party] = argument
+
+    def forget(self, party: str) -> None:
+        self._arguments.pop(party, None)
+
+    def connected(self, one: str, other: str) -> int:
+        return sum(each.is_between(one, other) for each in self._connections)
+
+    async def listen(self, party: str, port: int, target_port: int) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None, "a server runs this in a task"
-            self._tasks.add(task)
-            with contextlib.suppress(OSError, asyncio.CancelledError):
+            with contextlib.suppress(OSError):
                 await self._serve(party, target_port, reader, writer)
             writer.transport.abort()
-            self._tasks.discard(task)
 
         self._servers.append(await asyncio.start_server(serve, HOST, port))
+
+    def cut(self, one: str, other: str, how: Cut) -> None:
+        if how is Cut.HOLD:
+            self.hold(one, other)
+            self.hold(other, one)
+            return
+        self._closed.add(frozenset([one, other]))
+        for connection in [*self._connections]:
+            if connection.is_between(one, other):
+                connection.reset()
+
+    def hold(self, source: str, target: str) -> None:
+        self._held.setdefault((source, target), asyncio.Event())
+
+    def heal(self) -> None:
+        self._closed.clear()
+        held = [*self._held.values()]
+        self._held.clear()
+        for event in held:
+            event.set()
 
     async def _serve(
         self,
@@ -159,40 +222,25 @@ class Network:
             target.write(carried)
             await target.drain()
 
-    async def _cut(self, one: str, other: str, how: Cut) -> None:
-        if how is Cut.HOLD:
-            await self._hold([(one, other), (other, one)])
-            return
-        self._closed.add(frozenset([one, other]))
-        for connection in [*self._connections]:
-            if connection.is_between(one, other):
-                connection.reset()
-
-    async def _hold(self, ways: Iterable[tuple[str, str]]) -> None:
-        for way in ways:
-            self._held.setdefault(way, asyncio.Event())
-
-    async def _heal(self) -> None:
-        self._closed.clear()
-        held = [*self._held.values()]
-        self._held.clear()
-        for event in held:
-            event.set()
-
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in [*self._tasks]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     def _party_at(self, port: int) -> str:
         """Who has a connection with that port of its own; an empty string for any other process."""
         inodes = inodes_of_port(port)
-        for party, process_id in [*self._process_ids.items()]:
-            if (pid := process_id()) is not None and has_any_socket(pid, inodes):
-                return party
+        for party, argument in self._arguments.items():
+            for pid in processes_with(argument):
+                if has_any_socket(pid, inodes):
+                    return party
         return ""
+
+
+def processes_with(argument: str) -> list[int]:
+    """The processes with this argument in their command."""
+    wanted = argument.encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # It may have ended.
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
 
 
 def inodes_of_port(port: int) -> set[str]:

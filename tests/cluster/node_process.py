@@ -23,7 +23,7 @@ class NodeProcess:
         self.name = name
         self.address = f"127.0.0.1:{port}"
         self.data_folder = folder / name
-        self.settings = {**settings, "listen.address": self.address}
+        self.settings = {"node.id": name, **settings, "listen.address": self.address}
         self._server: ServerProcess | None = None
         self._earlier_output: list[str] = []
         self._is_paused = False
@@ -89,8 +89,9 @@ class NodeProcess:
 
     def pause(self) -> None:
         """SIGSTOP: the whole process."""
-        os.kill(self.server.process.pid, signal.SIGSTOP)
-        self._is_paused = True
+        if self.is_running:
+            os.kill(self.server.process.pid, signal.SIGSTOP)
+            self._is_paused = True
 
     def resume(self) -> None:
         """SIGCONT, if it was paused."""

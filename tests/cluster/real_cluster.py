@@ -30,8 +30,10 @@ LISTENERS: Final = (CLIENTS, NODES, BROKERS, CONTROLLERS)
 # transaction is gone, and compaction.
 SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
-    "replica.lag.time.max.ms": "4000",
+    "broker.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "6000",
+    # Brokers that share a small machine with the tests are slow at times.
+    "controller.quorum.fetch.timeout.ms": "5000",
     "leader.imbalance.check.interval.seconds": "5",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
@@ -56,7 +58,7 @@ class RealCluster(KafkaCluster):
         ports = [_ports_at_doors(network, node_id) for node_id in range(1, BROKER_COUNT + 1)]
         super().__init__(runtime, folder, ports, settings=SETTINGS)
         for broker in self.brokers:
-            network.register(f"broker-{broker.node_id}", broker.process_id)
+            network.register(f"broker-{broker.node_id}", str(broker.folder / "server.properties"))
 
     @property
     def node_addresses(self) -> str:
@@ -68,7 +70,7 @@ class RealCluster(KafkaCluster):
         assert name not in self.nodes, f"there is a node {name} already"
         node = NodeProcess(folder, name, settings)
         self.nodes[name] = node
-        self.network.register(name, node.process_id)
+        self.network.register(name, f"data.dir={node.data_folder}")
         return node
 
     def cut_off(self, party: str, how: Cut = Cut.HOLD) -> None:

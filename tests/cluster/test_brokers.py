@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +11,6 @@ from cluster.topic_log import append, appending, create_topic, read
 from server_process import poll
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cluster.real_cluster import RealCluster
 
 pytestmark = pytest.mark.kafka
@@ -22,6 +20,11 @@ SECONDS_MAX = 120
 def in_sync(cluster: RealCluster, topic: str) -> set[int]:
     """The brokers that are in sync for partition 0, as the brokers that run say."""
     return set(cluster.topics()[topic].partitions[0].isrs)
+
+
+def own_argument() -> str:
+    """An argument of the command of this process."""
+    return max(Path("/proc/self/cmdline").read_text().split("\0"), key=len)
 
 
 def test_an_acknowledged_record_survives_the_kill_of_a_broker(
@@ -88,7 +91,7 @@ def test_a_process_can_be_cut_off_from_one_broker(
     """The test itself is the process."""
     topic = f"__{cluster_id}_log"
     create_topic(real_cluster.addresses, topic)
-    real_cluster.network.register("test", os.getpid)
+    real_cluster.network.register("test", own_argument())
     leader = f"broker-{real_cluster.topics()[topic].partitions[0].leader}"
     append(real_cluster.node_addresses, topic, ["before"])
     real_cluster.network.cut("test", leader, how)

@@ -1,0 +1,65 @@
+"""A cluster under faults: nothing acknowledged is lost or torn, no read is stale, no fenced writer
+is heard.
+
+How many faults: OFFSETD_TEST_FAULTS. OFFSETD_TEST_SEED draws the same faults again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from chance import session_seed
+from cluster.cluster_round import ClusterRound
+from cluster.faults import FaultDriver, Fleet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster.real_cluster import RealCluster
+    from history_checker import Fetched
+
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=12)]
+
+NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
+FAULTS = int(os.environ.get("OFFSETD_TEST_FAULTS", "1000" if NIGHTLY else "60"))
+FAULTS_A_ROUND = 10
+SETTINGS = {
+    "offsets.topic.num.partitions": 4,
+    "history.ms": 3_600_000,  # For the watcher.
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1000,
+    "cluster.transaction.timeout.ms": 10_000,
+}
+
+
+def test_what_clients_see_has_one_order_under_faults(
+    real_cluster: RealCluster, cluster_id: str, tmp_path: Path
+) -> None:
+    seed = session_seed()
+    print(f"OFFSETD_TEST_SEED={seed}")
+    settings = {
+        **SETTINGS,
+        "cluster.id": cluster_id,
+        "cluster.bootstrap.servers": real_cluster.node_addresses,
+    }
+    fleet = Fleet(real_cluster, tmp_path, ["n1", "n2", "n3"], settings)
+    fleet.start()
+    stored: dict[str, Fetched] = {}
+    rng = random.Random(seed)
+    for number, first in enumerate(range(0, FAULTS, FAULTS_A_ROUND)):
+        current = ClusterRound(fleet, f"r{number}", seed, watches=True)
+        try:
+            driver = FaultDriver(real_cluster, fleet, rng, current.answers)
+            driver.run(min(FAULTS_A_ROUND, FAULTS - first))
+            stored |= current.end()
+        except BaseException:
+            fleet.save_logs(tmp_path)
+            print(f"logs of the nodes: {tmp_path}; brokers: {real_cluster.broker(1).folder.parent}")
+            current.abandon()
+            raise
+        calls = sum(map(len, current.recorder.histories.values()))
+        print(f"round {number}: {calls} calls, {dict(driver.kinds)}")
+    assert not fleet.defects()
