@@ -27,11 +27,18 @@ class CoordinatorError(Exception):
 
     reason: ClassVar[str] = "INTERNAL"
     retriable: ClassVar[bool] = False
+    retry_after_ms: int | None = None
+    """When a caller should retry. None: the time that is usual for the reason."""
 
     def __init__(self, message: str, **variables: object) -> None:
         texts = _texts(variables)
         super().__init__(_filled(message, texts))
         self.variables: Mapping[str, str] = texts
+
+    def retried_after(self, milliseconds: int) -> Self:
+        """Sets the time after which a caller should retry; returns the error."""
+        self.retry_after_ms = milliseconds
+        return self
 
     def without_traces(self) -> Self:
         """Removes the tracebacks, which would keep the frames' objects alive; returns the error."""

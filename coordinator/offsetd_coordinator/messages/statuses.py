@@ -88,10 +88,11 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
             description=message,
         )
         details.append(error_details_pb2.PreconditionFailure(violations=[violation]))
-    retry_after_ms = _RETRY_AFTER_MS.get(reason)
+    retry_after_ms = error.retry_after_ms
+    if retry_after_ms is None:
+        retry_after_ms = _RETRY_AFTER_MS.get(reason)
     subject = "server"
     if isinstance(error, CommitRateExceeded):
-        retry_after_ms = error.retry_after_ms
         subject = f"group:{_cut(error.variables['group'])}"
     if code == StatusCode.RESOURCE_EXHAUSTED:
         quota = error_details_pb2.QuotaFailure.Violation(subject=subject, description=message)

@@ -65,6 +65,8 @@ Answer = TypeVar("Answer")
 # characters. Longer ids are not remembered: ids that callers make up must not fill the memory.
 _PLACEMENTS_MAX = 65_536
 _PLACED_GROUP_BYTES_MAX = 256
+# Callers retry after this time while a log partition moves from one node to another.
+_MOVE_MS = 100
 
 
 class LargeFetch(NamedTuple):
@@ -356,9 +358,10 @@ class Runtime:
                     log_partition=partition,
                 )
             case PartitionState.LOADING:
-                return CoordinatorLoadInProgress(
+                refusal = CoordinatorLoadInProgress(
                     "the server is loading log partition {log_partition}", log_partition=partition
                 )
+                return refusal if self.directory is None else refusal.retried_after(_MOVE_MS)
             case _:
                 return self._refusal_of_others(partition)
 
@@ -370,7 +373,7 @@ class Runtime:
         if owner is None:
             return CoordinatorNotAvailable(
                 "no node serves log partition {log_partition} now", log_partition=partition
-            )
+            ).retried_after(_MOVE_MS)
         return _not_coordinator(partition, owner.address)
 
     def take(self, partition: int, shard: Shard) -> None:
@@ -436,10 +439,15 @@ class Runtime:
 
 
 def _not_coordinator(partition: int, address: str = "") -> NotCoordinator:
-    told = "this server does not serve log partition {log_partition}"
     if not address:
-        return NotCoordinator(told, log_partition=partition)
-    return NotCoordinator(f"{told}, {{address}} does", log_partition=partition, address=address)
+        return NotCoordinator(
+            "this server does not serve log partition {log_partition}", log_partition=partition
+        )
+    return NotCoordinator(
+        "this server does not serve log partition {log_partition}, {address} does",
+        log_partition=partition,
+        address=address,
+    )
 
 
 def _outcome(decision: Decision) -> Reply | CoordinatorError:
