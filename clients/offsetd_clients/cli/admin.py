@@ -1,6 +1,6 @@
 """`offsetd admin status|config|clean|retry|delete-records|audit`: for administrators."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -28,6 +28,7 @@ from offsetd_clients.cli.printing.config_table import print_config
 from offsetd_clients.cli.printing.server_summary import (
     note_settings_problem,
     server_lines,
+    server_troubles,
     why_records_stay,
 )
 from offsetd_clients.cli.printing.terminal import (
@@ -39,7 +40,6 @@ from offsetd_clients.cli.printing.terminal import (
     time_text,
 )
 from offsetd_clients.counts import counted
-from offsetd_clients.values import ServerInfo
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # The gRPC service of each health name that users see.
@@ -156,32 +156,36 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
                 in_trouble = report_cluster(
                     cluster, terminal, named=partitions or (), all_partitions=all_partitions
                 )
-                _fail_if_any(_of_server(served, health) + in_trouble, terminal)
+                _fail_if_any(server_troubles(served, health) + in_trouble, terminal)
                 return
             described = client.describe_log(topic, partitions or ())
-        troubled = [each for each in described if _problem(each) is not None]
-        if partitions or all_partitions or not terminal.is_drawing:
-            terminal.rows(STATUS_COLUMNS, map(_status_row, described), droppable=STATUS_DROPPABLE)
-        else:
-            terminal.note(_log_line(topic, described))
-            if troubled:
-                terminal.rows(STATUS_COLUMNS, map(_status_row, troubled))
-        for each in described:
-            if each.blocked_retention is not None:
-                blocked = each.blocked_retention
-                terminal.note(
-                    f"partition {each.partition}: retention is blocked until"
-                    f" {time_text(blocked.blocked_until_time)} by a timestamp in the segment at"
-                    f" {blocked.base_offset}, {time_text(blocked.timestamp)}; it holds"
-                    f" {blocked.held_bytes} bytes that are due"
-                )
-        names = [f"partition {each.partition}" for each in troubled]
-        _fail_if_any(_of_server(served, health) + names, terminal)
+        in_trouble = _report_log(
+            topic, described, terminal, all_partitions=bool(partitions) or all_partitions
+        )
+        _fail_if_any(server_troubles(served, health) + in_trouble, terminal)
 
 
-def _of_server(served: ServerInfo, health: Mapping[str, bool]) -> list[str]:
-    stalled = [name for name, serves in health.items() if not serves]
-    return [*(["server"] if served.problems else []), *stalled]
+def _report_log(
+    topic: str, described: Sequence[LogPartition], terminal: Terminal, *, all_partitions: bool
+) -> list[str]:
+    """Prints the partitions of a log. Returns the names of those in trouble."""
+    troubled = [each for each in described if _problem(each) is not None]
+    if all_partitions or not terminal.is_drawing:
+        terminal.rows(STATUS_COLUMNS, map(_status_row, described), droppable=STATUS_DROPPABLE)
+    else:
+        terminal.note(_log_line(topic, described))
+        if troubled:
+            terminal.rows(STATUS_COLUMNS, map(_status_row, troubled))
+    for each in described:
+        if each.blocked_retention is not None:
+            blocked = each.blocked_retention
+            terminal.note(
+                f"partition {each.partition}: retention is blocked until"
+                f" {time_text(blocked.blocked_until_time)} by a timestamp in the segment at"
+                f" {blocked.base_offset}, {time_text(blocked.timestamp)}; it holds"
+                f" {blocked.held_bytes} bytes that are due"
+            )
+    return [f"partition {each.partition}" for each in troubled]
 
 
 def _fail_if_any(in_trouble: Sequence[str], terminal: Terminal) -> None:

@@ -1,6 +1,6 @@
 """The lines about a whole server, before those about its log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from offsetd_clients.admin_values import ConfigSource
@@ -32,6 +32,12 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
     if served.clock_offset:
         side = "ahead of" if served.clock_offset > timedelta(0) else "behind"
         yield f"the machine's clock is {abs(served.clock_offset)} {side} the server's time"
+
+
+def server_troubles(served: ServerInfo, health: Mapping[str, bool]) -> list[str]:
+    """The names of what is in trouble: the server, and parts of it that are not healthy."""
+    stalled = [name for name, serves in health.items() if not serves]
+    return [*(["server"] if served.problems else []), *stalled]
 
 
 def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
