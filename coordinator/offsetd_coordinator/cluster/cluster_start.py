@@ -9,7 +9,7 @@ import attrs
 import structlog
 from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 
-from offsetd_coordinator.cluster.copies import Copies, discard_copies, write_copies
+from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
@@ -63,18 +63,20 @@ def open_cluster(
         offsets_topic = found[clients.names.offsets_topic]
         topic_id = offsets_topic.topic_id
         now_ms = clock.now_ms()
-        copies = Copies.load(folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
+        copies = Copies.load(files, folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
     except CoordinatorError as error:
         raise StartFailed(str(error)) from error
     except Exception as error:
         raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
     if copies is None:
-        copies = _begin_copies(folder, files, Copies(topic_id=topic_id, cluster_id=cluster_id))
+        copies = Copies(topic_id=topic_id, cluster_id=cluster_id)
+        begin_copies(files, folder, copies)
     store = open_store()
     if store.quarantined:
         _log.warning("damaged copies are read again", count=len(store.quarantined))
         store.abandon()
-        copies = _begin_copies(folder, files, Copies(topic_id=topic_id, cluster_id=cluster_id))
+        copies = Copies(topic_id=topic_id, cluster_id=cluster_id)
+        begin_copies(files, folder, copies)
         store = open_store()
     return OpenCluster(
         clients=clients,
@@ -89,12 +91,3 @@ def open_cluster(
         files=files,
         clock=clock,
     )
-
-
-def _begin_copies(folder: Path, files: Files, copies: Copies) -> Copies:
-    """Deletes old copies, and writes that this folder is for copies."""
-    discard_copies(folder)
-    if not files.exists(folder):
-        files.make_folder(folder)
-    write_copies(files, folder, copies.encode(now_ms=0))
-    return copies

@@ -8,11 +8,11 @@ older than half of `delete.retention.ms` may have missed tombstones, so it is th
 from __future__ import annotations
 
 import json
-import shutil
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 from offsetd_storage.disk.files import replace_file
+from offsetd_storage.log_store import OFFSETS_TOPIC
 
 from offsetd_coordinator.cluster.claims import Claim
 from offsetd_coordinator.cluster.topic_settings import DELETE_RETENTION_MS
@@ -45,18 +45,27 @@ class Copies:
     claims: dict[int, Claim] = attrs.field(factory=dict)
 
     @classmethod
-    def load(cls, folder: Path, *, topic_id: str, cluster_id: str, now_ms: int) -> Self | None:
+    def load(
+        cls, files: Files, folder: Path, *, topic_id: str, cluster_id: str, now_ms: int
+    ) -> Self | None:
         """The positions in the file, or None if the copies cannot be used.
 
         Raises ForeignFolder if the folder has a log, and no such file.
         """
         try:
-            document = json.loads((folder / COPIES_FILE).read_text(encoding="utf-8"))
+            document = json.loads(files.read_bytes(folder / COPIES_FILE))
         except FileNotFoundError:
-            refuse_foreign(folder)
+            refuse_foreign(files, folder)
             return None
         except ValueError:
             return None
+        try:
+            return cls._read(document, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
+        except (AttributeError, KeyError, TypeError, ValueError):  # Somebody has changed the file.
+            return None
+
+    @classmethod
+    def _read(cls, document: Any, *, topic_id: str, cluster_id: str, now_ms: int) -> Self | None:
         if (
             document.get("version") != _VERSION
             or (document["topic_id"], document["cluster_id"]) != (topic_id, cluster_id)
@@ -99,9 +108,11 @@ def write_copies(files: Files, folder: Path, content: bytes) -> None:
     replace_file(files, folder / COPIES_FILE, content)
 
 
-def refuse_foreign(folder: Path) -> None:
+def refuse_foreign(files: Files, folder: Path) -> None:
     """Raises ForeignFolder if the folder has the log of a server without a cluster."""
-    if folder.is_dir() and any(folder.glob("__consumer_offsets-*")):
+    if not files.is_folder(folder):
+        return
+    if any(name.startswith(f"{OFFSETS_TOPIC}-") for name in files.list_folder(folder)):
         raise ForeignFolder(
             "{folder} has the log of a server without a cluster: start the node with an empty"
             " --data-dir, and bring the log into the cluster with offsetd cluster init",
@@ -109,15 +120,23 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
-def discard_copies(folder: Path) -> None:
-    """Deletes all copies of a folder that belongs to a node of a cluster. Raises OSError."""
-    if not (folder / COPIES_FILE).exists():
-        return
-    for each in folder.iterdir():
-        if each.name == COPIES_FILE:
-            continue
-        if each.is_dir():
-            shutil.rmtree(each)
-        else:
-            each.unlink()
-    (folder / COPIES_FILE).unlink()
+def begin_copies(files: Files, folder: Path, copies: Copies) -> None:
+    """Deletes old copies, and writes that this folder is for copies. Raises OSError."""
+    if not files.exists(folder):
+        files.make_folder(folder)
+    has_copies = files.exists(folder / COPIES_FILE)
+    # The file first, and of the time 0: a node that is killed here begins anew again.
+    write_copies(files, folder, copies.encode(now_ms=0))
+    if has_copies:
+        _discard_copies(files, folder)
+
+
+def _discard_copies(files: Files, folder: Path) -> None:
+    """Deletes all files but that of the copies; folders of partitions stay, empty."""
+    for name in files.list_folder(folder):
+        path = folder / name
+        if files.is_folder(path):
+            for each in files.list_folder(path):
+                files.unlink(path / each)
+        elif name != COPIES_FILE:
+            files.unlink(path)

@@ -143,6 +143,18 @@ async def test_what_was_not_committed_ends_with_its_partition_and_the_others_wai
     assert node.log.is_durable(gone), "an answer may leave: a refusal"
 
 
+async def test_what_waits_when_a_partition_is_lost_is_dropped(by_hand: Any) -> None:
+    """So that it is not sent even if the node owns the partition again at once."""
+    node = by_hand(0, 1)
+    node.append(0)
+    node.append(1)
+    node.log.lose([0])
+    node.serve(0)
+    node.append(0)
+    dropped = [node.frames.is_dropped(each) for each in node.taken().entries]
+    assert dropped == [True, False, False]
+
+
 async def test_what_was_committed_is_not_answered_either_once_its_partition_is_gone(
     by_hand: Any,
 ) -> None:

@@ -1,6 +1,6 @@
 """Planted bugs of nodes whose log is on Kafka, and which test notices each.
 
-The tests need no brokers. What only real ones show is in `planted_cluster_brokers`.
+The tests need no brokers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
 _TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
 _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 
-CLUSTER_MUTANTS = (
+CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction without the generation of the node",
         where=f"{_SENDS}._attempt",
@@ -94,7 +94,7 @@ CLUSTER_MUTANTS = (
     ),
     Mutant(
         name="a commit whose outcome is not known is given up",
-        where=f"{_SENDS.partition(':')[0]}:until_known",
+        where="offsetd_coordinator.cluster.transactions:",
         replace="or not told.retriable()",
         by="or told.retriable()",
         caught_by=f"{_TRANSACTIONS}::test_a_commit_whose_outcome_is_not_known_is_asked_again",
