@@ -144,17 +144,17 @@ class Proxies:
     """The doors, within one event loop."""
 
     def __init__(self) -> None:
-        self._arguments: dict[str, str] = {}
+        self._processes = Processes()
         self._closed: set[frozenset[str]] = set()
         self._held: dict[tuple[str, str], asyncio.Event] = {}  # Set when bytes may go on.
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
 
     def register(self, party: str, argument: str) -> None:
-        self._arguments[party] = argument
+        self._processes.arguments[party] = argument
 
     def forget(self, party: str) -> None:
-        self._arguments.pop(party, None)
+        self._processes.arguments.pop(party, None)
 
     def connected(self, one: str, other: str) -> int:
         return sum(each.is_between(one, other) for each in self._connections)
@@ -194,7 +194,8 @@ class Proxies:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        client = self._party_at(writer.get_extra_info("peername")[1])
+        own_port = writer.get_extra_info("peername")[1]
+        client = await asyncio.to_thread(self._processes.party_at, own_port)
         if frozenset([client, server]) in self._closed:
             return
         far_reader, far_writer = await asyncio.open_connection(HOST, target_port)
@@ -222,25 +223,39 @@ class Proxies:
             target.write(carried)
             await target.drain()
 
-    def _party_at(self, port: int) -> str:
+
+class Processes:
+    """Which process is which party, and who has a connection."""
+
+    def __init__(self) -> None:
+        self.arguments: dict[str, str] = {}  # One of each party's command, by party.
+        self._parties: dict[int, str] = {}  # By process id, as they were at the last look.
+        self._lock = threading.Lock()
+
+    def party_at(self, port: int) -> str:
         """Who has a connection with that port of its own; an empty string for any other process."""
-        inodes = inodes_of_port(port)
-        for party, argument in self._arguments.items():
-            for pid in processes_with(argument):
-                if has_any_socket(pid, inodes):
-                    return party
-        return ""
+        with self._lock:
+            inodes = inodes_of_port(port)
+            found = self._owner(inodes)
+            if found is None:  # A process that has started since.
+                self._look()
+                found = self._owner(inodes)
+            return found or ""
 
+    def _owner(self, inodes: set[str]) -> str | None:
+        for pid, party in self._parties.items():
+            if has_any_socket(pid, inodes):
+                return party
+        return None
 
-def processes_with(argument: str) -> list[int]:
-    """The processes with this argument in their command."""
-    wanted = argument.encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # It may have ended.
-            if wanted in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+    def _look(self) -> None:
+        wanted = {argument.encode(): party for party, argument in [*self.arguments.items()]}
+        self._parties = {}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # It may have ended.
+                for argument in path.read_bytes().split(b"\0"):
+                    if argument in wanted:
+                        self._parties[int(path.parent.name)] = wanted[argument]
 
 
 def inodes_of_port(port: int) -> set[str]:
@@ -260,7 +275,8 @@ def has_any_socket(pid: int, inodes: set[str]) -> bool:
     wanted = {f"socket:[{inode}]" for inode in inodes}
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for descriptor in os.listdir(folder):
+        # The newest connection is mostly the last descriptor.
+        for descriptor in sorted(os.listdir(folder), key=int, reverse=True):
             with contextlib.suppress(OSError):  # It may be closed by now.
                 if os.readlink(f"{folder}/{descriptor}") in wanted:
                     return True
