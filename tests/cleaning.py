@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offsetd_storage.batch.record_batch import Record, RecordBatch, decode_batches, encode_batch
-from offsetd_storage.cleaner.offset_map import SLOT_BYTES, MappedRange, OffsetMap
-from offsetd_storage.cleaner.segment_chunks import SegmentChunks
-from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.transactions import (
+from offsetd_storage.cleaner.cleaned_transactions import (
     CleanedTransactions,
     ProducerHistory,
     read_producers,
 )
+from offsetd_storage.cleaner.offset_map import SLOT_BYTES, MappedRange, OffsetMap
+from offsetd_storage.cleaner.segment_chunks import SegmentChunks
+from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="an abort marker can go while its transaction has batches",
-        where="offsetd_storage.cleaner.transactions:CleanedTransactions.end",
+        where="offsetd_storage.cleaner.cleaned_transactions:CleanedTransactions.end",
         replace="if not is_open:\n    return True",
         by="if not is_open or kind == producers.ABORT:\n    return True",
         caught_by=_KEEP,
@@ -123,7 +123,7 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="a marker makes the last batch of its producer unknown",
-        where="offsetd_storage.cleaner.transactions:_HistorySoFar.take",
+        where="offsetd_storage.cleaner.cleaned_transactions:_HistorySoFar.take",
         replace="before.last_data_offset if before and is_known else None",
         by="None",
         caught_by=_RULES,

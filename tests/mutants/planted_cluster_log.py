@@ -142,7 +142,8 @@ CLUSTER_LOG_MUTANTS = (
         replace="first_offset=max(end + shift, log.offset_next),",
         by="first_offset=log.offset_next,",
         caught_by=(
-            f"{_TAKEOVER}::test_log_offsets_go_on_above_all_that_were_given_out_whatever_compaction_left"
+            f"{_TAKEOVER}"
+            "::test_log_offsets_go_on_above_all_that_were_given_out_whatever_compaction_left"
         ),
     ),
     Mutant(
@@ -151,7 +152,8 @@ CLUSTER_LOG_MUTANTS = (
         replace="is_proved = time.monotonic() < self._proved_until_s",
         by="is_proved = True",
         caught_by=(
-            f"{_COMMIT_LOG}::test_a_read_within_the_lease_is_answered_and_after_it_waits_for_a_proof"
+            f"{_COMMIT_LOG}"
+            "::test_a_read_within_the_lease_is_answered_and_after_it_waits_for_a_proof"
         ),
     ),
     Mutant(

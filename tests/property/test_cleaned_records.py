@@ -12,10 +12,10 @@ from compaction.logs import CleanerSettings
 from compaction.reference import clean
 from hypothesis import event, given, note
 from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.cleaner.cleaned_transactions import CleanedTransactions, read_producers
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.cleaner.segment_chunks import SegmentChunks
 from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.transactions import CleanedTransactions, read_producers
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, GOLDEN, GOLDEN_PARTITIONS, NOW_MS
 

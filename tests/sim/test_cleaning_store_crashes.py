@@ -8,11 +8,11 @@ import attrs
 import pytest
 from cleaned_logs import offsets_of, record_batch, replayed
 from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, runs_of, seeded
+from offsetd_storage.cleaner.cleaned_transactions import ProducerHistory
 from offsetd_storage.cleaner.cleaning_plan import LogToClean, log_to_clean
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.log_summaries import log_summary
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.transactions import ProducerHistory
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from offsetd_storage.cleaner.cleaned_transactions import ProducerHistory
 from offsetd_storage.cleaner.cleaning_plan import LogSummary, LogToClean, log_to_clean
 from offsetd_storage.cleaner.cleaning_round import read_history
 from offsetd_storage.cleaner.log_summaries import as_rolled, log_summary
-from offsetd_storage.cleaner.transactions import ProducerHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

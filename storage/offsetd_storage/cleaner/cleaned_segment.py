@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from offsetd_storage.cleaner.cleaned_transactions import AbortedTransaction
     from offsetd_storage.cleaner.segment_chunks import SegmentChunks
-    from offsetd_storage.cleaner.transactions import AbortedTransaction
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import Files
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
-from offsetd_storage.cleaner.cleaning_plan import group_segments, is_worth_rewriting
-from offsetd_storage.cleaner.log_summaries import segment_summary
-from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunks
-from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.transactions import (
+from offsetd_storage.cleaner.cleaned_transactions import (
     CleanedTransactions,
     ProducerHistory,
     read_producers,
 )
+from offsetd_storage.cleaner.cleaning_plan import group_segments, is_worth_rewriting
+from offsetd_storage.cleaner.log_summaries import segment_summary
+from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunks
+from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,

@@ -10,8 +10,8 @@ from offsetd_storage.batch.record_batch import NO_TIMESTAMP
 from offsetd_storage.cleaner.cleaning_plan import LogSummary, SegmentSummary
 
 if TYPE_CHECKING:
+    from offsetd_storage.cleaner.cleaned_transactions import ProducerHistory
     from offsetd_storage.cleaner.cleaning_plan import LogToClean
-    from offsetd_storage.cleaner.transactions import ProducerHistory
     from offsetd_storage.disk.files import Files
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.log.partition_log import PartitionLog

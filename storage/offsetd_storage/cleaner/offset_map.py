@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 import numpy as np
 
+from offsetd_storage.cleaner.cleaned_transactions import CleanedTransactions
 from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunk
-from offsetd_storage.cleaner.transactions import CleanedTransactions
 from offsetd_storage.kernels import PADDING_BYTES, bitmap, padded_copy, scan
 from offsetd_storage.kernels import key_offsets as kernel
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_storage.batch.record_batch import BatchHeader
+    from offsetd_storage.cleaner.cleaned_transactions import AbortedTransaction
     from offsetd_storage.cleaner.segment_chunks import SegmentChunks
-    from offsetd_storage.cleaner.transactions import AbortedTransaction
 
 SLOT_BYTES: Final = 24
 assert SLOT_BYTES == 8 * kernel.ENTRY_WORDS, "an entry is a hash of 16 bytes and an offset"

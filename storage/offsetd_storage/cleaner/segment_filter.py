@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
+    from offsetd_storage.cleaner.cleaned_transactions import CleanedTransactions, LastRecord
     from offsetd_storage.cleaner.offset_map import GoneStretch, MappedRange, OffsetMap
     from offsetd_storage.cleaner.segment_chunks import SegmentChunks
-    from offsetd_storage.cleaner.transactions import CleanedTransactions, LastRecord
 
 _ROWS_MAX: Final = 16_384
 _NO_HORIZON_MS: Final = 2**63 - 1

@@ -25,8 +25,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_storage.batch.compression import Compression
 from offsetd_storage.batch.record_batch import Record, batch_header
+from offsetd_storage.cleaner.cleaned_transactions import CleanedTransactions, read_producers
 from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.transactions import CleanedTransactions, read_producers
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
 from offsetd_storage.timestamp_type import TimestampType
 

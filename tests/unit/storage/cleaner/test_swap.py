@@ -19,7 +19,7 @@ from cleaned_logs import (
 )
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
-from offsetd_storage.cleaner.transactions import AbortedTransaction
+from offsetd_storage.cleaner.cleaned_transactions import AbortedTransaction
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptBatch, SegmentRetired, StorageFailed, StorageFull

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from cleaning import ABORT, COMMIT, NOW_MS, batch, keyed, marker, segments
 from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
-from offsetd_storage.cleaner.transactions import (
+from offsetd_storage.cleaner.cleaned_transactions import (
     AbortedTransaction,
     CleanedTransactions,
     LastRecord,
