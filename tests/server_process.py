@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -42,7 +43,8 @@ class ServerProcess:
     ) -> None:
         ports = {"listen.address": "127.0.0.1:0", "metrics.address": "127.0.0.1:0"}
         # Most tests want to see cleaned at once what they have written.
-        values = {"data.dir": folder, "history.ms": 0, **ports, **(settings or {})}
+        values = {"data.dir": folder, "history.ms": 0, **ports, **_in_cluster(folder)}
+        values |= settings or {}
         given = [item for item in values.items() if item[1] is not None]  # None: not said.
         assignments = [part for item in given for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
@@ -163,6 +165,21 @@ class Stubs:
 def _untyped(generated: Any) -> Any:
     """Generated stubs have no types."""
     return generated
+
+
+def _in_cluster(folder: Path) -> dict[str, object]:
+    """Settings of a node of a cluster, if OFFSETD_TEST_BROKERS names the brokers.
+
+    Each folder is a cluster of its own, so the tests of a server run on a cluster, too.
+    """
+    brokers = os.environ.get("OFFSETD_TEST_BROKERS")
+    if not brokers:
+        return {}
+    return {
+        "cluster.bootstrap.servers": brokers,
+        "cluster.id": f"f{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}",
+        "cluster.read.lease.ms": 200,
+    }
 
 
 def poll(condition: Callable[[], object], seconds_max: float, about: object = "") -> None:

@@ -32,6 +32,8 @@ class Claim:
     """The number of producers of the node. Its transactional ids follow from it."""
     first_offset: int
     """The log offset from which on the node writes."""
+    unused_from: int | None = None
+    """No record ever had a log offset from this one up to `first_offset`. None: not known."""
     shift: int = 0
     """What is added to Kafka's offset for a log offset that was never given out."""
     is_released: bool = False

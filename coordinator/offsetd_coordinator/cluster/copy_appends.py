@@ -39,9 +39,15 @@ def append_read_batch(store: LogStore, topic_partition: TopicPartition, batch: b
     )
 
 
-def fill_gap(store: LogStore, topic_partition: TopicPartition, end: int) -> None:
-    """Makes a copy continue at the log offset `end`, if it ends below."""
-    for batch in gap_batches(store.log(topic_partition).offset_next, end):
+def fill_gap(
+    store: LogStore, topic_partition: TopicPartition, end: int, *, is_unused: bool = False
+) -> None:
+    """Makes a copy continue at the log offset `end`, if it ends below.
+
+    `is_unused` means that no record ever had the log offsets in between.
+    """
+    start = store.log(topic_partition).offset_next
+    for batch in gap_batches(start, end, is_unused=is_unused):
         header = batch_header(batch)
         store.append(
             topic_partition,

@@ -19,7 +19,7 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim, MalformedClaim
 from offsetd_coordinator.cluster.copies import write_copies
-from offsetd_coordinator.cluster.copy_appends import append_read_batch
+from offsetd_coordinator.cluster.copy_appends import append_read_batch, fill_gap
 from offsetd_coordinator.cluster.topic_records import PlacedRecord, batches_of, placed_record
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ class CopyFollower:
         if followed is None:  # It was fetched before the partition was left.
             return
         if message.key() == CLAIM_KEY:
-            self._note_claim(partition, message.value())
             self._append(partition, followed)
+            self._note_claim(partition, message.value())
         elif (placed := placed_record(message)) is not None:
             if followed.records and followed.records[-1].batch_offset != placed.batch_offset:
                 self._append(partition, followed)
@@ -232,9 +232,15 @@ class CopyFollower:
 
     def _note_claim(self, partition: int, value: bytes | None) -> None:
         try:
-            self._copies.note_claim(partition, Claim.decode(value or b""))
+            claim = Claim.decode(value or b"")
         except MalformedClaim as error:
             _log.warning("a claim is left out", log_partition=partition, reason=str(error))
+            return
+        self._copies.note_claim(partition, claim)
+        if claim.unused_from is not None:
+            topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
+            fill_gap(self._store, topic_partition, claim.unused_from)
+            fill_gap(self._store, topic_partition, claim.first_offset, is_unused=True)
 
     def _note_end(self, partition: int, offset: int) -> None:
         followed = self._followed.get(partition)

@@ -235,12 +235,13 @@ class Takeovers:
             address=self._identity.address,
             producers=self._identity.producers,
             first_offset=max(end + shift, log.offset_next),
+            unused_from=log.offset_next,
             shift=shift,
         )
 
     def _loaded(self, partition: int, first_offset: int) -> Shard:
         topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
-        fill_gap(self._store, topic_partition, first_offset)
+        fill_gap(self._store, topic_partition, first_offset, is_unused=True)
         shard = Shard(partition, self._shard_config)
         load_shard(shard, self._store.log(topic_partition))
         return shard

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from offsetd_storage.batch.record_batch import (
     BATCH_HEADER,
+    NO_TIMESTAMP,
     Record,
     batch_header,
     decode_batch,
@@ -80,6 +81,11 @@ def _records_with_headers(batch: bytes) -> Iterator[TopicRecord]:
         )
 
 
+def placed_header(offset: int, batch_offset: int) -> tuple[str, bytes]:
+    """The last header of a record: its log offset, and where its batch begins."""
+    return PLACE_HEADER, _PLACE.pack(offset, batch_offset)
+
+
 def placed_record(message: Any) -> PlacedRecord | None:
     """The record in a message of a Kafka consumer, or None for a record without a place."""
     headers = message.headers()
@@ -112,12 +118,21 @@ def batches_of(records: Iterable[PlacedRecord]) -> Iterator[bytes]:
         yield encode_batch(batch, base_offset=batch_offset)
 
 
-def gap_batches(start: int, end: int) -> Iterator[bytes]:
+def gap_batches(start: int, end: int, *, is_unused: bool) -> Iterator[bytes]:
     """Batches without records for the log offsets from `start` to `end` (exclusive).
 
-    A log has no gaps between its batches, but log offsets of a cluster have.
+    A log has no gaps between its batches, but log offsets of a cluster have. `is_unused` means that
+    no record ever had these log offsets. If not, Kafka may have compacted records away, and the
+    history of the log begins after the gap.
     """
+    timestamp_ms = NO_TIMESTAMP if is_unused else 0
     while start < end:
         last = min(end - 1, start + _GAP_OFFSETS_MAX)
-        yield encode_batch([], base_offset=start, last_offset=last)
+        yield encode_batch(
+            [],
+            base_offset=start,
+            last_offset=last,
+            base_timestamp_ms=timestamp_ms,
+            max_timestamp_ms=timestamp_ms,
+        )
         start = last + 1

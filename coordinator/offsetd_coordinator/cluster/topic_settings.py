@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC
 from offsetd_coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
 
 CALL_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
+_OPENED_SECONDS: Final = 3.0
 _MESSAGE_BYTES_BESIDE: Final = 64 * 1024
 DELETE_RETENTION_MS: Final = 86_400_000
+FILLING_LAG_MS: Final = 2**63 - 1
+"""The `min.compaction.lag.ms` of an offsets topic that `offsetd cluster init` is filling."""
+_FOREVER_MS: Final = -1
 
 
 class UnfitTopic(CoordinatorError):
@@ -68,7 +73,12 @@ def topic_needs(settings: Settings, names: ClusterNames, partitions: int) -> lis
             },
         ),
         (names.config_topic, 1, compacted, {}),
-        (names.audit_topic, 1, {**create_time, "cleanup.policy": "delete"}, {}),
+        (
+            names.audit_topic,
+            1,
+            {**create_time, "cleanup.policy": "delete"},
+            {"retention.ms": settings.configs.log_config(AUDIT_TOPIC).retention_ms},
+        ),
     )
     return [
         TopicNeed(
@@ -91,9 +101,20 @@ class FoundTopic:
     replication_factor: int
     settings: Mapping[str, str]
 
+    @property
+    def is_being_filled(self) -> bool:
+        """Whether `offsetd cluster init` has not brought all into it yet."""
+        return self.settings.get("min.compaction.lag.ms") == str(FILLING_LAG_MS)
+
 
 def weaknesses(need: TopicNeed, found: FoundTopic) -> Iterator[str]:
     """What is weaker in the topic than needed, with the command that mends it."""
+    if found.is_being_filled:
+        yield (
+            f"topic {need.name} is being filled by offsetd cluster init, or an init was broken off:"
+            f" let it end, or run the same init again"
+        )
+        return
     if found.partitions != need.partitions:
         yield (
             f"topic {need.name} has {found.partitions} partitions, and the cluster needs"
@@ -111,7 +132,7 @@ def weaknesses(need: TopicNeed, found: FoundTopic) -> Iterator[str]:
     wrong |= {
         name: str(least)
         for name, least in need.least.items()
-        if int(found.settings.get(name, -1)) < least
+        if name not in found.settings or _is_less(name, int(found.settings[name]), least)
     }
     for name, value in wrong.items():
         yield (
@@ -119,6 +140,12 @@ def weaknesses(need: TopicNeed, found: FoundTopic) -> Iterator[str]:
             f" {value}: kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics"
             f" --entity-name {need.name} --add-config {name}={value}"
         )
+
+
+def _is_less(name: str, value: int, least: int) -> bool:
+    if name == "retention.ms" and _FOREVER_MS in (value, least):
+        return value != _FOREVER_MS
+    return value < least
 
 
 class ClusterTopics:
@@ -129,7 +156,7 @@ class ClusterTopics:
 
     def prepare(self, needs: list[TopicNeed]) -> dict[str, FoundTopic]:
         """Makes topics that are missing, and checks all. Raises UnfitTopic."""
-        found = self._found([each.name for each in needs])
+        found = self.found([each.name for each in needs])
         missing = [each for each in needs if each.name not in found]
         if missing:
             if len(missing) < len(needs):
@@ -139,17 +166,28 @@ class ClusterTopics:
                     " back, or delete the others too, to begin anew",
                     lost=lost,
                 )
-            self._make(missing)
-            found = self._found_all([each.name for each in needs])
+            self.make(missing)
+            found = self.found_all([each.name for each in needs])
+        found = self._opened(found)
         problems = [why for each in needs for why in weaknesses(each, found[each.name])]
         if problems:
             raise UnfitTopic("{problems}", problems="; ".join(problems))
         return found
 
-    def _found_all(self, names: list[str]) -> dict[str, FoundTopic]:
+    def _opened(self, found: dict[str, FoundTopic]) -> dict[str, FoundTopic]:
+        """The topics once more, if a broker may not know yet that an init has ended."""
+        deadline_s = time.monotonic() + _OPENED_SECONDS
+        while any(each.is_being_filled for each in found.values()):
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(_POLL_SECONDS)
+            found = self.found_all(list(found))
+        return found
+
+    def found_all(self, names: list[str]) -> dict[str, FoundTopic]:
         """The topics, once every broker knows them. Raises UnfitTopic."""
         deadline_s = time.monotonic() + CALL_SECONDS
-        while len(found := self._found(names)) < len(names):
+        while len(found := self.found(names)) < len(names):
             if time.monotonic() > deadline_s:
                 lost = ", ".join(set(names) - found.keys())
                 raise UnfitTopic(
@@ -158,7 +196,8 @@ class ClusterTopics:
             time.sleep(_POLL_SECONDS)
         return found
 
-    def _make(self, needs: list[TopicNeed]) -> None:
+    def make(self, needs: list[TopicNeed]) -> None:
+        """Makes topics, unless they are there. Raises UnfitTopic."""
         from confluent_kafka import (  # noqa: PLC0415
             KafkaError,
             KafkaException,
@@ -179,7 +218,8 @@ class ClusterTopics:
                         "topic {name} cannot be made: {cause}", name=name, cause=error.args[0].str()
                     ) from error
 
-    def _found(self, names: list[str]) -> dict[str, FoundTopic]:
+    def found(self, names: list[str]) -> dict[str, FoundTopic]:
+        """Those of the topics that are there. Raises UnfitTopic."""
         from confluent_kafka import (  # noqa: PLC0415
             KafkaError,
             TopicCollection,
@@ -194,12 +234,12 @@ class ClusterTopics:
         resource_of: Any = admin.ConfigResource  # type: ignore[attr-defined]
         resources = [resource_of(resource_of.Type.TOPIC, name) for name in described]
         configs = self._admin.describe_configs(resources) if resources else {}
-        settings = {
-            resource.name: {
-                entry.name: entry.value for entry in future.result(CALL_SECONDS).values()
-            }
-            for resource, future in configs.items()
-        }
+        settings = {}
+        for resource, future in configs.items():
+            # Another broker may answer, and not know a new topic yet.
+            entries = _unless_missing(future, KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if entries is not None:
+                settings[resource.name] = {each.name: each.value for each in entries.values()}
         return {
             name: FoundTopic(
                 topic_id=str(topic.topic_id),
@@ -208,6 +248,7 @@ class ClusterTopics:
                 settings=settings[name],
             )
             for name, topic in described.items()
+            if name in settings
         }
 
 

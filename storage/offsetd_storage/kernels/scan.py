@@ -162,12 +162,25 @@ def _is_marked(buffer: Bytes, position: int) -> bool:
 
 
 @inline_kernel
+def _is_unused(buffer: Bytes, position: int) -> bool:
+    """Whether no record ever had the offsets of the batch.
+
+    A batch of the cleaner without records keeps the time of its records. This one has no time.
+    """
+    return bool(
+        load_i32(buffer, position + COUNT_AT) == 0
+        and load_i64(buffer, position + MAX_TIMESTAMP_AT) == -1
+        and load_i64(buffer, position + PRODUCER_ID_AT) == -1
+    )
+
+
+@inline_kernel
 def _gapless_from(buffer: Bytes, position: int, offset_next: int, gapless_from: int) -> int:
     """`gapless_from` after one more batch; the offsets before that batch end at `offset_next`."""
     base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
     offsets = load_i32(buffer, position + LAST_OFFSET_DELTA_AT) + 1
     if load_i32(buffer, position + COUNT_AT) != offsets:
-        return base_offset + offsets
+        return gapless_from if _is_unused(buffer, position) else base_offset + offsets
     if load_i16(buffer, position + ATTRIBUTES_AT) & _TRANSACTION_BITS != 0:
         return base_offset + offsets
     return base_offset if base_offset > offset_next else gapless_from
