@@ -25,6 +25,8 @@ NEEDED = {
     "admin retry": ("9",),
     "admin clean": ("--dry-run",),
     "admin delete-records": ("orders:0", "--before", "1", "--dry-run"),
+    "cluster init": ("--from-data-dir", "no-folder"),
+    "cluster export": ("--data-dir", "."),
     "commit": ("billing", "orders:0=1", "--dry-run"),
     "fetch": ("billing",),
     "groups describe": ("billing",),

@@ -90,6 +90,8 @@ CASES: Final[dict[str, dict[int, str]]] = {
         0: "--data-dir stopped --topic __consumer_offsets --partition 9",
         1: "--data-dir nowhere --topic __consumer_offsets --partition 9",
     },
+    "cluster init": {1: "--from-data-dir nowhere --bootstrap-servers 127.0.0.1:1"},
+    "cluster export": {1: "--data-dir stopped --bootstrap-servers 127.0.0.1:1"},
     "serve": {0: "--list-settings", 1: "--data-dir unused --listen HERE"},
     "kernels warm": {0: ""},
     "migrate zookeeper plan": {
@@ -115,6 +117,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
 # Cells of the table that are shown elsewhere: with a ZooKeeper, a Kafka cluster, a failing disk.
 ELSEWHERE = {("watch", 0), ("log retain", 3), ("kernels warm", 1), ("migrate zookeeper mirror", 3)}
 ELSEWHERE |= {("migrate zookeeper mirror", 0), ("migrate zookeeper verify", 0)}
+ELSEWHERE |= {("cluster init", 0), ("cluster export", 0)}
 
 
 def documented() -> list[tuple[list[str], set[int]]]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import structlog
+from offsetd_storage.errors import StorageError
 from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 
 from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+from offsetd_coordinator.cluster.own_topics import catch_up_own_logs
 from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.runtime.node_directory import Replication
@@ -49,8 +51,8 @@ def open_cluster(
 ) -> OpenCluster:
     """Makes and checks the topics, and opens the folder. Blocks.
 
-    Copies that are too old, of another cluster or damaged are deleted: they are read again. Raises
-    StartFailed and the errors of `open_store`.
+    Copies that are too old, of another cluster or damaged are deleted: they are read again. The
+    node's own logs get what they lack. Raises StartFailed and the errors of the store.
     """
     folder = Path(settings.data_dir)
     try:
@@ -78,6 +80,18 @@ def open_cluster(
         copies = Copies(topic_id=topic_id, cluster_id=cluster_id)
         begin_copies(files, folder, copies)
         store = open_store()
+    try:
+        catch_up_own_logs(
+            clients,
+            store,
+            copies,
+            node_id=settings.node_id,
+            transaction_seconds=settings.cluster_transaction_timeout_ms / 1000,
+        )
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StartFailed(f"the node's own topics cannot be read: {error}") from error
     return OpenCluster(
         clients=clients,
         store=store,

@@ -43,6 +43,10 @@ class Copies:
     cluster_id: str
     positions: dict[int, int] = attrs.field(factory=dict)
     claims: dict[int, Claim] = attrs.field(factory=dict)
+    own_positions: dict[str, int] = attrs.field(factory=dict)
+    """By topic of the node's own logs: the Kafka offset up to which the node has read at a start.
+
+    What this process writes is above it, so the next start reads that again."""
 
     @classmethod
     def load(
@@ -77,6 +81,7 @@ class Copies:
             cluster_id=cluster_id,
             positions={int(each): offset for each, offset in document["positions"].items()},
             claims={int(each): Claim(**claim) for each, claim in document["claims"].items()},
+            own_positions=document.get("own_positions", {}),
         )
 
     def encode(self, *, now_ms: int) -> bytes:
@@ -88,6 +93,7 @@ class Copies:
             "time_ms": now_ms,
             "positions": {str(each): offset for each, offset in dict(self.positions).items()},
             "claims": {str(each): attrs.asdict(claim) for each, claim in dict(self.claims).items()},
+            "own_positions": dict(self.own_positions),
         }
         return json.dumps(document).encode()
 

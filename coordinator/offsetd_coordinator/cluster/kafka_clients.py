@@ -25,6 +25,8 @@ _PRODUCER: Final = {
     "retry.backoff.ms": 2,
     "retry.backoff.max.ms": 100,
     "compression.type": "none",
+    # The topics' max.message.bytes is the limit. librdkafka's own is too low for the largest batch.
+    "message.max.bytes": 1_000_000_000,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
+from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.runtime.commit_log import NodeFenced
 
@@ -84,10 +85,7 @@ class Transactions:
         self._idle_s = idle_seconds
         self._on_committed = on_committed
         self._on_failed = on_failed
-        self._topics = {
-            "__offsetd_config": clients.names.config_topic,
-            "__offsetd_audit": clients.names.audit_topic,
-        }
+        self._topics = own_topics(clients.names)
         self._producers = [clients.producer(number) for number in range(producers)]
         self._turns = itertools.cycle(self._producers)
         self._thread = threading.Thread(target=self._guard, name="transactions", daemon=True)
@@ -157,7 +155,7 @@ class Transactions:
                 offsets = self._offsets(frame, kept, owned)
                 producer.send_offsets_to_transaction(offsets, generation, _CALL_SECONDS)
             producer.flush(_CALL_SECONDS)
-            _until_known(producer.commit_transaction)
+            until_known(producer.commit_transaction)
         except KafkaException as error:
             self._abort(producer, error)
             return None
@@ -182,16 +180,16 @@ class Transactions:
 
             records = list(topic_records(entry.batch))
             for each in records[:-1]:
-                _put(producer, topic, partition, each)
+                put_record(producer, topic, partition, each)
             is_last = last_of[partition] is entry
-            _put(producer, topic, partition, records[-1], note_end if is_last else None)
+            put_record(producer, topic, partition, records[-1], note_end if is_last else None)
         for partition, claim in frame.claims.items():
             if partition in owned:
                 producer.produce(topic, claim.encode(), CLAIM_KEY, partition)
         for entry in frame.own_entries:
             for each in topic_records(entry.batch):
-                each.headers.insert(0, ("offsetd.node", self._node_id.encode()))
-                _put(producer, self._topics[entry.topic_partition.topic], 0, each)
+                record = own_record(self._node_id, each)
+                put_record(producer, self._topics[entry.topic_partition], 0, record)
 
     def _offsets(self, frame: Frame, kept: list[FrameEntry], owned: frozenset[int]) -> list[Any]:
         """Offsets for the partitions of a frame: the brokers check the generation for them."""
@@ -212,12 +210,14 @@ class Transactions:
             raise NodeFenced(_told(error)) from None  # A cause would make it a defect of ours.
         _log.info("a transaction is sent again", reason=_told(error))
         try:
-            _until_known(producer.abort_transaction)
+            until_known(producer.abort_transaction)
         except KafkaException as failed:
             raise NodeFenced(_told(failed)) from None
 
 
-def _put(producer: Any, topic: str, partition: int, record: Any, on_delivery: Any = None) -> None:
+def put_record(
+    producer: Any, topic: str, partition: int, record: Any, on_delivery: Any = None
+) -> None:
     """Queues a record. Waits while the producer's queue is full."""
     key, value, timestamp_ms, headers = record
     while True:
@@ -229,7 +229,7 @@ def _put(producer: Any, topic: str, partition: int, record: Any, on_delivery: An
             return
 
 
-def _until_known(call: Callable[[float], None]) -> None:
+def until_known(call: Callable[[float], None]) -> None:
     """Calls until the outcome is known. Raises KafkaException if it is not what was asked for."""
     from confluent_kafka import KafkaException  # noqa: PLC0415
 

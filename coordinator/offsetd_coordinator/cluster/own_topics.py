@@ -1,0 +1,133 @@
+"""A node's own settings and audit events: in the topics of its cluster, and back from there.
+
+All nodes share a topic for settings and one for audit events. Each record has the node's id in a
+header. The topic of settings is compacted, so the Kafka key begins with the node's id: records of
+several nodes never replace each other. A node reads at each start what its own logs lack: all of it
+if its folder is new or was lost, the last few records if it was killed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+import structlog
+
+from offsetd_coordinator.cluster.copy_appends import append_read_batch
+from offsetd_coordinator.cluster.topic_reading import (
+    committed_messages,
+    topic_ends,
+    wait_until_decided,
+)
+from offsetd_coordinator.cluster.topic_records import (
+    PlacedRecord,
+    TopicRecord,
+    batches_of,
+    placed_record,
+)
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.topic_partition import TopicPartition
+
+    from offsetd_coordinator.cluster.copies import Copies
+    from offsetd_coordinator.cluster.kafka_clients import ClusterNames, KafkaClients
+
+_log = structlog.get_logger(__name__)
+
+NODE_HEADER: Final = "offsetd.node"
+"""The name of the header with the node's id. It is the first header."""
+_FLUSH_BYTES: Final = 4 << 20
+
+
+class OwnRecord(NamedTuple):
+    """A record of a node's own log that was read from a topic."""
+
+    node_id: str
+    placed: PlacedRecord
+
+
+def own_topics(names: ClusterNames) -> dict[TopicPartition, str]:
+    """The topic of each of a node's own logs."""
+    return {CONFIG_PARTITION: names.config_topic, AUDIT_PARTITION: names.audit_topic}
+
+
+def own_record(node_id: str, record: TopicRecord) -> TopicRecord:
+    """A record of a node's own log, as it is in the topic."""
+    node = node_id.encode()
+    key = None if record.key is None else node + b"\0" + record.key
+    return record._replace(key=key, headers=[(NODE_HEADER, node), *record.headers])
+
+
+def read_own_record(message: Any) -> OwnRecord | None:
+    """The record in a message of a Kafka consumer, or None for one that no node wrote."""
+    placed = placed_record(message)
+    if placed is None or not placed.record.headers:
+        return None
+    (name, node), *headers = placed.record.headers
+    if name != NODE_HEADER or node is None:
+        return None
+    key = placed.record.key
+    if key is not None:
+        prefix = node + b"\0"
+        if not key.startswith(prefix):
+            return None
+        key = key[len(prefix) :]
+    record = attrs.evolve(placed.record, key=key, headers=tuple(headers))
+    return OwnRecord(node.decode(errors="replace"), placed._replace(record=record))
+
+
+def append_own_records(
+    store: LogStore, topic_partition: TopicPartition, records: Iterable[PlacedRecord]
+) -> int:
+    """Appends records to a node's own log, unless it has them, and returns their batches' number.
+
+    Raises the errors of `LogStore.append` and `LogStore.flush`.
+    """
+    count = size = 0
+    for batch in batches_of(records):
+        before = store.log(topic_partition).offset_next
+        append_read_batch(store, topic_partition, batch)
+        count += store.log(topic_partition).offset_next > before
+        size += len(batch)
+        if size > _FLUSH_BYTES:
+            store.flush()
+            size = 0
+    store.flush()
+    return count
+
+
+def catch_up_own_logs(
+    clients: KafkaClients,
+    store: LogStore,
+    copies: Copies,
+    *,
+    node_id: str,
+    transaction_seconds: float,
+) -> None:
+    """Appends to the node's own logs what they lack of the topics. Blocks.
+
+    It waits until transactions that are open now have ended, also those that an earlier process of
+    this node has left. Raises TopicUnreadable and the errors of the store.
+    """
+    for topic_partition, topic in own_topics(clients.names).items():
+        if topic_partition not in store.logs:
+            continue
+        [end] = topic_ends(clients, topic, [0]).values()
+        wait_until_decided(clients, topic, {0: end}, seconds=2 * transaction_seconds)
+        start = copies.own_positions.get(topic_partition.topic, 0)
+        messages = committed_messages(clients, topic, {0: end}, starts={0: start})
+        count = append_own_records(store, topic_partition, _of_node(messages, node_id))
+        copies.own_positions[topic_partition.topic] = end
+        if count:
+            _log.info("own records read from the cluster", topic=topic, batches=count)
+
+
+def _of_node(messages: Iterable[Any], node_id: str) -> Iterator[PlacedRecord]:
+    for message in messages:
+        own = read_own_record(message)
+        if own is not None and own.node_id == node_id:
+            yield own.placed
