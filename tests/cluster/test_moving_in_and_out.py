@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pytest
 from cluster.test_nodes import FIRST, GROUPS, PARTITIONS, RETRY, SECONDS_MAX, Nodes
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
 from offsetd_clients.assignors import Subscription
@@ -49,7 +50,22 @@ REQUEST_ID: Final = "the same commit again"
 
 @pytest.fixture
 def nodes(real_cluster: RealCluster, tmp_path: Path, cluster_id: str) -> Nodes:
+    wait_for_coordinators(real_cluster.addresses)
     return Nodes(real_cluster, tmp_path, cluster_id)
+
+
+def wait_for_coordinators(addresses: str) -> None:
+    """Returns when new brokers have made the topic of groups. It takes long on a busy machine."""
+    admin = AdminClient({"bootstrap.servers": addresses})
+
+    def is_answered() -> bool:
+        try:
+            admin.describe_consumer_groups(["none"])["none"].result(30)
+        except KafkaException as error:
+            return error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+        return True
+
+    poll(is_answered, 2 * SECONDS_MAX)
 
 
 def command(nodes: Nodes, name: str, *arguments: object) -> list[str]:
@@ -230,8 +246,7 @@ def test_an_init_that_is_killed_is_continued_and_doubles_nothing(
         assert "is being filled" in refused.stderr
     moved = init(nodes, folder)
     assert [each["digest"] for each in moved] == [each["digest"] for each in shown]
-    [node] = nodes.start(1)
-    with nodes.client() as client:
+    with nodes.client(nodes.add("n1", **KEPT).start()) as client:
         for group in GROUPS:
             assert {each.offset for each in client.fetch(group).values()} == {1}
 
