@@ -185,9 +185,8 @@ def test_everything_is_answered_as_before_in_the_cluster_and_out_of_it(
     moved = init(nodes, folder)
     assert [each["digest"] for each in moved] == [each["digest"] for each in shown]
     assert len(moved) == PARTITIONS + 2
-    for name in ("n1", "n2"):
-        nodes.add(name, **{**KEPT, "node.id": name}).launch()
-    nodes.wait_until_shared("n1", "n2")
+    nodes.add("n1", **KEPT).start()
+    nodes.wait_until_shared("n1")
     with nodes.client() as client:
         assert repr(answers(client)) == answers_before(folder)
         before = {each: client.fetch(each)[FIRST].revision for each in GROUPS}
@@ -199,8 +198,7 @@ def test_everything_is_answered_as_before_in_the_cluster_and_out_of_it(
         assert all(later[each] > before[each] for each in GROUPS)
         client.update_config({"segment.ms": "7300000"}, topic="__consumer_offsets")
         in_cluster = repr(answers(client))
-    for node in nodes.nodes:
-        assert node.stop() == 0
+    assert nodes.nodes[0].stop() == 0
     out = folder.parent / "out"
     rows(nodes, "export", "--data-dir", out, "--node-id", "n1")
     assert in_cluster_again(out, in_cluster, later, epoch)

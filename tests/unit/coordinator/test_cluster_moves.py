@@ -156,10 +156,12 @@ class Contents:
     claims: dict[int, Claim]
     digests: dict[TopicPartition, LogDigest] = attrs.field(factory=lambda: {P0: LogDigest()})
 
-    def records(self) -> Iterator[tuple[TopicPartition, PlacedRecord]]:
+    def records(self, on_claim: Any) -> Iterator[tuple[TopicPartition, PlacedRecord]]:
         for each in self.given:
             self.digests[P0].add(each)
             yield P0, each
+        for claim in self.claims.values():
+            on_claim(P0, claim)
 
 
 def test_a_folder_continues_above_all_that_nodes_have_given_out() -> None:

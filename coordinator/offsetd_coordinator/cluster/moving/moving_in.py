@@ -183,6 +183,7 @@ class MovingIn:
                 address="",
                 producers=1,
                 first_offset=end + shift,
+                unused_from=log.offset_next,
                 shift=shift,
                 is_released=True,
             )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.log_store import LogStore
 
+    from offsetd_coordinator.cluster.claims import Claim
     from offsetd_coordinator.cluster.moving.topic_contents import TopicContents
     from offsetd_coordinator.cluster.topic_records import PlacedRecord
 
@@ -43,6 +44,13 @@ class FolderWriter:
         if batch and batch[0].batch_offset != placed.batch_offset:
             self._append(topic_partition, batch)
         batch.append(placed)
+
+    def claim(self, topic_partition: TopicPartition, claim: Claim) -> None:
+        """Leaves out the log offsets that a node skipped when it began. Raises as `add`."""
+        self._append(topic_partition, self._batches.get(topic_partition, []))
+        if claim.unused_from is not None:
+            fill_gap(self.store, topic_partition, claim.unused_from)
+            fill_gap(self.store, topic_partition, claim.first_offset, is_unused=True)
 
     def end(self) -> None:
         """Appends what is left, and makes all durable. Raises as `add`."""
@@ -69,7 +77,7 @@ def move_out(
     Raises TopicUnreadable, MalformedClaim and the errors of the store.
     """
     writer = FolderWriter(store)
-    for count, (topic_partition, placed) in enumerate(contents.records()):
+    for count, (topic_partition, placed) in enumerate(contents.records(writer.claim)):
         writer.add(topic_partition, placed)
         if count % _REPORT_RECORDS == 0:
             report(count, 0, topic_partition.folder_name)
@@ -78,7 +86,7 @@ def move_out(
         claim = contents.claims.get(partition)
         topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
         first = end + (0 if claim is None else claim.shift)
-        fill_gap(store, topic_partition, first)
+        fill_gap(store, topic_partition, first, is_unused=True)
     store.flush()
     report(0, 0, "reading back")
     copies = {each: log_digest(each, store.log(each), has_keys=False) for each in contents.digests}

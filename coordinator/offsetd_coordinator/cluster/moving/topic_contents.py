@@ -18,7 +18,7 @@ from offsetd_coordinator.cluster.topic_reading import (
 from offsetd_coordinator.cluster.topic_records import placed_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
     from offsetd_coordinator.cluster.topic_records import PlacedRecord
@@ -50,11 +50,17 @@ class TopicContents:
         }
         """Complete after `records`."""
 
-    def records(self) -> Iterator[tuple[TopicPartition, PlacedRecord]]:
-        """Each record with its log. Raises TopicUnreadable and MalformedClaim."""
+    def records(
+        self, on_claim: Callable[[TopicPartition, Claim], object] = lambda *_: None
+    ) -> Iterator[tuple[TopicPartition, PlacedRecord]]:
+        """Each record with its log. `on_claim` gets each claim after the records before it.
+
+        Raises TopicUnreadable and MalformedClaim.
+        """
         for message in committed_messages(self._clients, self._offsets_topic, self.ends):
             if message.key() == CLAIM_KEY:
-                self.claims[message.partition()] = Claim.decode(message.value() or b"")
+                claim = self.claims[message.partition()] = Claim.decode(message.value() or b"")
+                on_claim(TopicPartition(OFFSETS_TOPIC, message.partition()), claim)
             elif (placed := placed_record(message)) is not None:
                 yield from self._noted(TopicPartition(OFFSETS_TOPIC, message.partition()), placed)
         for topic_partition, topic in self._own.items():
