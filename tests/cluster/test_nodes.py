@@ -15,7 +15,6 @@ from offsetd_clients.errors import OffsetdError
 from server_process import poll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from cluster.real_cluster import RealCluster
@@ -81,8 +80,8 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(real_cluster: RealCluster, tmp_path: Path, cluster_id: str) -> Iterator[Nodes]:
-    yield Nodes(real_cluster, tmp_path, cluster_id)
+def nodes(real_cluster: RealCluster, tmp_path: Path, cluster_id: str) -> Nodes:
+    return Nodes(real_cluster, tmp_path, cluster_id)
 
 
 def commit_all(client: OffsetClient, value: int) -> None:

@@ -65,8 +65,8 @@ CLIENT_MUTANTS = (
     ),
     Mutant(
         name="an owner that cannot be reached is asked for ever",
-        where="offsetd_clients.aio.servers:Servers._asked.attempt",
-        replace="self._owners.forget(group_id)",
+        where="offsetd_clients.aio.servers:Servers.asked.attempt",
+        replace="self._owners.leave(sought, channel.address)",
         by="pass",
         caught_by=f"{_TESTS}/test_servers.py",
     ),

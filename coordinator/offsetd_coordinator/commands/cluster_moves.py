@@ -172,7 +172,7 @@ def _failures_told(terminal: Terminal) -> Iterator[None]:
 
 
 def _checked_folder(terminal: Terminal, folder: Path) -> FolderView:
-    if (folder / COPIES_FILE).exists():
+    if OsFiles().exists(folder / COPIES_FILE):
         terminal.fail(f"{folder} has the copies of a node of a cluster, not the log of a server")
     view = read_folder(OsFiles(), folder)
     if read_properties(OsFiles(), folder) is None:
