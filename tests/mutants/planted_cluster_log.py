@@ -1,6 +1,6 @@
 """Planted bugs of nodes whose log is on Kafka, and which test notices each.
 
-The tests need no brokers.
+Those of `ON_BROKERS_MUTANTS` need real brokers.
 """
 
 from __future__ import annotations
@@ -228,6 +228,29 @@ CLUSTER_LOG_MUTANTS = (
         by="",
         caught_by=(
             f"{_COPIES}::test_copies_that_were_deleted_in_part_are_neither_used_nor_foreign"
+        ),
+    ),
+)
+
+_BROKERS = "tests/cluster/test_takeovers.py"
+
+ON_BROKERS_MUTANTS = (
+    Mutant(
+        name="on brokers, a node serves before the last stable offset is at the end",
+        where=f"{_TAKES}._take",
+        replace="self._ends(self._member.still_assigned(terms), committed_only=False)",
+        by="self._ends(self._member.still_assigned(terms), committed_only=True)",
+        caught_by=(
+            f"{_BROKERS}::test_a_node_serves_only_once_all_that_was_written_before_is_decided"
+        ),
+    ),
+    Mutant(
+        name="on brokers, log offsets begin anew behind a transaction that was ended",
+        where=f"{_TAKES}._claim",
+        replace="first_offset=max(end + shift, log.offset_next),",
+        by="first_offset=log.offset_next,",
+        caught_by=(
+            f"{_BROKERS}::test_the_open_transaction_of_a_killed_node_is_ended_without_effect"
         ),
     ),
 )
