@@ -40,6 +40,8 @@ class KafkaGroupMember:
         on_failed: Callable[[BaseException], object],
     ) -> None:
         self.turn = threading.Lock()
+        # Held for a moment by a thread that changes `owned` or `_terms`.
+        self._changes = threading.Lock()
         self.owned: frozenset[int] = frozenset()
         """The partitions that the node may write to."""
         self._terms: dict[int, int] = {}  # Of the partitions that the group has assigned.
@@ -80,7 +82,7 @@ class KafkaGroupMember:
 
     def may_write(self, terms: Mapping[int, int]) -> frozenset[int]:
         """Allows transactions for the partitions that are `still_assigned`, and returns these."""
-        with self.turn:
+        with self._changes:
             allowed = self.still_assigned(terms)
             self.owned |= allowed
         return allowed
@@ -122,19 +124,21 @@ class KafkaGroupMember:
         self._note_generation()
         if removed:
             self._on_revoked(removed)
-            with self.turn:
+            with self.turn, self._changes:
                 self.owned -= removed
 
     def _note_lost(self, _: Any, partitions: Any) -> None:
         removed = frozenset(each.partition for each in partitions)
         self._end_terms(removed)
         # The brokers refuse a transaction that is running now, so there is nothing to wait for.
-        self.owned -= removed
+        with self._changes:
+            self.owned -= removed
         if removed:
             self._on_lost(removed)
 
     def _end_terms(self, removed: Collection[int]) -> None:
-        self._terms = {each: term for each, term in self._terms.items() if each not in removed}
+        with self._changes:
+            self._terms = {each: term for each, term in self._terms.items() if each not in removed}
 
 
 def _check(error: Any) -> None:

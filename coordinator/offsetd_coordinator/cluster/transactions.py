@@ -18,7 +18,7 @@ import structlog
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
 from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
-from offsetd_coordinator.runtime.commit_log import NodeFenced
+from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _CALL_SECONDS: Final = 10.0
+_UNKNOWN_SECONDS_MAX: Final = 30.0
 _RETRY_SECONDS: Final = 0.005
 _RETRY_SECONDS_MAX: Final = 0.2
 
@@ -230,9 +231,14 @@ def put_record(
 
 
 def until_known(call: Callable[[float], None]) -> None:
-    """Calls until the outcome is known. Raises KafkaException if it is not what was asked for."""
+    """Calls until the outcome is known. Raises KafkaException if it is not what was asked for.
+
+    Raises OutcomeUnknown if the brokers do not say it for `_UNKNOWN_SECONDS_MAX`: a client may wait
+    for ever for a coordinator that has moved, and the node would keep its partitions unserved.
+    """
     from confluent_kafka import KafkaException  # noqa: PLC0415
 
+    deadline_s = time.monotonic() + _UNKNOWN_SECONDS_MAX
     while True:
         try:
             call(_CALL_SECONDS)
@@ -240,6 +246,8 @@ def until_known(call: Callable[[float], None]) -> None:
             told = error.args[0]
             if told.fatal() or told.txn_requires_abort() or not told.retriable():
                 raise
+            if time.monotonic() > deadline_s:
+                raise OutcomeUnknown(_told(error)) from None
             time.sleep(_RETRY_SECONDS)
         else:
             return

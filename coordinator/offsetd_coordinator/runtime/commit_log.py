@@ -30,6 +30,10 @@ class NodeFenced(StorageFailed):
     """Another process has taken this node's place in its cluster, or the cluster has changed."""
 
 
+class OutcomeUnknown(StorageFailed):
+    """The brokers did not say for a long time whether a transaction was committed."""
+
+
 class PartitionState(enum.Enum):
     """The state of one partition of the offsets topic on one node."""
 

@@ -7,7 +7,7 @@ from typing import Final
 from offsetd_storage.errors import DescriptorsExhausted, FilesGone, FolderGone, StorageFailed
 
 from offsetd_coordinator.errors import StorageUnavailable
-from offsetd_coordinator.runtime.commit_log import NodeFenced
+from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 from offsetd_coordinator.runtime.flusher import FlushDefect
 
 # The first entry that fits is used: the cause, and the state of acknowledged changes.
@@ -16,6 +16,11 @@ _ENDINGS: Final[tuple[tuple[type[StorageFailed], str, str], ...]] = (
         NodeFenced,
         "the node was fenced: another process has its node.id, or the cluster's topic is gone",
         "the cluster has all that was acknowledged",
+    ),
+    (
+        OutcomeUnknown,
+        "the brokers do not say whether a transaction was committed",
+        "the cluster has all that was acknowledged, and perhaps what was not",
     ),
     (
         FlushDefect,
