@@ -133,7 +133,7 @@ def by_runs(serving: ServingNode, message: bytes, commits_max: int) -> Iterator[
             submitted = serving.node.commit_runs.submit(read)
             yield submitted.ticket, encoder.encode(submitted).response
         else:
-            ticket, results = submitted_alone(serving.runtime, encoder, *read)
+            ticket, results, _ = submitted_alone(serving.runtime, encoder, *read)
             yield ticket, results.response
 
 
