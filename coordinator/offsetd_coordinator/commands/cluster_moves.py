@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,7 +66,7 @@ def read_settings(
     if not settings.is_clustered:
         terminal.fail("name the brokers: --bootstrap-servers HOST:PORT", code=WRONG_USE)
     # The lines of the log go to stderr, as in serve.
-    set_up_logging(level="warning", log_format=settings.logging_format)
+    set_up_logging(level="warning", log_format=settings.logging_format, stream=sys.stderr)
     return settings
 
 
@@ -125,8 +126,7 @@ def export(
 ) -> None:
     """Makes a folder of the topics. It has its name only when it is complete and compared."""
     with _failures_told(terminal):
-        partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
-        _refuse_existing(terminal, folder, partial)
+        partial = _partial_folder(terminal, folder)
         clients = KafkaClients(settings, node_id=settings.node_id)
         refuse_running_nodes(clients)
         partitions = _checked_topics(terminal, clients, settings)
@@ -183,15 +183,18 @@ def _checked_folder(terminal: Terminal, folder: Path) -> FolderView:
     return view
 
 
-def _refuse_existing(terminal: Terminal, folder: Path, partial: Path) -> None:
+def _partial_folder(terminal: Terminal, folder: Path) -> Path:
+    """The name of the folder until it is complete. Fails if one of the two is there."""
     files = OsFiles()
     if files.exists(folder):
         terminal.fail(f"{folder} is there already: name a new folder")
+    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
     if files.exists(partial):
         terminal.fail(
             f"{partial} is left from an export that was broken off, or one is running: delete it"
             f" (rm -r {shlex.quote(str(partial))}), and export again"
         )
+    return partial
 
 
 def _checked_topics(terminal: Terminal, clients: KafkaClients, settings: Settings) -> int:
