@@ -73,6 +73,7 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     names = [line.split()[0] for line in commands if not line.startswith("   ")]
     assert names == [
         "admin",
+        "cluster",
         "commit",
         "fetch",
         "groups",
@@ -85,7 +86,9 @@ def test_every_command_is_listed_with_its_first_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",)])
+@pytest.mark.parametrize(
+    "command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",), ("cluster", "init")]
+)
 def test_help_does_not_wait_for_the_servers_libraries(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
