@@ -31,18 +31,30 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
     "DeleteOffsetsRequest": {"topics": NAMES_MAX},
     "DescribeConfigRequest": {"names": SETTINGS_MAX},
     "DescribeLogRequest": {"partitions": PARTITIONS_MAX},
-    "ExportOffsetsRequest": {"group_ids": NAMES_MAX, "topics": NAMES_MAX},
+    "ExportOffsetsRequest": {
+        "group_ids": NAMES_MAX,
+        "topics": NAMES_MAX,
+        "log_partitions": PARTITIONS_MAX,
+    },
     "FetchBoundsRequest": {"topics": NAMES_MAX},
     "JoinGroupRequest": {"protocols": PROTOCOLS_MAX},
     "LeaveGroupRequest": {"members": NAMES_MAX},
     "ListAuditEventsRequest": {"methods": KINDS_MAX},
     "ListOffsetHistoryRequest": {"partitions": NAMES_MAX},
-    "ListGroupsRequest": {"states": KINDS_MAX, "types": KINDS_MAX},
+    "ListGroupsRequest": {
+        "states": KINDS_MAX,
+        "types": KINDS_MAX,
+        "log_partitions": PARTITIONS_MAX,
+    },
     "RemoveMembersRequest": {"members": NAMES_MAX},
     "ResetOffsetsRequest": {"topics": NAMES_MAX},
     "SyncGroupRequest": {"assignments": NAMES_MAX},
     "UpdateConfigRequest": {"set": SETTINGS_MAX, "remove": SETTINGS_MAX},
-    "WatchOffsetsRequest": {"group_ids": NAMES_MAX, "topics": NAMES_MAX},
+    "WatchOffsetsRequest": {
+        "group_ids": NAMES_MAX,
+        "topics": NAMES_MAX,
+        "log_partitions": PARTITIONS_MAX,
+    },
 }
 """The largest count of a repeated field, by message and field."""
 

@@ -12,7 +12,7 @@ import pytest
 from listening_servers import listening
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
 from offsetd_coordinator import node as node_module
-from offsetd_coordinator import server as server_module
+from offsetd_coordinator import server_folder as folder_module
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.node import Node, NodeState
 from server_process import Stubs
@@ -45,13 +45,13 @@ class HeldLoad:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_go_on = threading.Event()
-        real_load: Any = vars(server_module)["load"]
+        real_load: Any = vars(folder_module)["load"]
 
         def load(*arguments: Any) -> None:
             assert self.may_go_on.wait(WAIT_SECONDS)
             real_load(*arguments)
 
-        monkeypatch.setattr(server_module, "load", load)
+        monkeypatch.setattr(folder_module, "load", load)
         monkeypatch.setattr(node_module, "_LOAD_WAIT_SECONDS", NOT_SOON_SECONDS)
 
 
