@@ -160,7 +160,8 @@ def test_a_stopped_node_that_goes_on_writes_nothing_and_answers_nothing_stale(
         second.resume()
         with nodes.client(second) as late:
             for group in groups:
-                late.commit(group, {FIRST: 3}) if group == groups[0] else None
+                if group == groups[0]:
+                    late.commit(group, {FIRST: 3})
                 found = late.fetch(group)[FIRST].offset
                 assert found == (3 if group == groups[0] else 2)
 
@@ -216,7 +217,7 @@ def test_a_topic_that_is_deleted_under_a_node_is_told(nodes: Nodes) -> None:
 
 
 def test_kafka_settings_pass_through_and_secrets_do_not_show(nodes: Nodes) -> None:
-    [node] = [nodes.add("n1", **{"cluster.kafka.client.dns.lookup": "use_all_dns_ips"})]
+    node = nodes.add("n1", **{"cluster.kafka.client.dns.lookup": "use_all_dns_ips"})
     secret = nodes.folder / "secret"
     secret.write_text("open sesame\n")
     node.settings = {**node.settings, "cluster.kafka.sasl.password.file": secret}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import structlog
@@ -13,7 +13,7 @@ from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.own_topics import catch_up_own_logs
-from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
+from offsetd_coordinator.cluster.topic_settings import CALL_SECONDS, ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.runtime.node_directory import Replication
 from offsetd_coordinator.server_folder import StartFailed
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _log = structlog.get_logger(__name__)
-
-_CALL_SECONDS: Final = 30.0
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +59,7 @@ def open_cluster(
         partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
         needs = topic_needs(settings, clients.names, partitions)
         found = ClusterTopics(admin).prepare(needs)
-        cluster_id = admin.describe_cluster(request_timeout=_CALL_SECONDS).result().cluster_id
+        cluster_id = admin.describe_cluster(request_timeout=CALL_SECONDS).result().cluster_id
         offsets_topic = found[clients.names.offsets_topic]
         topic_id = offsets_topic.topic_id
         now_ms = clock.now_ms()
@@ -71,14 +69,12 @@ def open_cluster(
     except Exception as error:
         raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
     if copies is None:
-        copies = Copies(topic_id=topic_id, cluster_id=cluster_id)
-        begin_copies(files, folder, copies)
+        copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
     store = open_store()
     if store.quarantined:
         _log.warning("damaged copies are read again", count=len(store.quarantined))
         store.abandon()
-        copies = Copies(topic_id=topic_id, cluster_id=cluster_id)
-        begin_copies(files, folder, copies)
+        copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
         store = open_store()
     try:
         catch_up_own_logs(

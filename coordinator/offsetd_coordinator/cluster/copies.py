@@ -126,8 +126,11 @@ def refuse_foreign(files: Files, folder: Path) -> None:
         )
 
 
-def begin_copies(files: Files, folder: Path, copies: Copies) -> None:
-    """Deletes old copies, and writes that this folder is for copies. Raises OSError."""
+def begin_copies(files: Files, folder: Path, copies: Copies) -> Copies:
+    """Deletes old copies, and writes that this folder is for `copies`, which it returns.
+
+    Raises OSError.
+    """
     if not files.exists(folder):
         files.make_folder(folder)
     has_copies = files.exists(folder / COPIES_FILE)
@@ -135,6 +138,7 @@ def begin_copies(files: Files, folder: Path, copies: Copies) -> None:
     write_copies(files, folder, copies.encode(now_ms=0))
     if has_copies:
         _discard_copies(files, folder)
+    return copies
 
 
 def _discard_copies(files: Files, folder: Path) -> None:

@@ -19,7 +19,7 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim, MalformedClaim
 from offsetd_coordinator.cluster.copies import write_copies
-from offsetd_coordinator.cluster.copy_appends import append_read_batch, fill_gap
+from offsetd_coordinator.cluster.copy_appends import append_read_batch, skip_unused
 from offsetd_coordinator.cluster.topic_records import PlacedRecord, batches_of, placed_record
 
 if TYPE_CHECKING:
@@ -237,10 +237,7 @@ class CopyFollower:
             _log.warning("a claim is left out", log_partition=partition, reason=str(error))
             return
         self._copies.note_claim(partition, claim)
-        if claim.unused_from is not None:
-            topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
-            fill_gap(self._store, topic_partition, claim.unused_from)
-            fill_gap(self._store, topic_partition, claim.first_offset, is_unused=True)
+        skip_unused(self._store, TopicPartition(OFFSETS_TOPIC, partition), claim)
 
     def _note_end(self, partition: int, offset: int) -> None:
         followed = self._followed.get(partition)

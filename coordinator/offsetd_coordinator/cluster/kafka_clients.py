@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -10,7 +11,7 @@ import attrs
 from offsetd_coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from offsetd_coordinator.configuration.cluster_settings import ClusterSettings
 
@@ -144,12 +145,9 @@ class KafkaClients:
             )
         )
 
-    def reader(self, *, committed_only: bool = True) -> Any:
-        """A consumer without a group, for reading partitions that it is given."""
-        own: dict[str, object] = {**_READER, "group.id": self.names.group}
-        if not committed_only:
-            own["isolation.level"] = "read_uncommitted"
-        return self._kafka.Consumer(self._config(own))
+    def reader(self) -> Any:
+        """A consumer without a group that reads what is committed, of partitions it is given."""
+        return self._kafka.Consumer(self._config({**_READER, "group.id": self.names.group}))
 
     def member(self, client_id: str) -> Any:
         """A consumer that joins the group of the nodes. Brokers tell its `client_id` to others."""
@@ -169,3 +167,13 @@ class KafkaClients:
                 own.pop(name)
             own["group.protocol"] = "consumer"
         return self._kafka.Consumer(self._config(own))
+
+
+def init_together(producers: Sequence[Any], seconds: float) -> None:
+    """Initialises producers at the same time, which ends open transactions of their ids. Blocks.
+
+    Raises KafkaException if one cannot be initialised.
+    """
+    with ThreadPoolExecutor(len(producers)) as pool:
+        for _ in pool.map(lambda each: each.init_transactions(seconds), producers):
+            pass

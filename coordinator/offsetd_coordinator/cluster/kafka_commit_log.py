@@ -10,7 +10,6 @@ for one that begins after the call.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,16 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offsetd_storage.batch.batch_runs import split_run
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.duration_histogram import Durations
-from offsetd_storage.errors import StorageError, StorageFull
-from offsetd_storage.log_store import OFFSETS_TOPIC
-from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.errors import StorageError
 
 from offsetd_coordinator.cluster.copy_appends import append_to_copy
 from offsetd_coordinator.errors import CoordinatorNotAvailable, NotCoordinator, StorageUnavailable
 from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
-from offsetd_coordinator.runtime.failure_messages import unavailable
-from offsetd_coordinator.runtime.flusher import as_storage_failed
+from offsetd_coordinator.runtime.stored_log import StoredLog
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,13 +31,12 @@ if TYPE_CHECKING:
 
     from offsetd_storage.errors import StorageFailed
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.recovery.quarantine import Damage
+    from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.cluster.frames import OpenFrame
     from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.runtime.commit_log import PartitionReader
 
 # Answers that rest on a lost partition are refused. So many tickets are remembered.
 _LOST_TICKETS_MAX: Final = 1_000_000
@@ -55,7 +50,7 @@ class _Wait(NamedTuple):
     frame: int = 0
 
 
-class KafkaCommitLog:
+class KafkaCommitLog(StoredLog):
     """A `CommitLog` of one node of a cluster. Its partitions are taken and given up one by one.
 
     If the node is fenced, or its disk fails, `on_failed` is called once: the process must exit.
@@ -72,25 +67,13 @@ class KafkaCommitLog:
         on_copied: Callable[[dict[int, int]], None] = lambda _: None,
     ) -> None:
         """`on_copied` gets the Kafka offsets up to which the copies are complete, by partition."""
-        self.partitions = store.partitions
-        self.failed: StorageFailed | None = None
-        self.on_durable: Callable[[], None] | None = None
-        self.on_full: Callable[[StorageFull], object] = lambda _: None
-        # Called when the journal of the copies is half full, or fuller.
-        self.on_journal_filling: Callable[[], object] = lambda: None
+        super().__init__(store, loop=loop, on_failed=on_failed)
         self.is_from_elsewhere = False
         self.flush_durations = Durations()
-        self.tickets = dict.fromkeys(range(store.partitions), 0)
         self.serves_all = False
-        self._store = store
         self._frames = frames
-        self._loop = loop
         self._lease_s = read_lease_seconds
-        self._on_failed = on_failed
         self._on_copied = on_copied
-        self._topic_partitions = [
-            TopicPartition(OFFSETS_TOPIC, partition) for partition in range(store.partitions)
-        ]
         self._states = dict.fromkeys(range(store.partitions), PartitionState.RELEASED)
         self._durable = 0
         self._proved_until_s = 0.0
@@ -99,7 +82,6 @@ class KafkaCommitLog:
         self._frame_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._lost: dict[int, int] = {}
         self._kicked = False
-        store.on_write_failed = self.fail_soon
 
     def start(self) -> None:
         """Nothing: the node starts the transactions when it joins its group."""
@@ -376,41 +358,14 @@ class KafkaCommitLog:
         """See `CommitLog.state`."""
         return self._states[partition]
 
-    def reader(self, partition: int) -> PartitionReader:
-        """The copy of a partition. Raises PartitionQuarantined."""
-        return self._store.log(self._topic_partitions[partition])
-
     def durable_end(self, partition: int) -> int:
         """The end of the copy, which has committed records only. For any thread."""
         return self._store.log(self._topic_partitions[partition]).offset_next
 
-    def damage(self, topic_partition: TopicPartition) -> Damage | None:
-        """The damage of one of the node's own logs, or None."""
-        return self._store.quarantined.get(topic_partition)
-
-    def unavailable(self) -> StorageUnavailable:
-        """The error that every call gets once the log has `failed`."""
-        assert self.failed is not None, "asked before there was a failure"
-        return unavailable(self.failed)
-
-    def fail_soon(self, error: BaseException) -> None:
-        """Calls `fail` in the event loop's next turn. For any thread."""
-        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
-            self._loop.call_soon_threadsafe(self.fail, error)
-
-    def fail(self, error: BaseException) -> None:
-        """Stops the log: nothing more is acknowledged. Waiting calls get the error at once."""
-        if self.failed is not None:
-            return
-        self.failed = as_storage_failed(error)
-        waiting = [each.future for each in (*self._waiting, *self._proofs)]
-        waiting += [future for _, future in self._frame_waiters]
-        for future in waiting:
-            if not future.done():
-                future.set_exception(self.unavailable())
+    def _take_waits(self) -> list[asyncio.Future[None]]:
+        futures = [each.future for each in (*self._waiting, *self._proofs)]
+        futures += [future for _, future in self._frame_waiters]
         self._waiting.clear()
         self._proofs.clear()
         self._frame_waiters.clear()
-        if self.on_durable is not None:
-            self.on_durable()
-        self._on_failed(self.failed)
+        return futures

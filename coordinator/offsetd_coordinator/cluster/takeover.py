@@ -15,7 +15,6 @@ import contextlib
 import queue
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -25,6 +24,8 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import Claim
 from offsetd_coordinator.cluster.copy_appends import fill_gap
+from offsetd_coordinator.cluster.kafka_clients import init_together
+from offsetd_coordinator.cluster.topic_reading import ask_ends
 from offsetd_coordinator.runtime.shard_loader import load_shard
 from offsetd_coordinator.shard.shard import Shard
 
@@ -167,24 +168,18 @@ class Takeovers:
 
     def _ends(self, partitions: Collection[int], *, committed_only: bool) -> dict[int, int]:
         """The Kafka offsets after the last record, or after the last decided one."""
-        from confluent_kafka import (  # noqa: PLC0415
-            IsolationLevel,
-            KafkaException,
-            admin,
-        )
+        from confluent_kafka import KafkaException  # noqa: PLC0415
 
-        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        topic = self._clients.names.offsets_topic
         while partitions:
-            latest: Any = admin.OffsetSpec.latest  # type: ignore[attr-defined]
-            asked = {self._kafka_partition(each): latest() for each in partitions}
-            futures = self._admin.list_offsets(
-                asked, isolation_level=level, request_timeout=_CALL_SECONDS
-            )
             try:
-                return {
-                    each.partition: future.result(_CALL_SECONDS).offset
-                    for each, future in futures.items()
-                }
+                return ask_ends(
+                    self._admin,
+                    topic,
+                    partitions,
+                    committed_only=committed_only,
+                    seconds=_CALL_SECONDS,
+                )
             except (KafkaException, TimeoutError) as error:
                 _log.warning("the ends of partitions", reason=str(error))
                 time.sleep(_RENEW_SECONDS)
@@ -208,6 +203,8 @@ class Takeovers:
 
     def _end_transactions(self, partitions: Iterable[int]) -> None:
         """Ends the open transactions of nodes that claimed these partitions last and are gone."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
         formers = {self._copies.claims.get(each) for each in partitions}
         for former in {(each.node_id, each.producers) for each in formers if each is not None}:
             node_id, producers = former
@@ -215,10 +212,9 @@ class Takeovers:
             if node_id == self._identity.node_id or self._is_member(node_id):
                 continue
             _log.info("ending the transactions of another node", node=node_id)
-            with ThreadPoolExecutor(producers) as pool:
-                for number in range(producers):
-                    producer = self._clients.producer(number, node_id=node_id)
-                    pool.submit(producer.init_transactions, _CALL_SECONDS)
+            ended = [self._clients.producer(each, node_id=node_id) for each in range(producers)]
+            with contextlib.suppress(KafkaException):  # The caller looks, and ends them again.
+                init_together(ended, _CALL_SECONDS)
 
     def _read_copies(self, ends: Mapping[int, int], terms: Mapping[int, int]) -> None:
         left = self._member.still_assigned(terms) & ends.keys()

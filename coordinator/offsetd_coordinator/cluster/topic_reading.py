@@ -29,6 +29,27 @@ class TopicUnreadable(CoordinatorError):
     reason = "KAFKA_UNAVAILABLE"
 
 
+def ask_ends(
+    admin: Any,
+    topic: str,
+    partitions: Collection[int],
+    *,
+    committed_only: bool,
+    is_start: bool = False,
+    seconds: float = _CALL_SECONDS,
+) -> dict[int, int]:
+    """Asks once for what `topic_ends` returns. Raises KafkaException and TimeoutError."""
+    from confluent_kafka import IsolationLevel, TopicPartition  # noqa: PLC0415
+    from confluent_kafka import admin as kafka_admin  # noqa: PLC0415
+
+    spec: Any = kafka_admin.OffsetSpec  # type: ignore[attr-defined]
+    wanted = spec.earliest() if is_start else spec.latest()
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    asked = {TopicPartition(topic, each): wanted for each in partitions}
+    futures = admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
+    return {each.partition: future.result(seconds).offset for each, future in futures.items()}
+
+
 def topic_ends(
     clients: KafkaClients,
     topic: str,
@@ -41,28 +62,16 @@ def topic_ends(
 
     Raises TopicUnreadable.
     """
-    from confluent_kafka import (  # noqa: PLC0415
-        IsolationLevel,
-        KafkaException,
-        TopicPartition,
-        admin,
-    )
+    from confluent_kafka import KafkaException  # noqa: PLC0415
 
-    spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]
-    wanted = spec.earliest() if is_start else spec.latest()
-    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(topic, each): wanted for each in partitions}
     deadline_s = time.monotonic() + _CALL_SECONDS
     while True:
         # A new client each time: it may go on with what it knew before a leader changed.
-        admin_client = clients.admin()
-        futures = admin_client.list_offsets(
-            asked, isolation_level=level, request_timeout=_CALL_SECONDS
-        )
+        admin = clients.admin()
         try:
-            found = [
-                (each.partition, future.result(_CALL_SECONDS)) for each, future in futures.items()
-            ]
+            return ask_ends(
+                admin, topic, partitions, committed_only=committed_only, is_start=is_start
+            )
         except (KafkaException, TimeoutError) as error:
             if time.monotonic() > deadline_s:
                 raise TopicUnreadable(
@@ -71,8 +80,6 @@ def topic_ends(
                     cause=str(error),
                 ) from error
             time.sleep(_RETRY_SECONDS)
-        else:
-            return {partition: result.offset for partition, result in found}
 
 
 def wait_until_decided(

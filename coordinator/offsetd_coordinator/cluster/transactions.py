@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
+from offsetd_coordinator.cluster.kafka_clients import init_together
 from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _CALL_SECONDS: Final = 10.0
+_FENCE_SECONDS: Final = 60.0
 _UNKNOWN_SECONDS_MAX: Final = 30.0
 _RETRY_SECONDS: Final = 0.005
 _RETRY_SECONDS_MAX: Final = 0.2
@@ -96,14 +98,7 @@ class Transactions:
 
         Blocks. Raises KafkaException.
         """
-        waiting = [
-            threading.Thread(target=each.init_transactions, args=(60,)) for each in self._producers
-        ]
-        for each in waiting[1:]:
-            each.start()
-        self._producers[0].init_transactions(60)
-        for each in waiting[1:]:
-            each.join()
+        init_together(self._producers, _FENCE_SECONDS)
 
     def start(self) -> None:
         """Starts the thread."""

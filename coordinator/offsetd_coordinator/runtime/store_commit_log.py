@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, NoReturn
 
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
-from offsetd_storage.log_store import OFFSETS_TOPIC
-from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.errors import StorageUnavailable
 from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
 from offsetd_coordinator.runtime.failure_messages import unavailable
-from offsetd_coordinator.runtime.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.runtime.flusher import Flusher
+from offsetd_coordinator.runtime.stored_log import StoredLog
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,14 +21,13 @@ if TYPE_CHECKING:
 
     from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.recovery.quarantine import Damage
+    from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.runtime.commit_log import PartitionReader
 
 
-class StoreCommitLog:
+class StoreCommitLog(StoredLog):
     """A `CommitLog` of one node: all partitions fail together, since they share one journal.
 
     If the disk fails, `on_failed` is called once: the process must exit.
@@ -43,19 +40,7 @@ class StoreCommitLog:
         loop: asyncio.AbstractEventLoop,
         on_failed: Callable[[StorageFailed], None],
     ) -> None:
-        self.partitions = store.partitions
-        self.failed: StorageFailed | None = None
-        self.on_durable: Callable[[], None] | None = None
-        self.on_full: Callable[[StorageFull], object] = lambda _: None
-        # Called after each flush that leaves the journal half full, or fuller.
-        self.on_journal_filling: Callable[[], object] = lambda: None
-        self._store = store
-        self._loop = loop
-        self._on_failed = on_failed
-        self._topic_partitions = [
-            TopicPartition(OFFSETS_TOPIC, partition) for partition in range(store.partitions)
-        ]
-        self.tickets = dict.fromkeys(range(store.partitions), 0)
+        super().__init__(store, loop=loop, on_failed=on_failed)
         self._durable = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._kicked = False
@@ -65,7 +50,6 @@ class StoreCommitLog:
             on_failed=self.fail_soon,
             on_journal_filling=self._note_journal_filling,
         )
-        store.on_write_failed = self.fail_soon
         self._append = store.append
 
     @property
@@ -248,37 +232,11 @@ class StoreCommitLog:
         """Whether no partition is quarantined."""
         return not self._store.quarantined
 
-    def reader(self, partition: int) -> PartitionReader:
-        """A partition's log. Raises PartitionQuarantined."""
-        return self._store.log(self._topic_partitions[partition])
-
     def durable_end(self, partition: int) -> int:
         """The end of the durable part of a partition (exclusive). For any thread."""
         return self._store.durable_end(self._topic_partitions[partition])
 
-    def damage(self, topic_partition: TopicPartition) -> Damage | None:
-        """The damage of a log, or None."""
-        return self._store.quarantined.get(topic_partition)
-
-    def unavailable(self) -> StorageUnavailable:
-        """The error that every call gets once the log has `failed`."""
-        assert self.failed is not None, "asked before there was a failure"
-        return unavailable(self.failed)
-
-    def fail_soon(self, error: BaseException) -> None:
-        """Notes that the store or our own code failed outside an append. For any thread."""
-        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
-            self._loop.call_soon_threadsafe(self.fail, error)
-
-    def fail(self, error: BaseException) -> None:
-        """Stops the log: nothing more is acknowledged. Waiting calls get the error at once."""
-        if self.failed is not None:
-            return
-        self.failed = as_storage_failed(error)
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(self.unavailable())
+    def _take_waits(self) -> list[asyncio.Future[None]]:
+        futures = [future for _, future in self._waiting]
         self._waiting.clear()
-        if self.on_durable is not None:
-            self.on_durable()
-        self._on_failed(self.failed)
+        return futures

@@ -12,7 +12,7 @@ import attrs
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.cluster.copy_appends import append_read_batch, fill_gap
+from offsetd_coordinator.cluster.copy_appends import append_read_batch, fill_gap, skip_unused
 from offsetd_coordinator.cluster.moving.folder_records import log_digest
 from offsetd_coordinator.cluster.moving.log_digest import Compared, compared
 from offsetd_coordinator.cluster.topic_records import batches_of
@@ -48,9 +48,7 @@ class FolderWriter:
     def claim(self, topic_partition: TopicPartition, claim: Claim) -> None:
         """Leaves out the log offsets that a node skipped when it began. Raises as `add`."""
         self._append(topic_partition, self._batches.get(topic_partition, []))
-        if claim.unused_from is not None:
-            fill_gap(self.store, topic_partition, claim.unused_from)
-            fill_gap(self.store, topic_partition, claim.first_offset, is_unused=True)
+        skip_unused(self.store, topic_partition, claim)
 
     def end(self) -> None:
         """Appends what is left, and makes all durable. Raises as `add`."""
