@@ -16,7 +16,10 @@ CALL_S_MAX = 60
 
 
 def create_topic(addresses: str, name: str, partitions: int = 1) -> None:
-    """With three replicas. A broker may just be down: tries until it is there."""
+    """With three replicas. Returns when each broker knows a leader of each partition.
+
+    A broker may just be down: tries until it is there.
+    """
     admin = AdminClient({"bootstrap.servers": addresses, "log_level": 0})
     deadline_s = time.monotonic() + CALL_S_MAX
     while True:
@@ -25,11 +28,27 @@ def create_topic(addresses: str, name: str, partitions: int = 1) -> None:
             future.result(CALL_S_MAX)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
+                break
             if time.monotonic() > deadline_s:
                 raise
         else:
-            return
+            break
+    for address in addresses.split(","):
+        while not _has_leaders(address, name, partitions):
+            assert time.monotonic() < deadline_s, f"{address} does not know {name}"
+            time.sleep(0.05)
+
+
+def _has_leaders(address: str, name: str, partitions: int) -> bool:
+    """Whether the broker knows the topic, or is down."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    try:
+        metadata = admin.list_topics(timeout=5)
+    except KafkaException:
+        return True
+    topic = metadata.topics.get(name)
+    known = {} if topic is None else topic.partitions
+    return len(known) == partitions and all(each.leader >= 0 for each in known.values())
 
 
 def append(addresses: str, topic: str, values: list[str]) -> None:

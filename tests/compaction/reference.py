@@ -64,6 +64,15 @@ def clean(
     return Cleaned(segments=cleaned, next_first_dirty=offset_map.latest_offset + 1)
 
 
+def first_open_offset(segments: Segments) -> int | None:
+    """Of the earliest transaction that has no marker, None if there is none."""
+    history = _History()
+    for batch, _ in _batches(b"".join(segments.values())):
+        history.see(batch)
+    firsts = (last.transaction_first for last in history.producers.values())
+    return min((first for first in firsts if first is not None), default=None)
+
+
 def _batches(batches: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
     """With what each is encoded as."""
     position = 0

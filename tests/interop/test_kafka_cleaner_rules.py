@@ -10,7 +10,7 @@ from compaction.examples import outline
 from compaction.exceptions import aborted_below_the_start, expired_before_its_marker
 from compaction.logs import Case
 from compaction.ours import clean_once
-from compaction.reference import clean
+from compaction.reference import clean, first_open_offset
 from interop.kafka_cleaner import TOPIC, KafkaCleaner
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import decode_batches
@@ -77,7 +77,11 @@ def raised(seed: int) -> list[Case]:
 def test_from_a_raised_start_on_both_leave_the_same_data(
     kafka: KafkaCleaner, raised: list[Case], tmp_path: Path
 ) -> None:
-    """Below it ours goes on by its rules, as if the log began where its first segment does."""
+    """Below it ours goes on by its rules, as if the log began where its first segment does.
+
+    If Kafka has removed a marker there before its data, ours finds an open transaction. It cleans
+    nothing more, as Kafka would if its log's start were lost.
+    """
     rounds = 0
     for name, cleaned in kafka.clean(raised, tmp_path / "kafka").items():
         (case,) = (each for each in raised if each.name == name)
@@ -89,6 +93,10 @@ def test_from_a_raised_start_on_both_leave_the_same_data(
             if not report.cleanable_bytes:
                 continue
             done = clean_once(folder, case, number, first_dirty=first_dirty)
+            opened = first_open_offset(before)
+            if opened is not None and opened < case.log_start_offset:
+                assert done.offset_next == done.first_dirty, f"{name}, round {number}"
+                continue
             by_rule = clean(
                 before,
                 first_dirty=done.first_dirty,

@@ -90,17 +90,20 @@ def _indented_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
 
 
 class _Unfailing:
-    """A stream that ignores a full disk or a closed reader, so that logging never fails."""
+    """A stream that ignores a full disk and a reader that is gone, so that logging never fails.
+
+    It ignores too that the stream itself is closed: Python raises ValueError then.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
 

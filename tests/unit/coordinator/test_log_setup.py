@@ -67,10 +67,17 @@ def test_no_name_begins_a_line_of_its_own(log_format: str) -> None:
     assert not [line for line in lines if line.startswith("2026-11-20 [info] forged")]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        BrokenPipeError(),
+        ValueError("I/O operation on closed file."),
+    ],
+)
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_log_that_takes_nothing_more_is_no_failure_of_the_server(
-    error: OSError, log_format: str
+    error: Exception, log_format: str
 ) -> None:
     class Full(StringIO):
         def write(self, _text: str) -> int:
