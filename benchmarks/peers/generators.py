@@ -16,7 +16,7 @@ from benchmarks.peers.server import Unavailable, pinned
 from benchmarks.peers.works import Measured
 
 if TYPE_CHECKING:
-    from benchmarks.peers.server import Server
+    from benchmarks.peers.server import Measurable
     from benchmarks.peers.works import Work
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ class Native:
     client: str
     core: int | None = None
 
-    def measure(self, server: Server, work: Work, pace: Pace, *, first: int) -> Measured:
+    def measure(self, server: Measurable, work: Work, pace: Pace, *, first: int) -> Measured:
         """Measures one work. Offsets count from `first`. Raises RuntimeError if anything failed."""
         arguments = ["-callers", str(work.callers), "-partitions", str(work.partitions)]
         arguments += ["-seconds", str(pace.seconds), "-warm", str(pace.warm_s)]
@@ -93,7 +93,7 @@ class Native:
         return Measured.of(told, server.cpu_s() - before_s)
 
     def commit(
-        self, server: Server, *, groups: int, partitions: int, commits: int, first: int
+        self, server: Measurable, *, groups: int, partitions: int, commits: int, first: int
     ) -> Measured:
         """Makes `commits` commits, for the groups in turn, by 64 callers."""
         arguments = ["-callers", "64", "-groups", str(groups), "-partitions", str(partitions)]
@@ -102,17 +102,17 @@ class Native:
         told = self._call(server, arguments, 3600)
         return Measured.of(told, server.cpu_s() - before_s)
 
-    def prepare(self, server: Server, *, groups: int, partitions: int) -> None:
+    def prepare(self, server: Measurable, *, groups: int, partitions: int) -> None:
         """Creates the objects that commits of these groups need."""
         arguments = ["-groups", str(groups), "-partitions", str(partitions), "-prepare"]
         self._call(server, arguments, 600)
 
-    def await_offsets(self, server: Server, *, groups: int, partitions: int) -> None:
+    def await_offsets(self, server: Measurable, *, groups: int, partitions: int) -> None:
         """Returns when all offsets of a sample of the groups can be fetched."""
         arguments = ["-groups", str(groups), "-partitions", str(partitions), "-await"]
         self._call(server, arguments, 600)
 
-    def _call(self, server: Server, arguments: list[str], limit_s: float) -> str:
+    def _call(self, server: Measurable, arguments: list[str], limit_s: float) -> str:
         command = [str(PROGRAM), "-client", self.client, "-address", server.address]
         command += ["-limit", str(limit_s), *arguments]
         return _told(command, self.core)
@@ -124,7 +124,7 @@ class Python:
 
     client: str
 
-    def measure(self, server: Server, work: Work, pace: Pace, *, first: int) -> Measured:
+    def measure(self, server: Measurable, work: Work, pace: Pace, *, first: int) -> Measured:
         """Does what `Native.measure` does. Offsets count from the time instead of `first`."""
         del first
         numbers = (work.callers, work.partitions, int(work.fetch), pace.warm_s, pace.seconds)

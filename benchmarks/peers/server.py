@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, ClassVar, Protocol
 
 from ports import free_ports
 
@@ -29,6 +29,17 @@ _JAVA_TOTAL = "Total"
 
 class Unavailable(Exception):
     """A system cannot be run here; the text says why, and what to install."""
+
+
+class Measurable(Protocol):
+    """What a generator needs of a server."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+
+    def cpu_s(self) -> float:
+        """The CPU time that its processes have used."""
 
 
 class Server(abc.ABC):

@@ -21,7 +21,7 @@ import attrs
 from ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from multiprocessing.connection import Connection as Pipe
 
 HOST = "127.0.0.1"
@@ -149,6 +149,8 @@ class Proxies:
         self._held: dict[tuple[str, str], asyncio.Event] = {}  # Set when bytes may go on.
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
+        self._asked: dict[int, asyncio.Future[str]] = {}  # By port: whose it is.
+        self._looking: asyncio.Task[None] | None = None
 
     def register(self, party: str, argument: str) -> None:
         self._processes.arguments[party] = argument
@@ -195,7 +197,7 @@ class Proxies:
         writer: asyncio.StreamWriter,
     ) -> None:
         own_port = writer.get_extra_info("peername")[1]
-        client = await asyncio.to_thread(self._processes.party_at, own_port)
+        client = await self._party_at(own_port)
         if frozenset([client, server]) in self._closed:
             return
         far_reader, far_writer = await asyncio.open_connection(HOST, target_port)
@@ -209,6 +211,21 @@ class Proxies:
         finally:
             self._connections.discard(connection)
             connection.reset()
+
+    async def _party_at(self, port: int) -> str:
+        """Who has a connection with that port of its own; an empty string for any other process."""
+        asked = self._asked.setdefault(port, asyncio.get_running_loop().create_future())
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_up())
+        return await asked
+
+    async def _look_up(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, {}
+            parties = await asyncio.to_thread(self._processes.parties_at, [*asked])
+            for port, future in asked.items():
+                future.set_result(parties.get(port, ""))
+        self._looking = None
 
     async def _carry(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: tuple[str, str]
@@ -230,23 +247,27 @@ class Processes:
     def __init__(self) -> None:
         self.arguments: dict[str, str] = {}  # One of each party's command, by party.
         self._parties: dict[int, str] = {}  # By process id, as they were at the last look.
-        self._lock = threading.Lock()
 
-    def party_at(self, port: int) -> str:
-        """Who has a connection with that port of its own; an empty string for any other process."""
-        with self._lock:
-            inodes = inodes_of_port(port)
-            found = self._owner(inodes)
-            if found is None:  # A process that has started since.
-                self._look()
-                found = self._owner(inodes)
-            return found or ""
+    def parties_at(self, ports: Collection[int]) -> dict[int, str]:
+        """Who has a connection with these ports of its own. A port of any other process is absent.
 
-    def _owner(self, inodes: set[str]) -> str | None:
-        for pid, party in self._parties.items():
-            if has_any_socket(pid, inodes):
-                return party
-        return None
+        One look at all sockets serves all that ask: many connections are opened at once when a
+        cut heals.
+        """
+        sockets = sockets_of_ports(ports)
+        found = self._owners(sockets)
+        if len(found) < len(ports):  # A process that has started since.
+            self._look()
+            found = self._owners(sockets)
+        return found
+
+    def _owners(self, sockets: Mapping[str, int]) -> dict[int, str]:
+        return {
+            sockets[each]: party
+            for pid, party in self._parties.items()
+            for each in descriptors(pid)
+            if each in sockets
+        }
 
     def _look(self) -> None:
         wanted = {argument.encode(): party for party, argument in [*self.arguments.items()]}
@@ -258,26 +279,27 @@ class Processes:
                         self._parties[int(path.parent.name)] = wanted[argument]
 
 
-def inodes_of_port(port: int) -> set[str]:
-    """The sockets whose own end is that port of loopback."""
-    ending = f":{port:04X}"
+def sockets_of_ports(ports: Collection[int]) -> dict[str, int]:
+    """By socket, as /proc names it: its own port of loopback, of those that are given."""
+    wanted = {f"{port:04X}": port for port in ports}
     rows = [
         line.split()
         for table in ("tcp", "tcp6")
         if (path := Path("/proc/net", table)).exists()
         for line in path.read_text().splitlines()[1:]
     ]
-    return {row[9] for row in rows if row[1].endswith(ending)}
+    return {
+        f"socket:[{row[9]}]": wanted[own]
+        for row in rows
+        if (own := row[1].rpartition(":")[2]) in wanted
+    }
 
 
-def has_any_socket(pid: int, inodes: set[str]) -> bool:
-    """Whether a process has one of these sockets open."""
-    wanted = {f"socket:[{inode}]" for inode in inodes}
-    folder = f"/proc/{pid}/fd"
-    with contextlib.suppress(OSError):
-        # The newest connection is mostly the last descriptor.
-        for descriptor in sorted(os.listdir(folder), key=int, reverse=True):
+def descriptors(pid: int) -> list[str]:
+    """What the process has open, as /proc names it."""
+    folder, found = f"/proc/{pid}/fd", []
+    with contextlib.suppress(OSError):  # It may have ended.
+        for descriptor in os.listdir(folder):
             with contextlib.suppress(OSError):  # It may be closed by now.
-                if os.readlink(f"{folder}/{descriptor}") in wanted:
-                    return True
-    return False
+                found.append(os.readlink(f"{folder}/{descriptor}"))
+    return found

@@ -29,11 +29,10 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction with a generation that came after its records were chosen",
         where=f"{_SENDS}._attempt",
-        replace="producer.send_offsets_to_transaction(offsets, generation, _CALL_SECONDS)",
-        by=(
-            "producer.send_offsets_to_transaction("
-            "offsets, self._member.generation(), _CALL_SECONDS)"
+        replace=(
+            "call_within(_OFFSETS_SECONDS_MAX, send_offsets, offsets, generation, _OFFSETS_SECONDS)"
         ),
+        by="call_within(9, send_offsets, offsets, self._member.generation(), 9)",
         caught_by=(
             f"{_TRANSACTIONS}::test_the_generation_is_that_from_before_the_records_were_chosen"
         ),
@@ -94,10 +93,19 @@ CLUSTER_LOG_MUTANTS = (
     ),
     Mutant(
         name="a commit whose outcome is not known is given up",
-        where="offsetd_coordinator.cluster.transactions:",
-        replace="or not told.retriable()",
-        by="or told.retriable()",
+        where="offsetd_coordinator.cluster.transactional_producers:",
+        replace="or not known.retriable()",
+        by="or known.retriable()",
         caught_by=f"{_TRANSACTIONS}::test_a_commit_whose_outcome_is_not_known_is_asked_again",
+    ),
+    Mutant(
+        name="producers that hang are not replaced",
+        where=f"{_SENDS}._replace_producers",
+        replace="self._producers.replace()",
+        by="None",
+        caught_by=(
+            f"{_TRANSACTIONS}::test_producers_that_hang_are_replaced_and_the_frame_is_sent_once"
+        ),
     ),
     Mutant(
         name="a node serves before its claim",

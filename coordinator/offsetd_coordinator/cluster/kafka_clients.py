@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -11,7 +10,7 @@ import attrs
 from offsetd_coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from offsetd_coordinator.configuration.cluster_settings import ClusterSettings
 
@@ -167,13 +166,3 @@ class KafkaClients:
                 own.pop(name)
             own["group.protocol"] = "consumer"
         return self._kafka.Consumer(self._config(own))
-
-
-def init_together(producers: Sequence[Any], seconds: float) -> None:
-    """Initialises producers at the same time, which ends open transactions of their ids. Blocks.
-
-    Raises KafkaException if one cannot be initialised.
-    """
-    with ThreadPoolExecutor(len(producers)) as pool:
-        for _ in pool.map(lambda each: each.init_transactions(seconds), producers):
-            pass

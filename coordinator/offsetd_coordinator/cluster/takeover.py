@@ -24,8 +24,8 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import Claim
 from offsetd_coordinator.cluster.copy_appends import fill_gap
-from offsetd_coordinator.cluster.kafka_clients import init_together
 from offsetd_coordinator.cluster.topic_reading import ask_ends
+from offsetd_coordinator.cluster.transactional_producers import init_together
 from offsetd_coordinator.runtime.shard_loader import load_shard
 from offsetd_coordinator.shard.shard import Shard
 

@@ -2,13 +2,11 @@
 
 The transaction also commits offsets for the nodes' group, with the node's generation (KIP-447). The
 brokers refuse it if the generation is not current. So nothing of a node that lost its partitions is
-ever committed. Producers take turns, because a producer that begins again right after its commit
-waits until the brokers have written the markers of the last transaction.
+ever committed.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -16,9 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
-from offsetd_coordinator.cluster.kafka_clients import init_together
 from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
+from offsetd_coordinator.cluster.transactional_producers import (
+    TransactionalProducers,
+    call_within,
+    told,
+    until_known,
+)
 from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -29,9 +32,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_CALL_SECONDS: Final = 10.0
-_FENCE_SECONDS: Final = 60.0
-_UNKNOWN_SECONDS_MAX: Final = 30.0
+_FLUSH_SECONDS: Final = 10.0
+_ABORT_SECONDS_MAX: Final = 10.0
+# librdkafka may ignore the first one.
+_OFFSETS_SECONDS: Final = 4.0
+_OFFSETS_SECONDS_MAX: Final = 5.0
 _RETRY_SECONDS: Final = 0.005
 _RETRY_SECONDS_MAX: Final = 0.2
 
@@ -89,16 +94,12 @@ class Transactions:
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._topics = own_topics(clients.names)
-        self._producers = [clients.producer(number) for number in range(producers)]
-        self._turns = itertools.cycle(self._producers)
+        self._producers = TransactionalProducers(clients, producers)
         self._thread = threading.Thread(target=self._guard, name="transactions", daemon=True)
 
     def fence(self) -> None:
-        """Ends what an earlier process of this node has left open, and keeps it from writing.
-
-        Blocks. Raises KafkaException.
-        """
-        init_together(self._producers, _FENCE_SECONDS)
+        """See `TransactionalProducers.fence`."""
+        self._producers.fence()
 
     def start(self) -> None:
         """Starts the thread."""
@@ -142,16 +143,22 @@ class Transactions:
         begun_s = time.monotonic()
         if not (kept or frame.own_entries or owned):
             return CommittedFrame(frame, lost, {}, 0.0)
-        producer = next(self._turns)
+        producer = self._producers.next()
         ends: dict[int, int] = {}
         try:
             producer.begin_transaction()
             self._produce(producer, frame, kept, owned, ends)
             if owned:
                 offsets = self._offsets(frame, kept, owned)
-                producer.send_offsets_to_transaction(offsets, generation, _CALL_SECONDS)
-            producer.flush(_CALL_SECONDS)
+                send_offsets = producer.send_offsets_to_transaction
+                call_within(
+                    _OFFSETS_SECONDS_MAX, send_offsets, offsets, generation, _OFFSETS_SECONDS
+                )
+            producer.flush(_FLUSH_SECONDS)
             until_known(producer.commit_transaction)
+        except TimeoutError:
+            self._replace_producers("a producer does not find the group's coordinator")
+            return None
         except KafkaException as error:
             self._abort(producer, error)
             return None
@@ -203,12 +210,23 @@ class Transactions:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         if error.args[0].fatal():
-            raise NodeFenced(_told(error)) from None  # A cause would make it a defect of ours.
-        _log.info("a transaction is sent again", reason=_told(error))
+            raise NodeFenced(told(error)) from None  # A cause would make it a defect of ours.
+        _log.info("a transaction is sent again", reason=told(error))
         try:
-            until_known(producer.abort_transaction)
+            until_known(producer.abort_transaction, seconds_max=_ABORT_SECONDS_MAX)
         except KafkaException as failed:
-            raise NodeFenced(_told(failed)) from None
+            raise NodeFenced(told(failed)) from None
+        except OutcomeUnknown as unknown:
+            self._replace_producers(str(unknown))
+
+    def _replace_producers(self, reason: str) -> None:
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        _log.warning("the producers are replaced", reason=reason)
+        try:
+            self._producers.replace()
+        except KafkaException as error:
+            raise NodeFenced(told(error)) from None
 
 
 def put_record(
@@ -223,30 +241,3 @@ def put_record(
             producer.poll(0.01)
         else:
             return
-
-
-def until_known(call: Callable[[float], None]) -> None:
-    """Calls until the outcome is known. Raises KafkaException if it is not what was asked for.
-
-    Raises OutcomeUnknown if the brokers do not say it for `_UNKNOWN_SECONDS_MAX`: a client may wait
-    for ever for a coordinator that has moved, and the node would keep its partitions unserved.
-    """
-    from confluent_kafka import KafkaException  # noqa: PLC0415
-
-    deadline_s = time.monotonic() + _UNKNOWN_SECONDS_MAX
-    while True:
-        try:
-            call(_CALL_SECONDS)
-        except KafkaException as error:
-            told = error.args[0]
-            if told.fatal() or told.txn_requires_abort() or not told.retriable():
-                raise
-            if time.monotonic() > deadline_s:
-                raise OutcomeUnknown(_told(error)) from None
-            time.sleep(_RETRY_SECONDS)
-        else:
-            return
-
-
-def _told(error: Any) -> str:
-    return f"{error.args[0].name()}: {error.args[0].str()}"

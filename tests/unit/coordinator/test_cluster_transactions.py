@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError
 from fake_producers import FakeKafka, Transaction, failed
 from log_stores import P0, P1
+from offsetd_coordinator.cluster import transactions
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.topic_records import PLACE_HEADER
@@ -344,3 +345,54 @@ def test_claims_alone_are_committed(committing: Committing) -> None:
     [transaction] = committing.kafka.committed
     assert [Claim.decode(each.value or b"") for each in transaction.records] == [released]
     assert transaction.offsets == {0: 1}
+
+
+def test_producers_that_hang_are_replaced_and_the_frame_is_sent_once(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka may ignore the timeout, so the call is left to itself."""
+    monkeypatch.setattr(transactions, "_OFFSETS_SECONDS_MAX", 0.05)
+    released = threading.Event()
+    kafka = committing.kafka
+
+    def hang_once() -> None:
+        if kafka.calls.count("send_offsets_to_transaction") == 1:
+            released.wait(PATIENCE_SECONDS)
+
+    kafka.before["send_offsets_to_transaction"] = hang_once
+    committing.add(P0, 3)
+    committing.run()
+    released.set()
+    hung, committed = kafka.transactions
+    assert (hung.is_committed, committed.is_committed) == (False, True)
+    assert offsets_of(committed) == [0, 1, 2]
+    # Both were made anew: the other one knows the same coordinator.
+    assert kafka.calls.count("init_transactions") == 2
+    assert committing.errors == []
+
+
+def test_an_abort_whose_outcome_stays_unknown_replaces_the_producers(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
+    committing.kafka.fail("commit_transaction", ABORTABLE)
+    committing.kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
+    committing.add(P0)
+    committing.run()
+    assert [each.is_committed for each in committing.kafka.transactions] == [False, True]
+    assert committing.kafka.calls.count("init_transactions") == 2
+    assert committing.errors == []
+
+
+def test_a_node_ends_if_its_new_producers_are_refused(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
+    committing.kafka.fail("commit_transaction", ABORTABLE)
+    committing.kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
+    committing.kafka.fail("init_transactions", FATAL)
+    committing.add(P0)
+    committing.run()
+    [error] = committing.errors
+    assert isinstance(error, NodeFenced)
+    assert not committing.kafka.committed

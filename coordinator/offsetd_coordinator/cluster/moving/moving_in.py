@@ -25,7 +25,8 @@ from offsetd_coordinator.cluster.moving.topic_contents import TopicContents
 from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_reading import topic_ends
 from offsetd_coordinator.cluster.topic_records import TopicRecord, placed_header
-from offsetd_coordinator.cluster.transactions import put_record, until_known
+from offsetd_coordinator.cluster.transactional_producers import until_known
+from offsetd_coordinator.cluster.transactions import put_record
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 
 if TYPE_CHECKING:
