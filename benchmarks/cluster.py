@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 from cluster.node_process import NodeProcess
+from confluent_kafka.admin import AdminClient, NewTopic
 from offsetd_clients import OffsetClient, RetryPolicy
 from ports import free_ports
 
 from benchmarks.harness.rounds import interleave, ratios
 from benchmarks.peers import generators
 from benchmarks.peers.generators import Native, Pace, Python
-from benchmarks.peers.python_client import group_name
+from benchmarks.peers.python_client import TOPIC, group_name
 from benchmarks.peers.works import MANY_CALLERS, MANY_PARTITIONS, ONE, Measured
 from deploy.kafka.kafka_cluster import (
     BROKERS,
@@ -48,7 +49,10 @@ if TYPE_CHECKING:
     from benchmarks.peers.works import Work
 
 PACE = Pace(seconds=5.0, warm_s=2.0)
+WARM_UP = Pace(seconds=15.0, warm_s=0.0)
 BROKER_SETTINGS = {
+    # Kafka's default, and ours. The brokers of the tests have 5.
+    "offsets.topic.num.partitions": "50",
     "group.initial.rebalance.delay.ms": "0",
     "log.index.size.max.bytes": "10485760",
 }
@@ -90,6 +94,8 @@ def _brokers(folder: Path) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster(runtime, folder, ports, settings=BROKER_SETTINGS)
     try:
         cluster.start()
+        admin = AdminClient({"bootstrap.servers": cluster.addresses})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result()
         yield cluster
     finally:
         cluster.kill()
@@ -116,6 +122,8 @@ def _beside_kafka(brokers: KafkaCluster, folder: Path, rounds: int) -> dict[str,
     kafka, found = Endpoint(brokers.addresses.split(",")[0]), {}
     with _nodes(brokers, folder, 1) as [node]:
         ours = Endpoint(node.address)
+        for client, endpoint in (("kafka", kafka), ("offsetd", ours)):  # New JVMs are slow.
+            _rate(Native(client=client), endpoint, MANY_PARTITIONS, WARM_UP)
         measured = interleave(
             {
                 "kafka": lambda: _measured(Python(client="kafka"), kafka, ONE).p50_us,
@@ -210,12 +218,14 @@ def _fetch_all(node: NodeProcess) -> None:
             client.fetch(group_name(number, PARTITIONS))
 
 
-def _measured(client: Native | Python, endpoint: Endpoint, work: Work) -> Measured:
-    return client.measure(endpoint, work, PACE, first=next(_OFFSETS))
+def _measured(
+    client: Native | Python, endpoint: Endpoint, work: Work, pace: Pace = PACE
+) -> Measured:
+    return client.measure(endpoint, work, pace, first=next(_OFFSETS))
 
 
-def _rate(client: Native | Python, endpoint: Endpoint, work: Work) -> float:
-    return _measured(client, endpoint, work).commits_a_second
+def _rate(client: Native | Python, endpoint: Endpoint, work: Work, pace: Pace = PACE) -> float:
+    return _measured(client, endpoint, work, pace).commits_a_second
 
 
 def _shown(measured: dict[str, list[float]]) -> str:

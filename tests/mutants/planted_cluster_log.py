@@ -19,9 +19,9 @@ _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction without the generation of the node",
-        where=f"{_SENDS}._attempt",
-        replace="if owned:",
-        by="if False:",
+        where=f"{_SENDS}._send_offsets",
+        replace="if not owned:",
+        by="if True:",
         caught_by=(
             f"{_TRANSACTIONS}::test_a_frame_is_one_transaction_with_the_generation_of_the_node"
         ),
@@ -29,10 +29,8 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction with a generation that came after its records were chosen",
         where=f"{_SENDS}._attempt",
-        replace=(
-            "call_within(_OFFSETS_SECONDS_MAX, send_offsets, offsets, generation, _OFFSETS_SECONDS)"
-        ),
-        by="call_within(9, send_offsets, offsets, self._member.generation(), 9)",
+        replace="self._send_offsets(producer, frame, kept, owned, generation)",
+        by="self._send_offsets(producer, frame, kept, owned, self._member.generation())",
         caught_by=(
             f"{_TRANSACTIONS}::test_the_generation_is_that_from_before_the_records_were_chosen"
         ),
@@ -97,6 +95,20 @@ CLUSTER_LOG_MUTANTS = (
         replace="or not known.retriable()",
         by="or known.retriable()",
         caught_by=f"{_TRANSACTIONS}::test_a_commit_whose_outcome_is_not_known_is_asked_again",
+    ),
+    Mutant(
+        name="a frame does not wait for the callers of the last one",
+        where="offsetd_coordinator.cluster.frames:OpenFrame._note_ended",
+        replace="self._taken_count + len(self._frame.entries)",
+        by="0",
+        caught_by=f"{_UNIT}/test_cluster_frames.py::test_a_frame_waits_for_callers_of_the_last_one",
+    ),
+    Mutant(
+        name="records that wait for a refused transaction are waited for",
+        where="offsetd_coordinator.cluster.transactions:flush",
+        replace="sending.done() and sending.exception() is not None",
+        by="False",
+        caught_by=f"{_TRANSACTIONS}::test_a_flush_ends_when_the_offsets_are_refused",
     ),
     Mutant(
         name="producers that hang are not replaced",

@@ -1,9 +1,15 @@
-"""Frames: what one transaction commits. The event loop fills one while another is committed."""
+"""Frames: what one transaction commits. The event loop fills one while another is committed.
+
+A transaction costs the brokers about as much for many commits as for few. So a frame waits a moment
+for the callers that the last one has answered. Otherwise half of them would always be in one frame,
+and the other half in the next one.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -13,6 +19,12 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.cluster.claims import Claim
+
+
+# The longest wait for more commits, as a share of the last transaction's time.
+_GATHER_SHARE: Final = 1 / 2
+_GATHER_SECONDS_MAX: Final = 0.05
+_EXPECTED_KEPT: Final = 0.75  # The share of callers that is still expected if they did not come.
 
 
 class FrameEntry(NamedTuple):
@@ -54,6 +66,12 @@ class OpenFrame:
         self._ticket = 0
         self._dropped: dict[int, int] = {}
         self._is_closed = False
+        self._taken_count = 0
+        self._taken_s = time.monotonic()
+        self.expected = 0
+        """The number of commits that the next frame waits for."""
+        self.is_gathering = False
+        """Whether `take` waits for more commits."""
 
     @property
     def ticket(self) -> int:
@@ -108,8 +126,9 @@ class OpenFrame:
         return entry.ticket <= self._dropped.get(entry.topic_partition.partition, 0)
 
     def kick(self) -> None:
-        """Wakes the thread that commits."""
-        self._work.set()
+        """Wakes the thread that commits, unless it waits for more commits than there are."""
+        if not self.is_gathering or self._has_all:
+            self._work.set()
 
     def close(self) -> None:
         """Makes `take` return None once nothing is left."""
@@ -121,15 +140,44 @@ class OpenFrame:
 
         After `idle_seconds` without work it returns an empty frame.
         """
+        gather_s = self._note_ended()
         while True:
             is_idle = not self._work.wait(idle_seconds)
+            self._gather(gather_s)
             with self._lock:
                 self._frame.is_wanted |= is_idle
                 frame = self._frame
                 if frame.has_work:
                     frame.ticket = self._ticket
                     self._frame = Frame(frame.number + 1)
+                    self._taken_count, self._taken_s = len(frame.entries), time.monotonic()
                     return frame
                 if self._is_closed:
                     return None
                 self._work.clear()
+
+    @property
+    def _has_all(self) -> bool:
+        frame = self._frame
+        return bool(len(frame.entries) >= self.expected or frame.claims or self._is_closed)
+
+    def _note_ended(self) -> float:
+        """Notes that the last frame is committed; returns how long the next may wait for commits.
+
+        The callers of the last frame and those that came meanwhile are expected.
+        """
+        came = self._taken_count + len(self._frame.entries)
+        self.expected = max(came, int(self.expected * _EXPECTED_KEPT))
+        return min((time.monotonic() - self._taken_s) * _GATHER_SHARE, _GATHER_SECONDS_MAX)
+
+    def _gather(self, seconds: float) -> None:
+        """Waits until all expected commits have come. A frame without commits does not wait."""
+        until_s = time.monotonic() + seconds
+        self.is_gathering = bool(self._frame.entries)
+        while self.is_gathering and not self._has_all:
+            self._work.clear()
+            left_s = until_s - time.monotonic()
+            # The event loop may have added the last one just before the clear.
+            if left_s <= 0 or self._has_all or not self._work.wait(left_s):
+                break
+        self.is_gathering = False

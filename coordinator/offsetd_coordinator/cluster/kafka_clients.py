@@ -21,7 +21,8 @@ _log = logging.getLogger("offsetd_coordinator.cluster.librdkafka")
 _PRODUCER: Final = {
     "enable.idempotence": True,
     "acks": "all",
-    "linger.ms": 0,
+    # Until the flush, which ends it: so the records of a frame go in one batch a partition.
+    "linger.ms": 1000,
     "retry.backoff.ms": 2,
     "retry.backoff.max.ms": 100,
     "compression.type": "none",

@@ -75,10 +75,10 @@ def _together(producers: Sequence[Any], call: Callable[[Any], None]) -> None:
             pass
 
 
-def call_within(seconds: float, call: Callable[..., object], *arguments: object) -> None:
-    """Calls on a thread of its own, because the call may hang. Raises TimeoutError then.
+def call_beside(call: Callable[..., object], *arguments: object) -> Future[None]:
+    """Calls on a thread of its own, because the call may hang.
 
-    The call may go on after that, so its producer must be replaced. Raises the errors of the call.
+    If it does, its producer must be replaced: the call may still go on.
     """
     outcome: Future[None] = Future()
 
@@ -91,7 +91,7 @@ def call_within(seconds: float, call: Callable[..., object], *arguments: object)
             outcome.set_result(None)
 
     threading.Thread(target=run, name="producer-call", daemon=True).start()
-    outcome.result(seconds)
+    return outcome
 
 
 def until_known(

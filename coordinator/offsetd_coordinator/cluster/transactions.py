@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -18,7 +19,7 @@ from offsetd_coordinator.cluster.own_topics import own_record, own_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.cluster.transactional_producers import (
     TransactionalProducers,
-    call_within,
+    call_beside,
     told,
     until_known,
 )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _FLUSH_SECONDS: Final = 10.0
+_FLUSH_LOOK_SECONDS: Final = 0.05
 _ABORT_SECONDS_MAX: Final = 10.0
 # librdkafka may ignore the first one.
 _OFFSETS_SECONDS: Final = 4.0
@@ -148,13 +150,9 @@ class Transactions:
         try:
             producer.begin_transaction()
             self._produce(producer, frame, kept, owned, ends)
-            if owned:
-                offsets = self._offsets(frame, kept, owned)
-                send_offsets = producer.send_offsets_to_transaction
-                call_within(
-                    _OFFSETS_SECONDS_MAX, send_offsets, offsets, generation, _OFFSETS_SECONDS
-                )
-            producer.flush(_FLUSH_SECONDS)
+            sending = self._send_offsets(producer, frame, kept, owned, generation)
+            flush(producer, sending)
+            sending.result(_OFFSETS_SECONDS_MAX)
             until_known(producer.commit_transaction)
         except TimeoutError:
             self._replace_producers("a producer does not find the group's coordinator")
@@ -194,6 +192,26 @@ class Transactions:
                 record = own_record(self._node_id, each)
                 put_record(producer, self._topics[entry.topic_partition], 0, record)
 
+    def _send_offsets(
+        self,
+        producer: Any,
+        frame: Frame,
+        kept: list[FrameEntry],
+        owned: frozenset[int],
+        generation: Any,
+    ) -> Future[None]:
+        """Begins to commit the offsets. They wait for nothing that the records wait for."""
+        if not owned:
+            nothing: Future[None] = Future()
+            nothing.set_result(None)
+            return nothing
+        return call_beside(
+            producer.send_offsets_to_transaction,
+            self._offsets(frame, kept, owned),
+            generation,
+            _OFFSETS_SECONDS,
+        )
+
     def _offsets(self, frame: Frame, kept: list[FrameEntry], owned: frozenset[int]) -> list[Any]:
         """Offsets for the partitions of a frame: the brokers check the generation for them."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415
@@ -227,6 +245,18 @@ class Transactions:
             self._producers.replace()
         except KafkaException as error:
             raise NodeFenced(told(error)) from None
+
+
+def flush(producer: Any, sending: Future[None]) -> None:
+    """Sends what is queued, until all is acknowledged or `sending` has failed.
+
+    It ends the linger of the producer, so each partition gets few batches.
+    """
+    deadline_s = time.monotonic() + _FLUSH_SECONDS
+    while producer.flush(_FLUSH_LOOK_SECONDS) and time.monotonic() < deadline_s:
+        # Then the producer keeps what is queued until the abort.
+        if sending.done() and sending.exception() is not None:
+            return
 
 
 def put_record(

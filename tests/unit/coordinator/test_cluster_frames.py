@@ -9,10 +9,12 @@ from random import Random
 import attrs
 from chance import seed_of
 from log_stores import P0, P1
+from offsetd_coordinator.cluster import frames as frames_module
 from offsetd_coordinator.cluster.claims import Claim
 from offsetd_coordinator.cluster.frames import Frame, OpenFrame
 from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
+from server_process import poll
 
 CLAIM = Claim(epoch=1, node_id="n1", address="a:1", producers=1, first_offset=0)
 OWN = TopicPartition("__offsetd_audit", 0)
@@ -119,3 +121,77 @@ def test_what_was_added_before_a_partition_was_dropped_is_known_and_nothing_else
     frames.drop([0])
     add(frames)
     assert [frames.is_dropped(each) for each in taken(frames).entries] == [True, False, False]
+
+
+class Taking:
+    """A thread that takes one frame."""
+
+    def __init__(self, frames: OpenFrame) -> None:
+        self.frames: list[Frame | None] = []
+        self._from = frames
+        self.thread = threading.Thread(target=self._take)
+        self.thread.start()
+
+    def _take(self) -> None:
+        self.frames.append(self._from.take(idle_seconds=PATIENCE_SECONDS))
+
+    def wait_until_it_gathers(self) -> None:
+        poll(lambda: self._from.is_gathering or not self.thread.is_alive(), PATIENCE_SECONDS)
+
+    def ended(self) -> Frame:
+        self.thread.join(PATIENCE_SECONDS)
+        [frame] = self.frames
+        assert frame is not None
+        return frame
+
+
+def after_two_callers(monkeypatch: pytest.MonkeyPatch, *, wait_s: float) -> OpenFrame:
+    """A frame with two commits was taken, and one came since. Two more are expected."""
+    monkeypatch.setattr(frames_module, "_GATHER_SECONDS_MAX", wait_s)
+    monkeypatch.setattr(frames_module, "_GATHER_SHARE", 1e9)
+    frames = OpenFrame()
+    add(frames)
+    add(frames)
+    assert len(taken(frames).entries) == 2
+    add(frames)
+    frames.kick()
+    return frames
+
+
+def test_a_frame_waits_for_callers_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = after_two_callers(monkeypatch, wait_s=PATIENCE_SECONDS)
+    taking = Taking(frames)
+    for _ in range(2):
+        taking.wait_until_it_gathers()
+        add(frames)
+        frames.kick()
+    assert len(taking.ended().entries) == 3
+    assert not frames.is_gathering
+
+
+def test_a_frame_with_a_claim_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = after_two_callers(monkeypatch, wait_s=PATIENCE_SECONDS)
+    taking = Taking(frames)
+    taking.wait_until_it_gathers()
+    frames.claim({0: CLAIM})
+    assert (len(taking.ended().entries), taking.ended().claims) == (1, {0: CLAIM})
+
+
+def test_callers_that_do_not_come_back_are_expected_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frames = after_two_callers(monkeypatch, wait_s=0.01)
+    assert len(taken(frames).entries) == 1
+    for _ in range(8):
+        add(frames)
+        frames.kick()
+        assert len(taken(frames).entries) == 1
+    assert frames.expected <= 2  # The one, and the one that came before its frame was taken.
+
+
+def test_the_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = after_two_callers(monkeypatch, wait_s=PATIENCE_SECONDS)
+    taking = Taking(frames)
+    taking.wait_until_it_gathers()
+    frames.close()
+    assert len(taking.ended().entries) == 1
