@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from random import Random
+from typing import TYPE_CHECKING
 
 import attrs
 from chance import seed_of
@@ -15,6 +16,9 @@ from offsetd_coordinator.cluster.frames import Frame, OpenFrame
 from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
 from server_process import poll
+
+if TYPE_CHECKING:
+    import pytest
 
 CLAIM = Claim(epoch=1, node_id="n1", address="a:1", producers=1, first_offset=0)
 OWN = TopicPartition("__offsetd_audit", 0)
