@@ -11,6 +11,7 @@ _UNIT = "tests/unit/coordinator"
 _TRANSACTIONS = f"{_UNIT}/test_cluster_transactions.py"
 _TAKEOVER = f"{_UNIT}/test_cluster_takeover.py"
 _COMMIT_LOG = f"{_UNIT}/test_cluster_commit_log.py"
+_MEMBER = f"{_UNIT}/test_cluster_group_member.py"
 _COPIES = f"{_UNIT}/test_cluster_copies.py"
 _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
 _TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
@@ -109,6 +110,25 @@ CLUSTER_LOG_MUTANTS = (
         replace="sending.done() and sending.exception() is not None",
         by="False",
         caught_by=f"{_TRANSACTIONS}::test_a_flush_ends_when_the_offsets_are_refused",
+    ),
+    Mutant(
+        name="a partition is given up while a transaction with it is running",
+        where="offsetd_coordinator.cluster.group_member:KafkaGroupMember._note_revoked",
+        replace="self.turn",
+        by="threading.Lock()",
+        caught_by=(
+            f"{_MEMBER}"
+            "::test_a_partition_is_given_up_after_its_release_and_after_the_running_attempt"
+        ),
+    ),
+    Mutant(
+        name="a term that has ended allows writes when the partition came back",
+        where="offsetd_coordinator.cluster.group_member:KafkaGroupMember.still_assigned",
+        replace="assigned.get(each) == term",
+        by="each in assigned",
+        caught_by=(
+            f"{_MEMBER}::test_a_term_that_has_ended_allows_nothing_though_the_partition_came_back"
+        ),
     ),
     Mutant(
         name="producers that hang are not replaced",
