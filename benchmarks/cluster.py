@@ -22,30 +22,22 @@ from typing import TYPE_CHECKING
 
 import attrs
 from cluster.node_process import NodeProcess
+from cluster.real_cluster import BROKER_COUNT, LISTENERS
 from confluent_kafka.admin import AdminClient, NewTopic
 from offsetd_clients import OffsetClient, RetryPolicy
 from ports import free_ports
 
-from benchmarks.harness.rounds import interleave, ratios
+from benchmarks.harness.rounds import Spread, interleave, ratios
 from benchmarks.peers import generators
 from benchmarks.peers.generators import Native, Pace, Python
 from benchmarks.peers.python_client import TOPIC, group_name
 from benchmarks.peers.works import MANY_CALLERS, MANY_PARTITIONS, ONE, Measured
-from deploy.kafka.kafka_cluster import (
-    BROKERS,
-    CLIENTS,
-    CONTROLLERS,
-    JAVA_OPTIONS,
-    NODES,
-    BrokerPorts,
-    KafkaCluster,
-)
+from deploy.kafka.kafka_cluster import JAVA_OPTIONS, BrokerPorts, KafkaCluster
 from deploy.kafka.kafka_runtime import find_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.harness.rounds import Spread
     from benchmarks.peers.works import Work
 
 PACE = Pace(seconds=5.0, warm_s=2.0)
@@ -85,9 +77,9 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _brokers(folder: Path) -> Iterator[KafkaCluster]:
-    names = (CLIENTS, NODES, BROKERS, CONTROLLERS)
     ports = [
-        BrokerPorts(listens=dict(zip(names, free_ports(len(names)), strict=True))) for _ in range(3)
+        BrokerPorts(listens=dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True)))
+        for _ in range(BROKER_COUNT)
     ]
     options = [each for each in JAVA_OPTIONS if not each.startswith(("-Xmx", "-XX:TieredStop"))]
     runtime = find_runtime((*options, "-Xmx1g"))
@@ -229,11 +221,7 @@ def _rate(client: Native | Python, endpoint: Endpoint, work: Work, pace: Pace = 
 
 
 def _shown(measured: dict[str, list[float]]) -> str:
-    return "; ".join(f"{name} {_spread(figures)}" for name, figures in measured.items())
-
-
-def _spread(figures: list[float]) -> Spread:
-    return ratios(figures, [1.0] * len(figures))
+    return "; ".join(f"{name} {Spread.of(figures)}" for name, figures in measured.items())
 
 
 def _ratio(measured: dict[str, list[float]], over: str, under: str) -> Spread:

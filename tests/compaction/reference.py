@@ -5,6 +5,7 @@ this needs no Java. Left out: the bounds that a group has from the sizes of its 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
 
 import attrs
 from compaction.logs import ABORT, MARKER_KEY, CleanerSettings
@@ -38,9 +39,7 @@ def clean(
     now_ms: int,
 ) -> Cleaned:
     """One round; `first_uncleanable` is a segment's base offset, above `first_dirty`."""
-    history = _History()
-    for batch, _ in _batches(b"".join(segments.values())):
-        history.see(batch)
+    history = _History.of(segments)
     bases = [base for base in segments if base < first_uncleanable]
     ends = dict(zip(bases, [*bases[1:], first_uncleanable], strict=True))
     offset_map = _OffsetMap(
@@ -66,9 +65,7 @@ def clean(
 
 def first_open_offset(segments: Segments) -> int | None:
     """Of the earliest transaction that has no marker, None if there is none."""
-    history = _History()
-    for batch, _ in _batches(b"".join(segments.values())):
-        history.see(batch)
+    history = _History.of(segments)
     firsts = (last.transaction_first for last in history.producers.values())
     return min((first for first in firsts if first is not None), default=None)
 
@@ -121,6 +118,14 @@ class _History:
 
     aborted: list[_Aborted] = attrs.field(factory=list)
     producers: dict[int, _LastRecord] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, segments: Segments) -> Self:
+        """Of all batches of a log."""
+        history = cls()
+        for batch, _ in _batches(b"".join(segments.values())):
+            history.see(batch)
+        return history
 
     def see(self, batch: RecordBatch) -> None:
         """Batches come in the order of the log."""

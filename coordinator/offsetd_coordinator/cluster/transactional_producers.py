@@ -106,7 +106,7 @@ def until_known(
     deadline_s = time.monotonic() + seconds_max
     while True:
         try:
-            call(min(_CALL_SECONDS, seconds_max))
+            call(_CALL_SECONDS)
         except KafkaException as error:
             known = error.args[0]
             if known.fatal() or known.txn_requires_abort() or not known.retriable():

@@ -374,12 +374,17 @@ def test_producers_that_hang_are_replaced_and_the_frame_is_sent_once(
     assert committing.errors == []
 
 
+def leave_an_abort_unknown(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit has to be aborted, and the brokers do not say whether it was."""
+    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
+    kafka.fail("commit_transaction", ABORTABLE)
+    kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
+
+
 def test_an_abort_whose_outcome_stays_unknown_replaces_the_producers(
     committing: Committing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
-    committing.kafka.fail("commit_transaction", ABORTABLE)
-    committing.kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
+    leave_an_abort_unknown(committing.kafka, monkeypatch)
     committing.add(P0)
     committing.run()
     assert [each.is_committed for each in committing.kafka.transactions] == [False, True]
@@ -390,9 +395,7 @@ def test_an_abort_whose_outcome_stays_unknown_replaces_the_producers(
 def test_a_node_ends_if_its_new_producers_are_refused(
     committing: Committing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
-    committing.kafka.fail("commit_transaction", ABORTABLE)
-    committing.kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
+    leave_an_abort_unknown(committing.kafka, monkeypatch)
     committing.kafka.fail("init_transactions", FATAL)
     committing.add(P0)
     committing.run()
