@@ -89,17 +89,22 @@ class MemoryCluster:
     async def shuffle(self, random: Random, moves: int, pause_seconds: float = 0.01) -> None:
         """Moves partitions to and fro; between two owners there may be a time without one.
 
-        Some are lost: what waits for its flush then is not in the log.
+        Some are lost: what waits for its flush then is not in the log. Half of the pauses are one
+        turn of the loop.
         """
+
+        async def pause() -> None:
+            await asyncio.sleep(random.choice((0.0, random.random() * pause_seconds)))
+
         for _ in range(moves):
             partition = random.randrange(len(self.topic.logs))
             owner = self.owner(partition)
             if owner is not None and random.random() < 0.3:
                 owner.lose(partition)
             self.release(partition)
-            await asyncio.sleep(random.random() * pause_seconds)
+            await pause()
             self.nodes[random.randrange(len(self.nodes))].take(partition)
-            await asyncio.sleep(random.random() * pause_seconds)
+            await pause()
 
 
 @asynccontextmanager

@@ -119,6 +119,7 @@ class MemoryCommitLog:
         self._appended = 0
         self._pending: dict[int, int | None] = {}  # Partitions by ticket; None: an internal log.
         self._lost: dict[int, tuple[int, type[CoordinatorError]]] = {}  # By ticket.
+        self.losses = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         for partition in owned:
             self.begin_load(partition)
@@ -168,6 +169,7 @@ class MemoryCommitLog:
         for ticket in [each for each, owner in self._pending.items() if owner == partition]:
             del self._pending[ticket]
             self._lost[ticket] = partition, REFUSALS[state]
+            self.losses += 1
         self.tickets[partition] = 0
         self._answer()
 

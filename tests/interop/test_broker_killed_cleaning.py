@@ -97,7 +97,11 @@ def killed(
 
 
 def fill(client: OffsetClient) -> None:
-    """Many commits of few partitions, so that there is much to clean."""
+    """Many commits of few partitions, so that there is much to clean.
+
+    The first commit stays: so the cleaner writes at its begin, and takes ten more seconds.
+    """
+    client.commit(GROUP, {TopicPartition("kept", 0): OffsetToCommit(1)})
     for number in range(COMMITS):
         where = TopicPartition("orders", number % 7)
         client.commit(GROUP, {where: OffsetToCommit(number, metadata="m" * 60)})

@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _CALLS = "tests/unit/coordinator/test_cluster_calls.py"
 _CLIENT = "tests/unit/clients/test_cluster.py"
+_OWNERSHIP = "tests/unit/coordinator/test_partition_ownership.py"
 _WATCH = "tests/unit/clients/test_cluster_watch.py"
 _ORDER = (
     "tests/property/test_commit_order_in_clusters.py"
@@ -76,10 +77,42 @@ CLUSTER_CLIENT_MUTANTS = (
     ),
     Mutant(
         name="a group leaves a server while commits are on their way there",
-        where="offsetd_clients.calling.commit_queue:CommitQueue.next_lane",
-        replace="group_id not in on_the_way",
-        by="True",
+        where="offsetd_clients.calling.commit_queue:CommitQueue._can_leave",
+        replace="group_id in on_the_way",
+        by="False",
         caught_by=_ORDER,
+    ),
+    Mutant(
+        name="new commits of a group go to its owner before the earlier ones have left",
+        where="offsetd_clients.sync.commits:Commits._release",
+        replace="address = self._owners.address_of(group_id)",
+        by="""
+address = self._owners.address_of(group_id)
+self._seats.settle(group_id, address)
+""",
+        caught_by=_ORDER,
+    ),
+    Mutant(
+        name="a group leaves a server while a refusal of its commits is being read",
+        where="offsetd_clients.sync.commits:Commits._stream",
+        replace="""
+with self._guard:
+    final = self._final(self._queue.take_results(response))
+""",
+        by="""
+with self._guard:
+    outcomes = self._queue.take_results(response)
+final = self._final(outcomes)
+with self._guard:
+""",
+        caught_by=_ORDER,
+    ),
+    Mutant(
+        name="a stream accepts commits behind those that were lost with their partition",
+        where="offsetd_coordinator.grpc.commit_stream:CommitStream._check_order",
+        replace="if self._losses != runtime.log.losses:",
+        by="if False:",
+        caught_by=f"{_OWNERSHIP}::test_a_stream_accepts_no_commits_behind_those_that_were_lost",
     ),
     Mutant(
         name="a stream accepts commits of a log partition that came back",

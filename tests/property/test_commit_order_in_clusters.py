@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from chance import seed_of
@@ -18,6 +19,9 @@ from offsetd_storage.batch.record_batch import decode_batch
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROUNDS = 20 if os.environ.get("OFFSETD_NIGHTLY") else 3
 PARTITIONS = 4
@@ -40,6 +44,15 @@ def logged(cluster: MemoryCluster) -> dict[str, list[int]]:
                 assert isinstance(key, OffsetKey)
                 found[key.group].append(OffsetCommitValue.decode(record.value or b"").offset)
     return found
+
+
+@pytest.fixture(autouse=True)
+def often_switched_threads() -> Iterator[None]:
+    """Threads take turns 500 times as often, so that they meet between any two steps."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.mark.slow

@@ -64,6 +64,7 @@ class Servers:
         self._connect = connect
         self._stream_commits = stream_commits
         self._guard = Guard()
+        self._queues_guard = Guard()
         self._owners = Owners(*addresses)
         self._seats = Seats(self._owners.home)
         self._is_closing = False  # No new commit is accepted.
@@ -278,8 +279,9 @@ class Servers:
                     unary=self._commit_alone,
                     owners=self._owners,
                     seats=self._seats,
+                    guard=self._queues_guard,
                     learn=self._learn,
-                    hand_on=self._adopt,
+                    sender_to=self._sender_to,
                     hand_back=None if self._is_only_home(channel) else self._hand_back,
                 ),
             )
@@ -305,11 +307,11 @@ class Servers:
         for group_id in groups:
             self._owners.leave(group_id, asked)
         self._owners.leave("", asked)
-        self._seats.move_home(self._owners.home)
+        self._seats.move_home(asked, self._owners.home)
 
-    def _adopt(self, commit: HandedIn, address: str) -> bool:
+    def _sender_to(self, address: str) -> Commits | None:
         try:
-            return self._commits_at(address).adopt(commit)
-        # The home server's queue is closed, or a token must not be sent to it.
+            return self._commits_at(address)
+        # The client is closed, or a token must not be sent to that server.
         except OffsetdError:
-            return False
+            return None

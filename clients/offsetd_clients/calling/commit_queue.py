@@ -1,8 +1,8 @@
 """Holds the commits without an outcome, and decides which commits to send or resend, and when.
 
 It does no I/O, waits for nothing and settles no future. Both clients keep one queue for each
-server, and call it while they hold its lock. They settle the outcomes that it returns after they
-release the lock.
+server, and call it while they hold the lock of all their queues. They settle the outcomes that it
+returns after they release the lock.
 """
 
 import itertools
@@ -106,12 +106,11 @@ class _Lane:
     Then they leave together, in the order in which they were handed in.
     """
 
-    __slots__ = ("commits", "due_s", "is_leaving")
+    __slots__ = ("commits", "due_s")
 
     def __init__(self) -> None:
         self.commits: list[HandedIn] = []
         self.due_s = 0.0
-        self.is_leaving = False
 
 
 class CommitQueue:
@@ -221,30 +220,21 @@ class CommitQueue:
         self._sort_into_lanes()
         return groups
 
-    def next_lane(self) -> tuple[str, list[HandedIn]] | None:
-        """A group whose commits can leave, and these; later ones stay until `close_lane`."""
+    def group_to_leave(self) -> str | None:
+        """A group whose commits can leave for another server, or be sent again to this one."""
         if not self._lanes:
             return None
-        now_s = self._policy.monotonic_s()
-        on_the_way = {commit.request.group_id for commit in self._sent.values()}
-        for group_id, lane in self._lanes.items():
-            if not lane.is_leaving and lane.due_s <= now_s and group_id not in on_the_way:
-                lane.is_leaving = True
-                return group_id, self._taken_from(lane)
-        return None
+        on_the_way = self._groups_on_the_way()
+        return next((each for each in self._lanes if self._can_leave(each, on_the_way)), None)
 
-    def close_lane(self, group_id: str) -> list[HandedIn]:
-        """Returns commits that came meanwhile. Without any, commits wait as usual from now on."""
-        lane = self._lanes[group_id]
-        if not lane.commits:
-            del self._lanes[group_id]
-        return self._taken_from(lane)
-
-    def stay(self, group_id: str, commits: Iterable[HandedIn]) -> None:
-        """Closes a lane whose commits are for this server: they wait to be sent again."""
-        lane = self._lanes.pop(group_id)
-        for commit in sorted([*commits, *self._taken_from(lane)], key=lambda each: each.number):
-            self.add(commit)
+    def take_lane(self, group_id: str) -> list[HandedIn] | None:
+        """Removes the commits of a group that leaves, in order. None if they cannot leave now."""
+        if not self._can_leave(group_id, self._groups_on_the_way()):
+            return None
+        taken = sorted(self._lanes.pop(group_id).commits, key=lambda each: each.number)
+        for commit in taken:
+            self._count_out(commit)
+        return taken
 
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
         """Returns the outcomes in an answer of the stream. Skips commits that are overdue."""
@@ -364,11 +354,14 @@ class CommitQueue:
             for commit in waiting:
                 self._enqueue(commit)
 
-    def _taken_from(self, lane: _Lane) -> list[HandedIn]:
-        taken, lane.commits = sorted(lane.commits, key=lambda each: each.number), []
-        for commit in taken:
-            self._count_out(commit)
-        return taken
+    def _groups_on_the_way(self) -> set[str]:
+        return {commit.request.group_id for commit in self._sent.values()}
+
+    def _can_leave(self, group_id: str, on_the_way: set[str]) -> bool:
+        lane = self._lanes.get(group_id)
+        if lane is None or group_id in on_the_way:
+            return False
+        return lane.due_s <= self._policy.monotonic_s()
 
     def _count_in(self, commit: HandedIn) -> None:
         self._count += 1

@@ -95,9 +95,13 @@ class Seats:
                 self._seats.pop(next(iter(self._seats)), None)
         self._leaving.pop(group_id, None)
 
-    def move_home(self, home: str) -> None:
-        """Another queue takes the commits of groups that have no other seat."""
-        self._home = home
+    def move_home(self, left: str, home: str) -> None:
+        """Another queue takes the commits of groups that have no other seat.
+
+        It does so only if their queue was that of `left`: otherwise it may still have commits.
+        """
+        if self._home == left:
+            self._home = home
 
 
 def is_of_several(request: Any) -> bool:

@@ -57,9 +57,9 @@ The background work also checks this often whether its client still exists.
 """
 _SWEEP_S_MIN = 0.01
 
-HandOn = Callable[[HandedIn, str], bool]
 Learn = Callable[[HandedIn, OffsetdError, str], bool]
 HandBack = Callable[[Iterable[str], str], None]
+SenderTo = Callable[[str], "Commits | None"]
 
 
 class Unary(Protocol):
@@ -81,16 +81,20 @@ class Commits:
         unary: Unary,
         owners: Owners,
         seats: Seats,
+        guard: Guard,
         learn: Learn,
-        hand_on: HandOn,
+        sender_to: SenderTo,
         hand_back: HandBack | None,
     ) -> None:
         """`unary` sends a commit that a stream cannot take.
 
+        `guard` protects the queues of all servers, and `seats`. So a group's commits change their
+        queue in one step, and no later commit can be handed in between.
+
         `learn` notes what a refusal says of the owner; it returns whether the owner can be tried at
-        once. `hand_on` moves a commit to the queue of an address; it returns False if that is
-        closed. `hand_back` notes that groups have to leave this server, which cannot be reached; if
-        it is None, their commits stay here.
+        once. `sender_to` gives the sender to an address, or None if there can be none. `hand_back`
+        notes that groups have to leave this server, which cannot be reached; if it is None, their
+        commits stay here.
         """
         self._channel = channel
         self._policy = policy
@@ -98,9 +102,9 @@ class Commits:
         self._owners = owners
         self._seats = seats
         self._learn = learn
-        self._hand_on = hand_on
+        self._sender_to = sender_to
         self._hand_back = hand_back
-        self._guard = Guard()
+        self._guard = guard
         self._queue = CommitQueue(policy)
         self._queue.streams = streams
         self._tasks: list[Task] = []
@@ -141,7 +145,7 @@ class Commits:
             timeout_s=timeout_s,
             future=new_future(request.group_id),
         )
-        while not self._take(commit, is_bounded=True):
+        while not self._take(commit):
             if not self._has_seat(commit):
                 return None
             left_s = commit.deadline_s - monotonic_s()
@@ -150,12 +154,14 @@ class Commits:
         future: Future[Revision] = commit.future
         return future
 
-    def adopt(self, commit: HandedIn) -> bool:
-        """Takes a commit from another server's queue. Returns False if this one is closed."""
-        try:
-            return self._take(commit, is_bounded=False)
-        except OffsetdError:
-            return False
+    def adopt(self, commits: Iterable[HandedIn]) -> bool:
+        """Takes commits from another server's queue. Returns False if this one is closed.
+
+        The caller holds the guard.
+        """
+        if not self._closed:
+            self._add(commits)
+        return not self._closed
 
     def retire(self) -> None:
         """Lets the background work end by itself, some time after the last commit was answered.
@@ -199,28 +205,31 @@ class Commits:
         for task in self._tasks:
             task.join(timeout_s)
 
-    def _take(self, commit: HandedIn, *, is_bounded: bool) -> bool:
+    def _take(self, commit: HandedIn) -> bool:
         self._channel.check_process()
         with self._guard:
             if self._closed:
                 raise closed_before()
-            if is_bounded and not self._has_seat(commit):
+            if not self._has_seat(commit):
                 return False
-            if is_bounded and not self._queue.has_room:
+            if not self._queue.has_room:
                 self._room.clear()
                 return False
+            self._add([commit])
+        return True
+
+    def _add(self, commits: Iterable[HandedIn]) -> None:
+        for commit in commits:
             self._queue.add(commit)
-            wake = self._wake
-            if not self._tasks:
-                self._tasks = [
-                    spawn(self._guarded, self._send, name="offsetd commits"),
-                    spawn(self._guarded, self._sweep, name="offsetd deadlines"),
-                ]
             if commit.deadline_s < self._next_sweep_s:
                 self._next_sweep_s = commit.deadline_s
                 self._sweep_wake.set()
-        wake.set()
-        return True
+        if not self._tasks:
+            self._tasks = [
+                spawn(self._guarded, self._send, name="offsetd commits"),
+                spawn(self._guarded, self._sweep, name="offsetd deadlines"),
+            ]
+        self._wake.set()
 
     def _has_seat(self, commit: HandedIn) -> bool:
         return self._seats.address_of(commit.request.group_id) == self._channel.address
@@ -264,9 +273,8 @@ class Commits:
             for response in self._answers:
                 self._failures = 0
                 with self._guard:
-                    outcomes = self._queue.take_results(response)
-                    self._telling = [commit for commit, _ in outcomes]
-                final = self._final(outcomes)
+                    final = self._final(self._queue.take_results(response))
+                    self._telling = [commit for commit, _ in final]
                 self._release()
                 for portion in portions(final):
                     self._settle(portion)
@@ -326,24 +334,19 @@ class Commits:
         """Lets commits go on to their groups' owners, if none of the group is on its way."""
         while True:
             with self._guard:
-                lane = self._queue.next_lane()
-                if lane is None:
+                group_id = self._queue.group_to_leave()
+                if group_id is None:
                     return
-                group_id, commits = lane
                 address = self._owners.address_of(group_id)
-                if address == self._channel.address:
-                    self._queue.stay(group_id, commits)
-                    self._seats.settle(group_id, address)
-                    self._wake.set()
+            sender = self._sender_to(address)
+            with self._guard:
+                commits = self._queue.take_lane(group_id)
+                if commits is None:
                     continue
-            while commits:
-                for commit in commits:
-                    if not self._hand_on(commit, address):
-                        self._settle([(commit, commit.failed(closed_before_sent()))])
-                with self._guard:
-                    commits = self._queue.close_lane(group_id)
-                    if not commits:
-                        self._seats.settle(group_id, address)
+                self._seats.settle(group_id, address)
+                is_taken = sender is not None and sender.adopt(commits)
+            if not is_taken:
+                self._settle([(each, each.failed(closed_before_sent())) for each in commits])
 
     def _send_alone(self) -> None:
         while not self._closed:
@@ -389,7 +392,8 @@ class Commits:
     def _final(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
         """The outcomes to report. It leaves out commits that are sent later or to another server.
 
-        Those commits have their new place before any caller learns an outcome and commits again.
+        Those commits have their new place before any caller learns an outcome and commits again,
+        and before later commits of their groups leave. The caller holds the guard.
         """
         return [
             (commit, outcome)
@@ -398,15 +402,15 @@ class Commits:
         ]
 
     def _goes_on(self, commit: HandedIn, error: OffsetdError) -> bool:
+        if self._closed:
+            return False
         if is_of_ownership(error):
             at_once = self._learn(commit, error, self._channel.address)
-            with self._guard:
-                is_put_off = not self._closed and self._queue.hold(commit, error, at_once=at_once)
-                if is_put_off:
-                    self._seats.leave(commit.request.group_id, self._channel.address)
+            is_put_off = self._queue.hold(commit, error, at_once=at_once)
+            if is_put_off:
+                self._seats.leave(commit.request.group_id, self._channel.address)
         else:
-            with self._guard:
-                is_put_off = not self._closed and self._queue.put_off(commit, error)
+            is_put_off = self._queue.put_off(commit, error)
         if is_put_off:
             self._sweep_wake.set()
         return is_put_off

@@ -81,6 +81,7 @@ class KafkaCommitLog(StoredLog):
         self._proofs: deque[_Wait] = deque()
         self._frame_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._lost: dict[int, int] = {}
+        self.losses = 0
         self._kicked = False
 
     def start(self) -> None:
@@ -141,6 +142,7 @@ class KafkaCommitLog(StoredLog):
 
     def _note_lost(self, ticket: int, partition: int) -> None:
         self._lost[ticket] = partition
+        self.losses += 1
         while len(self._lost) > _LOST_TICKETS_MAX:
             del self._lost[next(iter(self._lost))]
 

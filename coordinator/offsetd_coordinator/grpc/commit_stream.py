@@ -164,6 +164,7 @@ class CommitStream:
         self._refusal: CoordinatorError | None = None  # The call's end, if it is not OK.
         # Log partitions of commits that were refused because they are not served here.
         self._absent: set[int] = set()
+        self._losses = 0  # The log's losses when the unanswered commits were last looked through.
 
     async def run(self) -> None:
         """Answers commits until the client sends no more or the server stops."""
@@ -261,8 +262,14 @@ class CommitStream:
 
         The client may have sent more commits of a group before it heard that an earlier one was
         refused. If these were accepted, the earlier one would come after them. After the end of the
-        stream, the client sends all of them again, in order.
+        stream, the client sends all of them again, in order. The same holds for commits behind one
+        that was accepted and lost: raises the error of `CommitLog.lost`.
         """
+        if self._losses != runtime.log.losses:
+            self._losses = runtime.log.losses
+            for each in self._unanswered:
+                if (lost := runtime.log.lost(each.tickets)) is not None:
+                    raise lost
         for partition in self._absent:
             if runtime.serves(partition):
                 raise CoordinatorNotAvailable(

@@ -197,6 +197,10 @@ class CommitLog(Protocol):
         outcome. LogPartitionQuarantined means that the partition's log is damaged.
         """
 
+    @property
+    def losses(self) -> int:
+        """The number of times that `lost` got something to tell. For streams: it is cheaper."""
+
     def is_durable(self, ticket: int) -> bool:
         """Whether an answer with this ticket may leave."""
 

@@ -196,6 +196,11 @@ class StoreCommitLog(StoredLog):
         """Always None: with one journal, all partitions fail together."""
         return None
 
+    @property
+    def losses(self) -> int:
+        """See `CommitLog.losses`."""
+        return 0
+
     def _note_durable(self, ticket: int) -> None:
         # The report of the flush thread may come late: the loop may have flushed more since.
         if self.failed is not None or ticket <= self._durable:

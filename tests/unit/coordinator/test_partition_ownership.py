@@ -138,15 +138,21 @@ async def test_over_grpc_each_state_has_its_status(
         assert results[0].error.code == code.value[0]
 
 
-async def streamed(stubs: Any, group_ids: tuple[str, ...], value: int = 5) -> list[Any]:
-    """The results of one message of commits, in order; raises what ends the call."""
-    request = offset_service_pb2.StreamCommitsRequest(
+def stream_message(
+    group_ids: tuple[str, ...], value: int = 5
+) -> offset_service_pb2.StreamCommitsRequest:
+    """One message with a commit of each group."""
+    return offset_service_pb2.StreamCommitsRequest(
         commits=[
             offset_service_pb2.SequencedCommit(sequence=at, commit=commit_request(group_id, value))
             for at, group_id in enumerate(group_ids)
         ]
     )
-    call = stubs.offsets.StreamCommits(iter([request]))
+
+
+async def streamed(stubs: Any, group_ids: tuple[str, ...], value: int = 5) -> list[Any]:
+    """The results of one message of commits, in order; raises what ends the call."""
+    call = stubs.offsets.StreamCommits(iter([stream_message(group_ids, value)]))
     return [result async for response in call for result in response.results]
 
 
@@ -252,6 +258,34 @@ async def test_a_stream_with_commits_of_a_lost_partition_ends_and_another_goes_o
         assert details(ended.value)[1] == NotCoordinator.reason
         [result] = await until(here)
         assert result.HasField("committed")
+
+
+async def test_a_stream_accepts_no_commits_behind_those_that_were_lost() -> None:
+    node = a_node()
+    node.log.holds = True
+    async with node.stubs() as stubs:
+        call = stubs.offsets.StreamCommits()
+        # The first commit's partition stays: the stream hears of the loss only after its flush.
+        for appended, group_id in enumerate((GROUP_HERE, GROUP_GONE), start=1):
+            await call.write(stream_message((group_id,)))
+            async with asyncio.timeout(WAIT_SECONDS):
+                while node.log.batches_not_durable < appended:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+        node.lose(GONE)
+        node.take(GONE)
+        await call.write(stream_message((GROUP_GONE,), value=6))
+        for _ in range(3):  # Behind it on the same connection: so it is read before the flush.
+            await stubs.offsets.FetchOffsets(
+                offset_service_pb2.FetchOffsetsRequest(
+                    groups=[offset_service_pb2.GroupSelection(group_id=group_in(0))]
+                )
+            )
+        node.log.flush()
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            async for _ in call:
+                pass
+    assert details(ended.value)[1] == NotCoordinator.reason
+    assert await node.fetch(GROUP_GONE) == [None]
 
 
 async def test_a_large_change_ends_when_its_partition_goes_and_spares_what_comes_after(
