@@ -60,6 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if parts.is_rest(item) == wants_rest]
         config.hook.pytest_deselected(items=left_out)
     items.sort(key=minutes_of_its_file, reverse=True)
+    if os.environ.get("OFFSETD_TEST_BROKERS"):
+        skip = pytest.mark.skip(reason="about one server, and here is a cluster of three nodes")
+        for item in items:
+            if item.get_closest_marker("single_server"):
+                item.add_marker(skip)
 
 
 def minutes_of_its_file(item: pytest.Item) -> float:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -26,11 +27,16 @@ START_SECONDS_MAX = 240
 STOP_SECONDS_MAX = 60
 _POLL_SECONDS = 0.005
 _RESERVE_BYTES = 1 << 20  # Of each of many folders.
+_RUN = uuid.uuid4().hex
 _COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 
 class ServerProcess:
-    """`offsetd serve` on a folder, on ports of the machine's choosing."""
+    """`offsetd serve` on a folder, on ports of the machine's choosing.
+
+    If OFFSETD_TEST_BROKERS names Kafka brokers, it is a cluster of three nodes: this one, and two
+    `others` in folders beside. So the tests of a server and of clients run on a cluster, too.
+    """
 
     def __init__(
         self,
@@ -45,6 +51,20 @@ class ServerProcess:
         # Most tests want to see cleaned at once what they have written.
         values = {"data.dir": folder, "history.ms": 0, **ports, **_in_cluster(folder)}
         values |= settings or {}
+        self.others: list[ServerProcess] = []
+        if values.get("cluster.id") and "node.id" not in values:
+            values["node.id"] = "n1"
+            self.others = [
+                ServerProcess(
+                    folder.with_name(f"{folder.name}-{name}"),
+                    settings={
+                        **values,
+                        "data.dir": folder.with_name(f"{folder.name}-{name}"),
+                        "node.id": name,
+                    },
+                )
+                for name in ("n2", "n3")
+            ]
         given = [item for item in values.items() if item[1] is not None]  # None: not said.
         assignments = [part for item in given for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
@@ -84,8 +104,9 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, once it listens."""
-        return str(self.wait_for_event("listening")["address"])
+        """HOST:PORT, once it listens; of each node of a cluster, with commas between them."""
+        own = str(self.wait_for_event("listening")["address"])
+        return ",".join([own, *(each.address for each in self.others)])
 
     @property
     def pid(self) -> int:
@@ -108,7 +129,8 @@ class ServerProcess:
 
     def wait_until_serving(self) -> ServerProcess:
         """Returns once the log is loaded."""
-        self.wait_for_event("serving")
+        for each in (self, *self.others):
+            each.wait_for_event("serving")
         return self
 
     def wait_for_exit(self, seconds_max: float = START_SECONDS_MAX) -> int:
@@ -121,7 +143,9 @@ class ServerProcess:
         return code
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """SIGTERM, and the exit code. The other nodes of a cluster stop first."""
+        for each in self.others:
+            each.stop_well()
         self.process.send_signal(signal.SIGTERM)
         return self.wait_for_exit()
 
@@ -131,7 +155,9 @@ class ServerProcess:
         assert not [event for event in self.events if event["level"] == "error"], self.log
 
     def kill(self) -> None:
-        """SIGKILL, also to what a wrapper started."""
+        """SIGKILL, also to what a wrapper started, and to the other nodes of a cluster."""
+        for each in self.others:
+            each.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(STOP_SECONDS_MAX)
@@ -144,7 +170,7 @@ class ServerProcess:
         """A connection of its own."""
         arguments = [("grpc.use_local_subchannel_pool", 1)]
         arguments += [(f"grpc.{name}", value) for name, value in options.items()]
-        return grpc.insecure_channel(self.address, options=arguments)
+        return grpc.insecure_channel(self.address.partition(",")[0], options=arguments)
 
     def _read_lines(self) -> None:
         assert self.process.stderr is not None
@@ -170,14 +196,14 @@ def _untyped(generated: Any) -> Any:
 def _in_cluster(folder: Path) -> dict[str, object]:
     """Settings of a node of a cluster, if OFFSETD_TEST_BROKERS names the brokers.
 
-    Each folder is a cluster of its own, so the tests of a server run on a cluster, too.
+    Each folder of this run of the tests is a cluster of its own.
     """
     brokers = os.environ.get("OFFSETD_TEST_BROKERS")
     if not brokers:
         return {}
     return {
         "cluster.bootstrap.servers": brokers,
-        "cluster.id": f"f{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}",
+        "cluster.id": f"f{hashlib.sha256(f'{_RUN} {folder}'.encode()).hexdigest()[:16]}",
         "cluster.read.lease.ms": 200,
     }
 

@@ -71,6 +71,27 @@ class CallFigures:
         return self.methods.setdefault(name, MethodFigures())
 
 
+class ClusterFigures:
+    """What a node of a cluster has done since its start."""
+
+    __slots__ = (
+        "lost_partitions",
+        "producer_replacements",
+        "taken_partitions",
+        "takeover_durations",
+        "transaction_retries",
+    )
+
+    def __init__(self) -> None:
+        self.taken_partitions = 0
+        self.takeover_durations = Durations()
+        """From the assignment of some partitions until they are served."""
+        self.lost_partitions = 0
+        """Partitions that another node may have got before this one gave them up."""
+        self.transaction_retries = 0
+        self.producer_replacements = 0
+
+
 class ExpiryFigures:
     """The work of expiry in one run of the server."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.administration.audit_reader import AuditReader
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.figures import ClusterFigures
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.node_directory import ClusterReport
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -44,7 +45,8 @@ class Node:
 
     `partitions` and `folder_id` are None until the folder is open, `runtime` until it is loaded. In
     a cluster, `folder_id` is the cluster's id, the same on all nodes. `cluster_report` makes a part
-    of the description of the cluster. `audit_log` is None if the local store has the audit log.
+    of the description of the cluster, and `cluster_figures` has the counts of this node's work in
+    it; both are None without a cluster. `audit_log` is None if the local store has the audit log.
     """
 
     def __init__(self, *, node_id: str, address: str, start_ms: int) -> None:
@@ -57,6 +59,7 @@ class Node:
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
         self.cluster_report: Callable[[], ClusterReport] | None = None
+        self.cluster_figures: ClusterFigures | None = None
         self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None
         self._commit_runs: CommitRuns | None = None

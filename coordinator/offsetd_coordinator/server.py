@@ -372,6 +372,7 @@ class Server:
             on_failed=self._note_failed,
         )
         self.node.cluster_report = cluster.report
+        self.node.cluster_figures = cluster.figures
         runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
         return cluster, cluster.log, runtime
 

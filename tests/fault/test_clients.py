@@ -83,6 +83,7 @@ async def test_commits_that_nobody_waits_for_are_stored_when_the_client_is_left(
         assert (await client.fetch(group))[WHERE].offset == count - 1
 
 
+@pytest.mark.single_server
 async def test_a_server_that_is_killed_under_streams_has_all_that_was_answered(
     tmp_path: Path,
 ) -> None:
@@ -199,6 +200,7 @@ def trusting(authority: Authority, identity: Identity | None = None, **more: Any
     return TlsOptions(ca=ca, certificate=certificate, key=key, **more)
 
 
+@pytest.mark.single_server
 @needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_commits_go_through_tls(
@@ -214,6 +216,7 @@ async def test_commits_go_through_tls(
                 assert (await client.fetch(group))[WHERE].offset == 42
 
 
+@pytest.mark.single_server
 @needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_somebody_else_vouches_for_is_not_spoken_with(
@@ -233,6 +236,7 @@ async def test_a_server_that_somebody_else_vouches_for_is_not_spoken_with(
                     await client.commit(group, {WHERE: 42})
 
 
+@pytest.mark.single_server
 @pytest.mark.parametrize("kind", KINDS)
 async def test_tls_to_a_port_without_it_is_told_in_plain_words(
     server: ServerProcess, group: str, kind: Any
@@ -271,6 +275,7 @@ with OffsetClient("{server.address}", tls=TlsOptions(), retry=RetryPolicy(timeou
     assert ended.stderr == ""
 
 
+@pytest.mark.single_server
 @needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_client_shows_its_certificate_and_without_one_is_refused(

@@ -316,6 +316,7 @@ def test_groups_come_back_with_their_members(tmp_path: Path, end: str) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.single_server
 def test_a_stop_refuses_those_who_wait_for_others(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, settings=SETTINGS) as server:
         server.wait_until_serving()

@@ -265,6 +265,7 @@ def test_a_file_with_a_wrong_line_is_not_imported(
     assert client.fetch("bad") == {}
 
 
+@pytest.mark.single_server
 def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": 4}
     with ServerProcess(tmp_path / "data", settings=settings) as process:

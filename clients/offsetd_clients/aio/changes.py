@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 
 from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.cluster_changes import add_source_offsets, import_by_owners
 from offsetd_clients.aio.cluster_lists import all_audit_events, exported_pieces
 from offsetd_clients.change_values import (
     AuditEvent,
@@ -84,6 +85,8 @@ class ChangeCalls(Calls):
 
         `overwrite` allows a target group that exists; its partitions that the source does not have
         stay. Without it, an existing target raises `GroupExists`.
+
+        In a cluster, if two nodes own the groups, the source is read first, in a call of its own.
         """
         request = change_messages.clone_group_request(
             source_group_id,
@@ -94,6 +97,7 @@ class ChangeCalls(Calls):
             validate_only=validate_only,
             reason=reason,
         )
+        await add_source_offsets(self._servers, self._retry, request)
         return change_messages.cloned_group(await self._call("CloneGroup", request))
 
     async def export_offsets(
@@ -135,6 +139,8 @@ class ChangeCalls(Calls):
         `is_unaudited`: like ordinary commits, the import leaves no record in the audit log. Then
         each line needs a precondition, and `reason` must be empty. Raises `InvalidImport` if a line
         is invalid: then no group is imported.
+
+        In a cluster, the file is sent to each node that owns some of its groups.
         """
         requests = change_messages.import_offsets_requests(
             content,
@@ -146,7 +152,7 @@ class ChangeCalls(Calls):
             validate_only=validate_only,
             reason=reason,
         )
-        return change_messages.imported_groups(await self._call("ImportOffsets", requests))
+        return await import_by_owners(self._servers, self._retry, requests)
 
     async def list_audit_events(
         self,

@@ -23,6 +23,7 @@ from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
+from offsetd_coordinator.figures import ClusterFigures
 from offsetd_coordinator.runtime.commit_log import NodeFenced
 from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
 
@@ -57,6 +58,7 @@ class Cluster:
     ) -> None:
         # Set once the node has taken over what the group first assigned to it.
         self.has_joined = asyncio.Event()
+        self.figures = ClusterFigures()
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -87,6 +89,7 @@ class Cluster:
             producers=settings.cluster_producers,
             node_id=node.node_id,
             idle_seconds=lease_s,
+            figures=self.figures,
             on_committed=self._note_committed,
             on_failed=fail_soon,
         )
@@ -124,6 +127,7 @@ class Cluster:
             ),
             shard_config=shard_config,
             read_lease_seconds=settings.cluster_read_lease_ms / 1000,
+            figures=self.figures,
             is_member=self._is_member,
             commit_claims=self._commit_claims,
             serve=lambda *what: self._on_loop(self._serve, *what),
@@ -164,7 +168,7 @@ class Cluster:
         self.log.on_journal_filling()
 
     def report(self) -> ClusterReport:
-        """See `ClusterReport`. For the event loop's thread."""
+        """See `ClusterReport`. For any thread."""
         lags = {each: self._follower.lag(each) for each in range(self.log.partitions)}
         return ClusterReport(
             replication=self._opened.replication,
@@ -233,6 +237,7 @@ class Cluster:
     def _note_lost(self, partitions: Collection[int]) -> None:
         """Forgets partitions that other nodes may have already."""
         _log.warning("partitions lost: the brokers did not hear from this node in time")
+        self.figures.lost_partitions += len(partitions)
         self._follower.release(partitions)
         self._on_loop(self._stop_serving, partitions)
         self._on_loop(self.log.lose, partitions)

@@ -14,8 +14,20 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.configuration.cluster_settings import ClusterSettings
 
+
+def lower_transaction_errors(record: logging.LogRecord) -> bool:
+    """Gives librdkafka's lines about a failed transaction the level INFO. For `Logger.addFilter`.
+
+    Transactions fail while partitions move. The node sends them again, and logs the reason.
+    """
+    if record.getMessage().startswith("TXNERR"):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
+
+
 # librdkafka's own lines, such as that a broker cannot be reached.
 _log = logging.getLogger("offsetd_coordinator.cluster.librdkafka")
+_log.addFilter(lower_transaction_errors)
 
 # What the node relies on. An operator's `cluster.kafka.` settings cannot change it.
 _PRODUCER: Final = {

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cluster.copy_follower import CopyFollower
     from offsetd_coordinator.cluster.group_member import KafkaGroupMember
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+    from offsetd_coordinator.figures import ClusterFigures
     from offsetd_coordinator.shard.shard import ShardConfig
 
 _log = structlog.get_logger(__name__)
@@ -72,6 +73,7 @@ class Takeovers:
         identity: NodeIdentity,
         shard_config: ShardConfig,
         read_lease_seconds: float,
+        figures: ClusterFigures,
         is_member: Callable[[str], bool],
         commit_claims: Callable[[dict[int, Claim]], None],
         serve: Callable[[int, Shard, int], None],
@@ -93,6 +95,7 @@ class Takeovers:
         self._identity = identity
         self._shard_config = shard_config
         self._lease_s = read_lease_seconds
+        self._figures = figures
         self._is_member = is_member
         self._commit_claims = commit_claims
         self._serve = serve
@@ -141,6 +144,8 @@ class Takeovers:
             time.sleep(max(0.0, assigned_s + self._lease_s - time.monotonic()))
         for partition in sorted(owned):
             self._serve(partition, shards[partition], terms[partition])
+        self._figures.taken_partitions += len(owned)
+        self._figures.takeover_durations.note(time.monotonic() - assigned_s)
         _log.info(
             "partitions taken over",
             count=len(owned),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.frames import Frame, FrameEntry, OpenFrame
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+    from offsetd_coordinator.figures import ClusterFigures
 
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +86,7 @@ class Transactions:
         producers: int,
         node_id: str,
         idle_seconds: float,
+        figures: ClusterFigures,
         on_committed: Callable[[CommittedFrame], object],
         on_failed: Callable[[BaseException], object],
     ) -> None:
@@ -93,6 +95,7 @@ class Transactions:
         self._member = member
         self._node_id = node_id
         self._idle_s = idle_seconds
+        self._figures = figures
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._topics = own_topics(clients.names)
@@ -229,6 +232,7 @@ class Transactions:
 
         if error.args[0].fatal():
             raise NodeFenced(told(error)) from None  # A cause would make it a defect of ours.
+        self._figures.transaction_retries += 1
         _log.info("a transaction is sent again", reason=told(error))
         try:
             until_known(producer.abort_transaction, seconds_max=_ABORT_SECONDS_MAX)
@@ -240,6 +244,7 @@ class Transactions:
     def _replace_producers(self, reason: str) -> None:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
+        self._figures.producer_replacements += 1
         _log.warning("the producers are replaced", reason=reason)
         try:
             self._producers.replace()

@@ -57,7 +57,7 @@ def generic_handlers(
     history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
-    offset_admin = OffsetAdmin(node, kafka)
+    offset_admin = OffsetAdmin(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
     request_bytes_max = settings.socket_request_max_bytes
     watch = WatchService(node, admission, figures, request_bytes_max=request_bytes_max)
     unary = _unary_handlers(node, admission, settings, figures)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offsetd_coordinator.cooperative_scheduling import Turns
-from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
+from offsetd_coordinator.errors import (
+    GroupIdNotFound,
+    InvalidGroupId,
+    InvalidOffset,
+    InvalidRequest,
+)
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import read_duration_ms, read_time_ms
-from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
+from offsetd_coordinator.offset_changes import Bounds, PutOffset, ResetOffsets, TargetKind
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
@@ -90,6 +95,37 @@ def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, b
     if source == target:
         raise InvalidGroupId("target_group_id", "{group!r} is also the source group", group=target)
     return source, target
+
+
+async def read_source_offsets(
+    received: group_service_pb2.CloneGroupRequest, metadata_units_max: int
+) -> list[PutOffset]:
+    """The offsets of a source that another node has.
+
+    Raises GroupIdNotFound without any, InvalidGroupId if they are another group's, and the
+    Invalid… error of the first field that breaks a rule.
+    """
+    source = received.source_offsets
+    if source.group_id != received.source_group_id:
+        raise InvalidGroupId("source_offsets.group_id", "it is not the source group")
+    if not source.offsets:
+        raise GroupIdNotFound(
+            "there is no group {group!r} with offsets", group=source.group_id.encode()
+        )
+    field, puts = "source_offsets.offsets", list[PutOffset]()
+    named = zip(validation.topic_partitions(source.offsets, field), source.offsets, strict=True)
+    async for place, ((topic, partition), each) in Turns().each(enumerate(named)):
+        within = f"{field}[{place}]"
+        puts.append(
+            PutOffset(
+                topic,
+                partition,
+                _offset(each.offset, f"{within}.offset"),
+                validation.read_leader_epoch(each, within),
+                validation.read_metadata(each.metadata, f"{within}.metadata", metadata_units_max),
+            )
+        )
+    return puts
 
 
 async def _explicit(

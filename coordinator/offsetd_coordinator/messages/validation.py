@@ -261,6 +261,17 @@ def _partition(partition: int, field: str) -> int:
     return partition
 
 
+def read_leader_epoch(
+    offset: offset_service_pb2.OffsetCommit | offset_service_pb2.CommittedOffset, field: str
+) -> int:
+    """The leader epoch of an offset; -1 if it has none. Raises InvalidLeaderEpoch."""
+    if not offset.HasField("leader_epoch"):
+        return -1
+    if offset.leader_epoch < 0:
+        raise InvalidLeaderEpoch(f"{field}.leader_epoch", _BELOW_0, value=offset.leader_epoch)
+    return offset.leader_epoch
+
+
 def _refuse_seen(seen: set[tuple[bytes, int]], partition: tuple[bytes, int], field: str) -> None:
     if partition in seen:
         raise InvalidPartition(
@@ -277,11 +288,6 @@ def _offset_entry(
 ) -> OffsetEntry:
     if commit.offset < 0:
         raise InvalidOffset(f"{field}.offset", _BELOW_0, value=commit.offset)
-    leader_epoch = -1
-    if commit.HasField("leader_epoch"):
-        leader_epoch = commit.leader_epoch
-        if leader_epoch < 0:
-            raise InvalidLeaderEpoch(f"{field}.leader_epoch", _BELOW_0, value=leader_epoch)
     end_offset = -1
     if commit.HasField("end_offset"):
         end_offset = commit.end_offset
@@ -292,7 +298,7 @@ def _offset_entry(
         topic=read_topic(commit.topic, f"{field}.topic"),
         partition=_partition(commit.partition, field),
         offset=commit.offset,
-        leader_epoch=leader_epoch,
+        leader_epoch=read_leader_epoch(commit, field),
         metadata=read_metadata(commit.metadata, f"{field}.metadata", metadata_units_max),
         precondition=precondition,
         expected=expected,

@@ -14,6 +14,7 @@ from offsetd_coordinator.changes.large_decisions import (
     check_size,
     chosen_rows,
     committed_columns,
+    rows_of_puts,
     rows_to_copy,
 )
 from offsetd_coordinator.changes.row_views import RowPartitions
@@ -31,7 +32,11 @@ from offsetd_coordinator.messages.audit_events import (
     listed_changes,
     told_changes,
 )
-from offsetd_coordinator.messages.change_validation import check_clone, read_reset
+from offsetd_coordinator.messages.change_validation import (
+    check_clone,
+    read_reset,
+    read_source_offsets,
+)
 from offsetd_coordinator.messages.list_encoding import encoded_with, set_change
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.offset_changes import (
@@ -39,13 +44,14 @@ from offsetd_coordinator.offset_changes import (
     BoundSource,
     OffsetsChangedReply,
     PutColumns,
+    PutOffset,
     PutOffsets,
     TargetKind,
 )
 from offsetd_coordinator.services.durable_answers import changed_group, until_durable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from offsetd_coordinator.committed_offsets import CommittedColumns, OffsetRows
     from offsetd_coordinator.node import Node
@@ -58,9 +64,10 @@ if TYPE_CHECKING:
 class OffsetAdmin:
     """The methods: each takes a request's bytes and returns the answer's bytes."""
 
-    def __init__(self, node: Node, kafka: KafkaBounds | None) -> None:
+    def __init__(self, node: Node, kafka: KafkaBounds | None, *, metadata_units_max: int) -> None:
         self._node = node
         self._kafka = kafka
+        self._metadata_units_max = metadata_units_max
 
     async def reset_offsets(self, message: bytes) -> bytes:
         """Moves offsets of one group; answers once the change is durable."""
@@ -101,10 +108,16 @@ class OffsetAdmin:
     async def clone_group(self, message: bytes) -> bytes:
         """Copies offsets to another group; answers once the change is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
-        received = validation.parse(group_service_pb2.CloneGroupRequest, message)
+        received = await validation.parse_in_turns(
+            group_service_pb2.CloneGroupRequest, message, Turns()
+        )
         source, target = check_clone(received)
         topics = set(await validation.read_topics(received.topics, Turns()))
-        source_ticket, copied = await _copied(runtime, source, target, topics)
+        if received.HasField("source_offsets"):
+            puts = await read_source_offsets(received, self._metadata_units_max)
+            source_ticket, copied = 0, await sorted_puts(puts, topics)
+        else:
+            source_ticket, copied = await _copied(runtime, source, target, topics)
         request = PutOffsets(
             group_id=target,
             offsets=copied,
@@ -191,6 +204,16 @@ def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> Put
         return columns
     is_chosen = [topic in topics for topic in stored.topics]
     return PutColumns._make(list(compress(column, is_chosen)) for column in columns)
+
+
+async def sorted_puts(
+    puts: Sequence[PutOffset], topics: Collection[bytes]
+) -> PutColumns | OffsetRows:
+    """Offsets to write, sorted; many become packed rows. `topics` restricts them, unless empty."""
+    chosen = [each for each in puts if not topics or each.topic in topics]
+    if len(chosen) > SLICE_ROWS:
+        return await asyncio.to_thread(rows_of_puts, chosen)
+    return PutColumns.of(sorted(chosen))
 
 
 async def _copied(

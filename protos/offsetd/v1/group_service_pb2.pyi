@@ -368,7 +368,7 @@ class LeftMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
 
 class CloneGroupRequest(_message.Message):
-    __slots__ = ("source_group_id", "target_group_id", "topics", "overwrite", "request_id", "validate_only", "reason")
+    __slots__ = ("source_group_id", "target_group_id", "topics", "overwrite", "request_id", "validate_only", "reason", "source_offsets")
     SOURCE_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +376,7 @@ class CloneGroupRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     source_group_id: str
     target_group_id: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -383,7 +384,8 @@ class CloneGroupRequest(_message.Message):
     request_id: str
     validate_only: bool
     reason: str
-    def __init__(self, source_group_id: _Optional[str] = ..., target_group_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., overwrite: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    source_offsets: _offset_service_pb2.GroupOffsets
+    def __init__(self, source_group_id: _Optional[str] = ..., target_group_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., overwrite: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., source_offsets: _Optional[_Union[_offset_service_pb2.GroupOffsets, _Mapping]] = ...) -> None: ...
 
 class CloneGroupResponse(_message.Message):
     __slots__ = ("revision", "offset_count", "kept_offset_count", "changes")

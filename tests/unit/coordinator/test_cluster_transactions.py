@@ -19,6 +19,7 @@ from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.topic_records import PLACE_HEADER
 from offsetd_coordinator.cluster.transactions import CommittedFrame, Transactions
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.figures import ClusterFigures
 from offsetd_coordinator.runtime.commit_log import NodeFenced
 from partition_logs import NOW_MS, batch_of
 from patience import PATIENCE_SECONDS
@@ -64,6 +65,7 @@ class Committing:
             producers=producers,
             node_id="n1",
             idle_seconds=PATIENCE_SECONDS,
+            figures=ClusterFigures(),
             on_committed=self._note,
             on_failed=self.errors.append,
         )

@@ -9,7 +9,7 @@ from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels.columns import ENTRY_COLUMNS, Table
 from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_coordinator.state import anonymous_memory, offset_table
-from serving_nodes import serving_node
+from serving_nodes import METADATA_UNITS_MAX, serving_node
 
 if TYPE_CHECKING:
     import pytest
@@ -34,7 +34,9 @@ async def test_no_turn_of_a_change_grows_the_array_of_entries(
         request = group_service_pb2.CloneGroupRequest(
             source_group_id="source", target_group_id="target"
         )
-        await OffsetAdmin(serving.node, None).clone_group(request.SerializeToString())
+        await OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
+            request.SerializeToString()
+        )
         assert table.count(b"target") == OFFSETS
         assert len(Table(*table.arrays).entries) > rows
     assert all(shape[1:] != (ENTRY_COLUMNS,) for shape in grown)

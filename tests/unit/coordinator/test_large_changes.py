@@ -87,7 +87,9 @@ async def clone(serving: ServingNode) -> Any:
     request = group_service_pb2.CloneGroupRequest(
         source_group_id="source", target_group_id="large", overwrite=True, request_id="r"
     )
-    answer = await OffsetAdmin(serving.node, None).clone_group(request.SerializeToString())
+    answer = await OffsetAdmin(
+        serving.node, None, metadata_units_max=METADATA_UNITS_MAX
+    ).clone_group(request.SerializeToString())
     return group_service_pb2.CloneGroupResponse.FromString(answer)
 
 
@@ -449,7 +451,7 @@ async def test_a_dry_run_holds_nobody_up() -> None:
 async def test_a_reset_of_more_than_a_batch_takes_is_refused_and_of_less_is_done() -> None:
     async with serving_node(partitions=1) as serving:
         await fill(serving)
-        admin = OffsetAdmin(serving.node, None)
+        admin = OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX)
         request = offset_service_pb2.ResetOffsetsRequest(group_id="large", offset=3)
         answer = await admin.reset_offsets(request.SerializeToString())
         response = offset_service_pb2.ResetOffsetsResponse.FromString(answer)

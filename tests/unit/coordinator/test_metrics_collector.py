@@ -10,11 +10,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import yaml
+from memory_cluster import MemoryDirectory
+from memory_commit_log import MemoryTopic
+from memory_nodes import MemoryNode
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.figures import CallFigures, ClusterFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_log import CleanerLog
 from offsetd_coordinator.observability.metrics.collector import ServerCollector, registry_of
+from offsetd_coordinator.runtime.node_directory import ClusterReport
 from offsetd_coordinator.shard.shard import Shard
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
@@ -215,9 +219,50 @@ def test_while_the_log_loads_a_scrape_says_so() -> None:
     assert "python_info" in scrape.sample_names
 
 
+async def test_the_work_of_a_node_in_its_cluster_shows() -> None:
+    topic, directory = MemoryTopic(4), MemoryDirectory()
+    node = MemoryNode(topic, (0, 1, 2), directory=directory)
+    other = MemoryNode(topic, (3,), name="n2", directory=directory)
+    directory.members = [node, other]
+    node.release(0)
+    node.log.damage_partition(1)
+    figures = node.node.cluster_figures = ClusterFigures()
+    node.node.cluster_report = lambda: ClusterReport(copy_lags={3: 7})
+    figures.taken_partitions, figures.lost_partitions = 5, 1
+    figures.transaction_retries, figures.producer_replacements = 9, 2
+    figures.takeover_durations.note(0.5)
+    collector = ServerCollector(
+        node.node, Admission(1), CallFigures(), CleanerLog(None), ManualClock()
+    )
+    scrape = Scrape.of(generate_latest(registry_of(collector)).decode())
+    assert list(rule_problems(scrape)) == []
+    states = {"serving": 1, "released": 2, "failed": 1, "loading": 0}
+    for state, count in states.items():
+        assert scrape.value("offsetd_cluster_partitions", state=state) == count
+    lagging = scrape.value("offsetd_cluster_copy_lag_records", partition="__consumer_offsets-3")
+    expected = {
+        "log_partitions": 4,
+        "nodes": 2,
+        "taken_partitions_total": 5,
+        "lost_partitions_total": 1,
+        "transaction_retries_total": 9,
+        "producer_replacements_total": 2,
+        "takeover_duration_seconds_sum": 0.5,
+    }
+    assert {each: scrape.value(f"offsetd_cluster_{each}") for each in expected} == expected
+    assert lagging == 7
+
+
+async def test_a_single_server_has_no_metrics_of_a_cluster() -> None:
+    async with serving_node() as serving:
+        with scraped(serving) as node:
+            assert not [each for each in node.scrape().sample_names if "_cluster_" in each]
+
+
 async def test_the_guide_lists_every_metric() -> None:
     listed = re.findall(r"^\| `(offsetd_\w+)`", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     async with serving_node() as serving:
+        serving.node.cluster_figures = ClusterFigures()
         with scraped(serving) as node:
             families = node.scrape().families.values()
     names = [
@@ -233,6 +278,7 @@ async def test_every_metric_that_an_alert_names_exists() -> None:
     alerts = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len({alert["alert"] for alert in alerts}) == len(alerts) > 0
     async with serving_node() as serving:
+        serving.node.cluster_figures = ClusterFigures()
         with scraped(serving) as node:
             existing = node.scrape().sample_names
     for alert in alerts:

@@ -10,12 +10,12 @@ import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
-from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN
+from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, SLICE_ROWS
 from offsetd_coordinator.offset_changes import Bounds
 from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.placement import partition_of
-from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
+from serving_nodes import METADATA_UNITS_MAX, PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,7 +29,9 @@ async def reset(
     serving: ServingNode, kafka: Any = None, **fields: Any
 ) -> offset_service_pb2.ResetOffsetsResponse:
     request = offset_service_pb2.ResetOffsetsRequest(**fields)
-    answer = OffsetAdmin(serving.node, kafka).reset_offsets(request.SerializeToString())
+    answer = OffsetAdmin(serving.node, kafka, metadata_units_max=METADATA_UNITS_MAX).reset_offsets(
+        request.SerializeToString()
+    )
     return offset_service_pb2.ResetOffsetsResponse.FromString(
         await asyncio.wait_for(answer, WAIT_SECONDS)
     )
@@ -41,7 +43,9 @@ async def clone(
     request = group_service_pb2.CloneGroupRequest(
         source_group_id=source, target_group_id=target, **fields
     )
-    answer = OffsetAdmin(serving.node, None).clone_group(request.SerializeToString())
+    answer = OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
+        request.SerializeToString()
+    )
     return group_service_pb2.CloneGroupResponse.FromString(
         await asyncio.wait_for(answer, WAIT_SECONDS)
     )
@@ -383,6 +387,56 @@ async def test_a_group_that_exists_is_overwritten_only_when_told() -> None:
         response = await clone(serving, "g", "h", overwrite=True, topics=["orders"])
         assert (response.offset_count, response.kept_offset_count) == (2, 1)
         assert await stored(serving, "h") == {("new", 0): 0, ("orders", 0): 100, ("orders", 1): 50}
+
+
+def source_offsets(*offsets: dict[str, Any], group_id: str = "g") -> dict[str, Any]:
+    """A field of a clone: offsets of a source that another node has."""
+    given = [offset_service_pb2.CommittedOffset(**each) for each in offsets]
+    return {"source_offsets": offset_service_pb2.GroupOffsets(group_id=group_id, offsets=given)}
+
+
+async def test_a_clone_takes_the_given_offsets_of_a_source_that_is_elsewhere() -> None:
+    given = [
+        {"topic": "orders", "partition": 1, "offset": 6, "metadata": "m", "leader_epoch": 2},
+        {"topic": "new", "partition": 0, "offset": 5, "revision": 99},
+    ]
+    async with serving_node() as serving:
+        response = await clone(serving, "g", "h", **source_offsets(*given))
+        assert changes(response) == [("new", 0, None, 5), ("orders", 1, None, 6)]
+        assert await stored(serving, "h") == {("new", 0): 5, ("orders", 1): 6}
+        [copy] = await serving.fetch("h")
+        assert [(each.metadata, each.leader_epoch) for each in copy.offsets] == [("", 0), ("m", 2)]
+        await clone(serving, "g", "i", topics=["orders"], **source_offsets(*given))
+        assert await stored(serving, "i") == {("orders", 1): 6}
+        assert [each["what"]["source"] for each in audited(serving)] == ["g", "g"]
+
+
+async def test_very_many_given_offsets_are_all_written() -> None:
+    given = [{"topic": "t", "partition": each, "offset": each} for each in range(SLICE_ROWS + 7)]
+    async with serving_node() as serving:
+        assert (await clone(serving, "g", "h", **source_offsets(*given))).offset_count == len(given)
+        assert await stored(serving, "h") == {("t", each): each for each in range(len(given))}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (source_offsets(), errors.GroupIdNotFound),
+        (source_offsets({"topic": "t", "offset": 1}, group_id="x"), errors.InvalidGroupId),
+        (source_offsets({"topic": "t", "offset": -1}), errors.InvalidOffset),
+        (source_offsets({"topic": "", "offset": 1}), errors.InvalidTopic),
+        (source_offsets({"topic": "t", "leader_epoch": -1}), errors.InvalidLeaderEpoch),
+        (source_offsets({"topic": "t", "metadata": "m" * 5000}), errors.InvalidMetadata),
+        (source_offsets({"topic": "t"}, {"topic": "t"}), errors.InvalidPartition),
+    ],
+)
+async def test_wrong_given_offsets_are_refused(
+    given: dict[str, Any], error: type[errors.CoordinatorError]
+) -> None:
+    async with serving_node() as serving:
+        with pytest.raises(error):
+            await clone(serving, "g", "h", **given)
+        assert (await stored(serving, "h"), audited(serving)) == ({}, [])
 
 
 async def test_a_clone_that_is_asked_for_again_is_answered_again() -> None:

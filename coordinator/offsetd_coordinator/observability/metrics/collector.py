@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from offsetd_coordinator.figures import CODES, ExpiryFigures
 from offsetd_coordinator.node import NodeState
+from offsetd_coordinator.observability.metrics.cluster_metrics import cluster_families
 from offsetd_coordinator.observability.metrics.commit_metrics import commit_families
 from offsetd_coordinator.observability.metrics.expiry_metrics import expiry_families
 from offsetd_coordinator.observability.metrics.families import (
@@ -93,6 +94,10 @@ class ServerCollector(Collector):
         )
         if runtime.store is not None:
             yield from store_families(runtime.store)
+        if self._node.cluster_figures is not None:
+            report = self._node.cluster_report
+            lags = {} if report is None else report().copy_lags
+            yield from cluster_families(self._node.cluster_figures, runtime, lags)
         yield from expiry_families(self._expiry)
         if runtime.store is not None and runtime.upkeep is not None:
             yield from upkeep_families(

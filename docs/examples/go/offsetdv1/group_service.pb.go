@@ -2040,9 +2040,13 @@ type CloneGroupRequest struct {
 	// (GROUP_EXISTS).
 	Overwrite bool `protobuf:"varint,4,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
 	// As in `ResetOffsetsRequest`, among the requests to the target.
-	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	ValidateOnly  bool   `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	RequestId    string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	ValidateOnly bool   `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	Reason       string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The source's offsets, as `FetchOffsets` answered them. Needed only in a cluster, if one node
+	// has the target and another one the source: then the first one cannot read the source. Times,
+	// revisions and ends in it are ignored.
+	SourceOffsets *GroupOffsets `protobuf:"bytes,8,opt,name=source_offsets,json=sourceOffsets,proto3" json:"source_offsets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2124,6 +2128,13 @@ func (x *CloneGroupRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CloneGroupRequest) GetSourceOffsets() *GroupOffsets {
+	if x != nil {
+		return x.SourceOffsets
+	}
+	return nil
 }
 
 type CloneGroupResponse struct {
@@ -2866,7 +2877,7 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\vinstance_id\x18\x02 \x01(\tH\x00R\n" +
 	"instanceId\x88\x01\x01\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05errorB\x0e\n" +
-	"\f_instance_id\"\xf5\x01\n" +
+	"\f_instance_id\"\xb6\x02\n" +
 	"\x11CloneGroupRequest\x12&\n" +
 	"\x0fsource_group_id\x18\x01 \x01(\tR\rsourceGroupId\x12&\n" +
 	"\x0ftarget_group_id\x18\x02 \x01(\tR\rtargetGroupId\x12\x16\n" +
@@ -2875,7 +2886,8 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tR\trequestId\x12#\n" +
 	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xc9\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12?\n" +
+	"\x0esource_offsets\x18\b \x01(\v2\x18.offsetd.v1.GroupOffsetsR\rsourceOffsets\"\xc9\x01\n" +
 	"\x12CloneGroupResponse\x120\n" +
 	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\x12!\n" +
 	"\foffset_count\x18\x02 \x01(\x05R\voffsetCount\x12*\n" +
@@ -3010,9 +3022,10 @@ var file_offsetd_v1_group_service_proto_goTypes = []any{
 	(*TopicPartition)(nil),        // 43: offsetd.v1.TopicPartition
 	(*Revision)(nil),              // 44: offsetd.v1.Revision
 	(*status.Status)(nil),         // 45: google.rpc.Status
-	(*OffsetChange)(nil),          // 46: offsetd.v1.OffsetChange
-	(*RestoreGroupRequest)(nil),   // 47: offsetd.v1.RestoreGroupRequest
-	(*RestoreGroupResponse)(nil),  // 48: offsetd.v1.RestoreGroupResponse
+	(*GroupOffsets)(nil),          // 46: offsetd.v1.GroupOffsets
+	(*OffsetChange)(nil),          // 47: offsetd.v1.OffsetChange
+	(*RestoreGroupRequest)(nil),   // 48: offsetd.v1.RestoreGroupRequest
+	(*RestoreGroupResponse)(nil),  // 49: offsetd.v1.RestoreGroupResponse
 }
 var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	0,  // 0: offsetd.v1.GroupListing.type:type_name -> offsetd.v1.GroupType
@@ -3046,49 +3059,50 @@ var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	44, // 28: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
 	27, // 29: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
 	45, // 30: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	44, // 31: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	46, // 32: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	38, // 33: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	44, // 34: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	42, // 35: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	44, // 36: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	8,  // 37: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	42, // 38: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	8,  // 39: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	44, // 40: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	3,  // 41: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	5,  // 42: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	10, // 43: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	28, // 44: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	47, // 45: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	13, // 46: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	16, // 47: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	19, // 48: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	21, // 49: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	25, // 50: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	30, // 51: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	32, // 52: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	34, // 53: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	36, // 54: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	4,  // 55: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	6,  // 56: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	11, // 57: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	29, // 58: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	48, // 59: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	14, // 60: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	18, // 61: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	20, // 62: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	23, // 63: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	26, // 64: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	31, // 65: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	33, // 66: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	35, // 67: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	37, // 68: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	55, // [55:69] is the sub-list for method output_type
-	41, // [41:55] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	46, // 31: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	44, // 32: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	47, // 33: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	38, // 34: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	44, // 35: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	42, // 36: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 37: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	8,  // 38: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	42, // 39: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	8,  // 40: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	44, // 41: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	3,  // 42: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	5,  // 43: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	10, // 44: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	28, // 45: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	48, // 46: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	13, // 47: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	16, // 48: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	19, // 49: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	21, // 50: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	25, // 51: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	30, // 52: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	32, // 53: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	34, // 54: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	36, // 55: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	4,  // 56: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	6,  // 57: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	11, // 58: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	29, // 59: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	49, // 60: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	14, // 61: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	18, // 62: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	20, // 63: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	23, // 64: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	26, // 65: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	31, // 66: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	33, // 67: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	35, // 68: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	37, // 69: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	56, // [56:70] is the sub-list for method output_type
+	42, // [42:56] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
