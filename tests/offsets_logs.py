@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GROUPS = ("g", "billing", "größe 🚀", "a" * 300)
 TOPICS = ("orders", "t")
 START_MS = 1_700_000_000_000
-_MARKER_KEYS = (struct.pack(">hh", 0, 0), struct.pack(">hh", 0, 1))  # Abort, commit.
+_MARKER_KEYS = {"aborted": struct.pack(">hh", 0, 0), "committed": struct.pack(">hh", 0, 1)}
 _MARKER_VALUE = struct.pack(">hi", 0, 0)
 
 
@@ -53,20 +53,43 @@ def write_log(folder: Path, batches: list[bytes], *, partition: int = 0, segment
         (log / f"{base_offset:020d}.log").write_bytes(content)
 
 
+def marker_batch(end: str, offset: int, *, producer_id: int, now_ms: int = START_MS) -> bytes:
+    """The end of a producer's transaction: `committed` or `aborted`."""
+    key = _MARKER_KEYS[end]
+    return encode_batch(
+        [Record(key=key, value=_MARKER_VALUE, offset=offset, timestamp_ms=now_ms)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=1,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def offset_batch(group: str, offset: int, *, producer_id: int = -1) -> bytes:
+    """One committed offset; with a producer, as a part of its transaction."""
+    record = Record(
+        key=encode_key(OffsetKey(group=group, topic="orders", partition=0)),
+        value=OffsetCommitValue(offset=offset, commit_timestamp_ms=START_MS).encode(version=3),
+        offset=offset,
+        timestamp_ms=START_MS,
+    )
+    return encode_batch(
+        [record],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=1 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=producer_id >= 0,
+    )
+
+
 def _batch(chance: Random, offset: int, now_ms: int, *, cleaned: bool) -> tuple[bytes, int]:
     producer = chance.choice((-1, -1, -1, 7, 8))
     is_transactional = producer >= 0 and chance.random() < 0.8
     if is_transactional and chance.random() < 0.3:
-        key = chance.choice(_MARKER_KEYS)
-        marker = Record(key=key, value=_MARKER_VALUE, offset=offset, timestamp_ms=now_ms)
-        return encode_batch(
-            [marker],
-            base_offset=offset,
-            producer_id=producer,
-            producer_epoch=1,
-            is_transactional=True,
-            is_control=True,
-        ), 1
+        end = chance.choice(list(_MARKER_KEYS))
+        return marker_batch(end, offset, producer_id=producer, now_ms=now_ms), 1
     count = chance.choice((1, 1, 2, 5, 40))
     places = [offset + each for each in range(count) if not cleaned or chance.random() < 0.9]
     records = [

@@ -28,6 +28,8 @@ SUITES: Final = (
     "tests/fault/test_membership.py",
     "tests/fault/test_offset_changes.py",
     "tests/interop/test_cli_streams.py",
+    "tests/interop/test_zookeeper_migration.py",
+    "tests/promises/test_command_line_reference.py",
     "tests/promises/test_commit_storms.py",
     "tests/promises/test_history_guide.py",
     "tests/promises/test_resetting_a_group.py",

@@ -34,7 +34,7 @@ SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
 # own setting would hide a planted one.
 NOT_PASSED_ON = ("OFFSETD_NIGHTLY", "GRPC_VERBOSITY")
 TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
-SEEDS = 3  # For a test that draws its data and does not notice with the first one.
+SEEDS = 3  # A race of threads, or drawn data, may not meet the bug with the first one.
 
 
 def all_mutants() -> list[Mutant]:

@@ -21,7 +21,7 @@ from offsetd_storage.offsets_topic.schemas.keys import (
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
-from offsets_logs import random_log, write_log
+from offsets_logs import marker_batch, offset_batch, random_log, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,3 +220,19 @@ def check_history(history: list[dict[str, Any]], current: list[dict[str, Any]]) 
     assert left == {
         (row["group"], row["topic"], row["partition"]): row["log_offset"] for row in current
     }
+
+
+@pytest.mark.parametrize("end", ["committed", "aborted", "open"])
+def test_the_end_of_a_transaction_is_found_behind_its_range_of_segments(
+    tmp_path: Path, end: str
+) -> None:
+    batches = [
+        offset_batch("g", 0, producer_id=7),
+        offset_batch("h", 1),
+        offset_batch("h", 2),
+        offset_batch("h", 3) if end == "open" else marker_batch(end, 3, producer_id=7),
+    ]
+    write_log(tmp_path, batches, segments=4)
+    rows = table(tmp_path, "history", range_bytes="1")
+    assert {row["transaction"] for row in rows if row["group"] == "g"} == {end}
+    assert {row["transaction"] for row in rows if row["group"] == "h"} == {None}
