@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Transaction:
     producer: int
     records: list[Sent] = attrs.field(factory=list)
     offsets: dict[int, int] = attrs.field(factory=dict)
+    marks: dict[int, str] = attrs.field(factory=dict)
     generation: Any = None
     is_committed: bool = False
 
@@ -77,6 +78,30 @@ class FakeKafka:
     def producer(self, number: int) -> FakeProducer:
         """As `KafkaClients.producer`."""
         return FakeProducer(self, number)
+
+    def reader(self) -> FakeReader:
+        """As `KafkaClients.reader`."""
+        return FakeReader(self)
+
+
+class FakeReader:
+    """Says what was committed for the nodes' group."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+
+    def committed(self, partitions: list[TopicPartition], _: float) -> list[TopicPartition]:
+        self._kafka.note("committed")
+        marks: dict[int, str] = {}
+        for transaction in self._kafka.committed:
+            marks |= transaction.marks
+        return [
+            TopicPartition(each.topic, each.partition, 1, marks.get(each.partition, ""))
+            for each in partitions
+        ]
+
+    def close(self) -> None:
+        pass
 
 
 class FakeProducer:
@@ -132,6 +157,7 @@ class FakeProducer:
         assert self._open is not None
         assert offsets, "without an offset the brokers do not look at the generation"
         self._open.offsets = {each.partition: each.offset for each in offsets}
+        self._open.marks = {each.partition: each.metadata for each in offsets}
         self._open.generation = generation
 
     def commit_transaction(self, _: float) -> None:
@@ -140,6 +166,7 @@ class FakeProducer:
         self._deliver()
         self._open.is_committed = True
         self._end()
+        self._kafka.note("commit_answered")
 
     def abort_transaction(self, _: float) -> None:
         self._kafka.note("abort_transaction")

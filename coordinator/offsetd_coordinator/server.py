@@ -333,9 +333,9 @@ class Server:
     def _open(self, threads: int) -> tuple[OpenCluster | None, LogStore]:
         """Opens the folder, and the cluster if the settings name one."""
 
-        def opened_store() -> LogStore:
+        def opened_store(partitions: int | None) -> LogStore:
             return open_store(
-                self.settings,
+                attrs.evolve(self.settings, offsets_topic_num_partitions=partitions),
                 files=self._files,
                 clock=self._clock,
                 random=self._random,
@@ -343,7 +343,7 @@ class Server:
             )
 
         if not self.settings.is_clustered:
-            return None, opened_store()
+            return None, opened_store(self.settings.offsets_topic_num_partitions)
         # A server without a cluster does not wait for these modules.
         from offsetd_coordinator.cluster.cluster_start import open_cluster  # noqa: PLC0415
 

@@ -255,3 +255,23 @@ def test_a_node_without_its_brokers_answers_no_reads(nodes: Nodes) -> None:
     nodes.cluster.network.heal()
     with nodes.client() as client:
         poll(lambda: fetched(client) == dict.fromkeys(GROUPS, 1), SECONDS_MAX, node.output)
+
+
+def test_nodes_go_on_after_all_brokers_were_away(nodes: Nodes) -> None:
+    """For longer than a node asks whether a transaction was committed (30 s)."""
+    nodes.start(2)
+    nodes.wait_until_shared("n1", "n2")
+    with nodes.client() as client:
+        commit_all(client, 1)
+        # Each node is in the middle of a commit.
+        waiting = [client.commit_soon(group, {FIRST: 2}) for group in GROUPS]
+        nodes.cluster.kill()
+        time.sleep(45)
+        assert all(each.is_running for each in nodes.nodes)
+        nodes.cluster.repair()
+        for each in waiting:
+            each.result(SECONDS_MAX)
+        assert fetched(client) == dict.fromkeys(GROUPS, 2)
+        commit_all(client, 3)
+        assert fetched(client) == dict.fromkeys(GROUPS, 3)
+    assert all(each.is_running for each in nodes.nodes)

@@ -19,6 +19,40 @@ _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 
 CLUSTER_LOG_MUTANTS = (
     Mutant(
+        name="a frame whose outcome was unknown is sent again although it was committed",
+        where=f"{_SENDS}._decided",
+        replace="return doubtful if any(each.metadata == mark for each in found) else None",
+        by="return None",
+        caught_by=(
+            f"{_TRANSACTIONS}"
+            "::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
+        ),
+    ),
+    Mutant(
+        name="a frame whose outcome was unknown is taken for committed",
+        where=f"{_SENDS}._decided",
+        replace="return doubtful if any(each.metadata == mark for each in found) else None",
+        by="return doubtful",
+        caught_by=f"{_TRANSACTIONS}::test_a_commit_that_did_not_happen_is_sent_again",
+    ),
+    Mutant(
+        name="the outcome of a frame is looked up before the producers are new",
+        where=f"{_SENDS}._committed",
+        replace="if self._is_stuck and not self._replace_producers():",
+        by="if self._is_stuck and not self._doubtful and not self._replace_producers():",
+        caught_by=(
+            f"{_TRANSACTIONS}"
+            "::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
+        ),
+    ),
+    Mutant(
+        name="two processes of a node mark their frames alike",
+        where=f"{_SENDS}.__init__",
+        replace='f"{node_id} {uuid.uuid4().hex}"',
+        by="node_id",
+        caught_by=f"{_TRANSACTIONS}::test_frames_of_two_processes_of_a_node_have_different_marks",
+    ),
+    Mutant(
         name="a transaction without the generation of the node",
         where=f"{_SENDS}._send_offsets",
         replace="if not owned:",

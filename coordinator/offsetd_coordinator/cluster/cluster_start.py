@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 import structlog
 from offsetd_storage.errors import StorageError
-from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 
 from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
@@ -45,9 +44,9 @@ class OpenCluster:
 
 
 def open_cluster(
-    settings: Settings, *, files: Files, clock: Clock, open_store: Callable[[], LogStore]
+    settings: Settings, *, files: Files, clock: Clock, open_store: Callable[[int], LogStore]
 ) -> OpenCluster:
-    """Makes and checks the topics, and opens the folder. Blocks.
+    """Makes and checks the topics, and opens the folder with as many log partitions. Blocks.
 
     Copies that are too old, of another cluster or damaged are deleted: they are read again. The
     node's own logs get what they lack. Raises StartFailed and the errors of the store.
@@ -56,8 +55,7 @@ def open_cluster(
     try:
         clients = KafkaClients(settings, node_id=settings.node_id)
         admin = clients.admin()
-        partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
-        needs = topic_needs(settings, clients.names, partitions)
+        needs = topic_needs(settings, clients.names, settings.offsets_topic_num_partitions)
         found = ClusterTopics(admin).prepare(needs)
         cluster_id = admin.describe_cluster(request_timeout=CALL_SECONDS).result().cluster_id
         offsets_topic = found[clients.names.offsets_topic]
@@ -70,12 +68,12 @@ def open_cluster(
         raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
     if copies is None:
         copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
-    store = open_store()
+    store = open_store(offsets_topic.partitions)
     if store.quarantined:
         _log.warning("damaged copies are read again", count=len(store.quarantined))
         store.abandon()
         copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
-        store = open_store()
+        store = open_store(offsets_topic.partitions)
     try:
         catch_up_own_logs(
             clients,

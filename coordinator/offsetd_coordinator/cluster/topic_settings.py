@@ -25,6 +25,8 @@ _POLL_SECONDS: Final = 0.1
 _OPENED_SECONDS: Final = 3.0
 _MESSAGE_BYTES_BESIDE: Final = 64 * 1024
 DELETE_RETENTION_MS: Final = 86_400_000
+NEW_TOPIC_PARTITIONS: Final = 12
+"""The log partitions of a new cluster. Each one costs the brokers a little in each transaction."""
 FILLING_LAG_MS: Final = 2**63 - 1
 """The `min.compaction.lag.ms` of an offsets topic that `offsetd cluster init` is filling."""
 _FOREVER_MS: Final = -1
@@ -38,10 +40,15 @@ class UnfitTopic(CoordinatorError):
 
 @attrs.frozen(kw_only=True)
 class TopicNeed:
-    """What the cluster needs of one topic. `least` has settings that may be larger."""
+    """What the cluster needs of one topic. `least` has settings that may be larger.
+
+    With `is_count_fixed`, the topic must have this number of partitions. Without it, the number is
+    only for a new topic.
+    """
 
     name: str
     partitions: int
+    is_count_fixed: bool = True
     replication_factor: int
     exact: Mapping[str, str]
     least: Mapping[str, int]
@@ -52,8 +59,11 @@ class TopicNeed:
         return {**self.exact, **{name: str(value) for name, value in self.least.items()}}
 
 
-def topic_needs(settings: Settings, names: ClusterNames, partitions: int) -> list[TopicNeed]:
-    """The topics of a cluster with these settings."""
+def topic_needs(settings: Settings, names: ClusterNames, partitions: int | None) -> list[TopicNeed]:
+    """The topics of a cluster with these settings.
+
+    `partitions` is the number of log partitions; None: that of the topic that is there.
+    """
     kept_ms = max(settings.history_ms, settings.request_id_window_ms)
     message_bytes = settings.log.message_bytes_max + _MESSAGE_BYTES_BESIDE
     replicas = {
@@ -65,7 +75,7 @@ def topic_needs(settings: Settings, names: ClusterNames, partitions: int) -> lis
     needs: tuple[tuple[str, int, dict[str, str], dict[str, int]], ...] = (
         (
             names.offsets_topic,
-            partitions,
+            NEW_TOPIC_PARTITIONS if partitions is None else partitions,
             {**compacted, "unclean.leader.election.enable": "false"},
             {
                 "min.compaction.lag.ms": kept_ms,
@@ -84,6 +94,7 @@ def topic_needs(settings: Settings, names: ClusterNames, partitions: int) -> lis
         TopicNeed(
             name=name,
             partitions=count,
+            is_count_fixed=name != names.offsets_topic or partitions is not None,
             replication_factor=settings.cluster_replication_factor,
             exact=exact,
             least={**replicas, **least},
@@ -115,7 +126,7 @@ def weaknesses(need: TopicNeed, found: FoundTopic) -> Iterator[str]:
             f" let it end, or run the same init again"
         )
         return
-    if found.partitions != need.partitions:
+    if need.is_count_fixed and found.partitions != need.partitions:
         yield (
             f"topic {need.name} has {found.partitions} partitions, and the cluster needs"
             f" {need.partitions}: start the nodes with"

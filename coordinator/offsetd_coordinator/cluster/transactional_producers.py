@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CALL_SECONDS: Final = 10.0
 _FENCE_SECONDS: Final = 60.0
 _UNKNOWN_SECONDS_MAX: Final = 30.0
+_REPLACE_SECONDS_MAX: Final = 10.0
 _RETRY_SECONDS: Final = 0.005
 
 
@@ -36,6 +37,7 @@ class TransactionalProducers:
         self._clients = clients
         self._producers = [clients.producer(number) for number in range(count)]
         self._turn = -1
+        self._not_ready: list[Any] = []  # New ones that the brokers do not know yet.
 
     def fence(self) -> None:
         """Ends what an earlier process of this node has left open, and keeps it from writing.
@@ -52,13 +54,20 @@ class TransactionalProducers:
     def replace(self) -> None:
         """Makes all anew, and aborts what the old ones left open. Blocks.
 
-        Raises KafkaException, or OutcomeUnknown if the brokers do not answer in time.
+        Raises KafkaException, or OutcomeUnknown if the brokers do not answer in time. Then call it
+        again: it goes on with the same new producers.
         """
-        old = self._producers
-        self._producers = [self._clients.producer(number) for number in range(len(old))]
-        # The end of a producer may block, as its calls may.
-        threading.Thread(target=old.clear, name="old-producers", daemon=True).start()
-        _together(self._producers, lambda each: until_known(each.init_transactions))
+        if not self._not_ready:
+            old = self._producers
+            self._producers = [self._clients.producer(number) for number in range(len(old))]
+            self._not_ready = list(self._producers)
+            # The end of a producer may block, as its calls may.
+            threading.Thread(target=old.clear, name="old-producers", daemon=True).start()
+        _together(list(self._not_ready), self._init)
+
+    def _init(self, producer: Any) -> None:
+        until_known(producer.init_transactions, seconds_max=_REPLACE_SECONDS_MAX)
+        self._not_ready.remove(producer)
 
 
 def init_together(producers: Sequence[Any], seconds: float) -> None:

@@ -3,12 +3,17 @@
 The transaction also commits offsets for the nodes' group, with the node's generation (KIP-447). The
 brokers refuse it if the generation is not current. So nothing of a node that lost its partitions is
 ever committed.
+
+If the brokers do not answer, it may be unknown whether a frame was committed. Then the producers
+are made anew, which decides the transaction, and the committed offsets tell the outcome: each has
+the frame's mark as its metadata.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import uuid
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -40,8 +45,11 @@ _ABORT_SECONDS_MAX: Final = 10.0
 # librdkafka may ignore the first one.
 _OFFSETS_SECONDS: Final = 4.0
 _OFFSETS_SECONDS_MAX: Final = 5.0
+_DECIDE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.005
 _RETRY_SECONDS_MAX: Final = 0.2
+# A node that stops gives up a frame after this time, if the brokers do not answer.
+_STOP_SECONDS_MAX: Final = 20.0
 
 
 class CommittedFrame(NamedTuple):
@@ -100,6 +108,11 @@ class Transactions:
         self._on_failed = on_failed
         self._topics = own_topics(clients.names)
         self._producers = TransactionalProducers(clients, producers)
+        # The marks of two processes of one node differ.
+        self._mark = f"{node_id} {uuid.uuid4().hex}"
+        self._is_stuck = False  # The producers have to be replaced before the next attempt.
+        self._doubtful: CommittedFrame | None = None  # The frame, if it was committed.
+        self._stopped_s: float | None = None
         self._thread = threading.Thread(target=self._guard, name="transactions", daemon=True)
 
     def fence(self) -> None:
@@ -112,6 +125,7 @@ class Transactions:
 
     def stop(self) -> None:
         """Commits what is left, and ends the thread. Blocks."""
+        self._stopped_s = time.monotonic()
         self._frames.close()
         if self._thread.ident is not None:
             self._thread.join()
@@ -124,18 +138,29 @@ class Transactions:
             self._on_failed(error)
 
     def _committed(self, frame: Frame) -> CommittedFrame:
-        """Commits a frame, however many attempts that takes. Raises NodeFenced."""
+        """Commits a frame, however many attempts that takes.
+
+        Raises NodeFenced, and OutcomeUnknown if the brokers do not answer while the node stops.
+        """
         wait_s = _RETRY_SECONDS
         while True:
             with self._member.turn:
-                done = self._attempt(frame)
+                if self._is_stuck and not self._replace_producers():
+                    done = None
+                elif self._doubtful is not None:
+                    done = self._decided(self._doubtful)
+                else:
+                    done = self._attempt(frame)
             if done is not None:
                 return done
+            stopped_s = self._stopped_s
+            if stopped_s is not None and time.monotonic() - stopped_s > _STOP_SECONDS_MAX:
+                raise OutcomeUnknown("the brokers do not answer, and the node stops")
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _RETRY_SECONDS_MAX)
 
     def _attempt(self, frame: Frame) -> CommittedFrame | None:
-        """One transaction. None if it was aborted: then nothing of it happened."""
+        """One transaction. None if it was aborted, or if its outcome is not known yet."""
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         # The generation first: with a later one the brokers would accept what is owned no more.
@@ -149,21 +174,55 @@ class Transactions:
         if not (kept or frame.own_entries or owned):
             return CommittedFrame(frame, lost, {}, 0.0)
         producer = self._producers.next()
-        ends: dict[int, int] = {}
+        done = CommittedFrame(frame, lost, {}, begun_s if owned else 0.0)
         try:
             producer.begin_transaction()
-            self._produce(producer, frame, kept, owned, ends)
+            self._produce(producer, frame, kept, owned, done.kafka_ends)
             sending = self._send_offsets(producer, frame, kept, owned, generation)
             flush(producer, sending)
             sending.result(_OFFSETS_SECONDS_MAX)
             until_known(producer.commit_transaction)
         except TimeoutError:
-            self._replace_producers("a producer does not find the group's coordinator")
+            self._note_stuck("a producer does not find the group's coordinator")
+            return None
+        except OutcomeUnknown as unknown:
+            self._note_stuck(str(unknown))
+            self._doubtful = done
             return None
         except KafkaException as error:
             self._abort(producer, error)
             return None
-        return CommittedFrame(frame, lost, ends, begun_s if owned else 0.0)
+        return done
+
+    def _decided(self, doubtful: CommittedFrame) -> CommittedFrame | None:
+        """The frame, if its transaction was committed. Else None: it is sent again, or asked again.
+
+        The producers are new, so the transaction is decided. If other nodes have committed offsets
+        of all its partitions meanwhile, those partitions are lost, and nothing of them is sent.
+        """
+        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
+
+        partitions = {each.topic_partition.partition for each in doubtful.frame.entries}
+        partitions |= doubtful.frame.claims.keys() | self._member.owned
+        topic = self._clients.names.offsets_topic
+        reader = self._clients.reader()
+        try:
+            found = reader.committed(
+                [TopicPartition(topic, each) for each in sorted(partitions)], _DECIDE_SECONDS
+            )
+        except KafkaException as error:
+            _log.info("it is not known yet whether a transaction was committed", reason=told(error))
+            return None
+        finally:
+            reader.close()
+        if any(each.error for each in found):
+            return None
+        self._doubtful = None
+        mark = self._mark_of(doubtful.frame)
+        return doubtful if any(each.metadata == mark for each in found) else None
+
+    def _mark_of(self, frame: Frame) -> str:
+        return f"{self._mark} {frame.number}"
 
     def _produce(
         self,
@@ -222,8 +281,10 @@ class Transactions:
         partitions = {each.topic_partition.partition for each in kept}
         partitions |= frame.claims.keys() & owned
         topic = self._clients.names.offsets_topic
+        mark = self._mark_of(frame)
         return [
-            TopicPartition(topic, each, frame.number) for each in sorted(partitions) or [min(owned)]
+            TopicPartition(topic, each, frame.number, mark)
+            for each in sorted(partitions) or [min(owned)]
         ]
 
     def _abort(self, producer: Any, error: Any) -> None:
@@ -239,17 +300,25 @@ class Transactions:
         except KafkaException as failed:
             raise NodeFenced(told(failed)) from None
         except OutcomeUnknown as unknown:
-            self._replace_producers(str(unknown))
+            self._note_stuck(str(unknown))
 
-    def _replace_producers(self, reason: str) -> None:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
-
+    def _note_stuck(self, reason: str) -> None:
+        self._is_stuck = True
         self._figures.producer_replacements += 1
         _log.warning("the producers are replaced", reason=reason)
+
+    def _replace_producers(self) -> bool:
+        """Returns False if the brokers do not answer. Raises NodeFenced."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
         try:
             self._producers.replace()
+        except OutcomeUnknown:
+            return False
         except KafkaException as error:
             raise NodeFenced(told(error)) from None
+        self._is_stuck = False
+        return True
 
 
 def flush(producer: Any, sending: Future[None]) -> None:

@@ -12,7 +12,6 @@ from offsetd_storage.cleaner.offline_cleaning import viewed_log
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.folder.folder_format import read_properties
-from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.views.folder_view import FolderView, read_folder
 
@@ -113,7 +112,7 @@ def init(
         _print(terminal, outcome)
         _fail_for_differences(terminal, outcome, "the topics stay closed to nodes")
         filling.end()
-        terminal.note(_how_to_go_on(settings, folder, view.offsets_partitions))
+        terminal.note(_how_to_go_on(settings, folder))
 
 
 def export(
@@ -199,7 +198,7 @@ def _partial_folder(terminal: Terminal, folder: Path) -> Path:
 
 def _checked_topics(terminal: Terminal, clients: KafkaClients, settings: Settings) -> int:
     """The number of log partitions. Fails if topics are missing or not completely filled."""
-    needs = topic_needs(settings, clients.names, OFFSETS_PARTITIONS_DEFAULT)
+    needs = topic_needs(settings, clients.names, None)
     found = ClusterTopics(clients.admin()).found([each.name for each in needs])
     missing = [each.name for each in needs if each.name not in found]
     if missing:
@@ -262,13 +261,11 @@ def _wait_seconds(settings: Settings) -> float:
     return 2 * settings.cluster_transaction_timeout_ms / 1000
 
 
-def _how_to_go_on(settings: Settings, folder: Path, partitions: int) -> str:
+def _how_to_go_on(settings: Settings, folder: Path) -> str:
     sets = {
         "cluster.bootstrap.servers": settings.cluster_bootstrap_servers,
         "cluster.id": settings.cluster_id,
     }
-    if partitions != OFFSETS_PARTITIONS_DEFAULT:
-        sets["offsets.topic.num.partitions"] = str(partitions)
     words = " ".join(f"--set {shlex.quote(f'{name}={value}')}" for name, value in sets.items())
     return (
         f"start the nodes with an empty --data-dir, {words}, and one of them with --set"

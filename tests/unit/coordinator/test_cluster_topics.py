@@ -68,11 +68,21 @@ def test_each_weakness_is_told() -> None:
     assert len(told(partitions=1, replication_factor=1, settings={})) == 4
 
 
-def needs(**said: object) -> dict[str, TopicNeed]:
+def needs(partitions: int | None = 50, **said: object) -> dict[str, TopicNeed]:
     assignments = [f"{name.replace('_', '.')}={value}" for name, value in said.items()]
     settings = load_settings(assignments=["data.dir=/nowhere", *assignments])
     names = ClusterNames(cluster_id=settings.cluster_id)
-    return {each.name: each for each in topic_needs(settings, names, 50)}
+    return {each.name: each for each in topic_needs(settings, names, partitions)}
+
+
+def test_a_number_of_partitions_that_is_not_asked_for_is_the_topics() -> None:
+    asked, any_number = (needs(number)["__offsetd_offsets"] for number in (50, None))
+    found = attrs.evolve(FOUND, settings=asked.settings, partitions=30)
+    assert len(list(weaknesses(asked, found))) == 1
+    assert list(weaknesses(any_number, found)) == []
+    assert any_number.partitions == 12, "for a new topic"
+    for each in needs(None).values():
+        assert each.is_count_fixed == (each.name != "__offsetd_offsets")
 
 
 def test_the_topic_of_offsets_keeps_what_history_and_request_ids_need() -> None:

@@ -13,16 +13,17 @@ import pytest
 from confluent_kafka import KafkaError
 from fake_producers import FakeKafka, Transaction, failed
 from log_stores import P0, P1
-from offsetd_coordinator.cluster import transactions
+from offsetd_coordinator.cluster import transactional_producers, transactions
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.topic_records import PLACE_HEADER
 from offsetd_coordinator.cluster.transactions import CommittedFrame, Transactions
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.figures import ClusterFigures
-from offsetd_coordinator.runtime.commit_log import NodeFenced
+from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 from partition_logs import NOW_MS, batch_of
 from patience import PATIENCE_SECONDS
+from server_process import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -404,6 +405,79 @@ def test_a_node_ends_if_its_new_producers_are_refused(
     [error] = committing.errors
     assert isinstance(error, NodeFenced)
     assert not committing.kafka.committed
+
+
+def never_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a call that times out has done is not asked again."""
+    monkeypatch.setattr(transactional_producers, "_REPLACE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(transactions, "until_known", _asked_once)
+
+
+def _asked_once(call: Any, *, seconds_max: float = 0.0) -> None:
+    transactional_producers.until_known(call, seconds_max=0.0)
+
+
+def test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_known(monkeypatch)
+    kafka = committing.kafka
+    kafka.fail("commit_answered", TIMED_OUT)
+    kafka.fail("committed", TIMED_OUT)  # The brokers are asked again.
+    committing.add(P0, 2)
+    committing.run()
+    [transaction] = kafka.transactions
+    assert transaction.is_committed
+    assert [each.frame.number for each in committing.done] == [1]
+    assert committing.done[0].kafka_ends == {0: 2}
+    assert kafka.calls.count("init_transactions") == 2, "which decides the transaction"
+    assert committing.errors == []
+
+
+def test_a_commit_that_did_not_happen_is_sent_again(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_known(monkeypatch)
+    kafka = committing.kafka
+    committing.add(P0)
+    committing.transactions.start()
+    committing.frames.kick()
+    poll(lambda: committing.done, PATIENCE_SECONDS)
+    kafka.fail("commit_transaction", TIMED_OUT)
+    # The brokers are away for some time.
+    kafka.fail("init_transactions", TIMED_OUT, TIMED_OUT, TIMED_OUT, None, TIMED_OUT)
+    committing.add(P0, 2)
+    committing.transactions.stop()
+    first, unknown, again = kafka.transactions
+    assert [each.is_committed for each in (first, unknown, again)] == [True, False, True]
+    assert offsets_of(again) == offsets_of(unknown) == [1, 2], "the same log offsets"
+    assert [each.frame.number for each in committing.done] == [1, 2]
+    assert committing.errors == []
+
+
+def test_frames_of_two_processes_of_a_node_have_different_marks() -> None:
+    marks = set()
+    for _ in range(2):
+        committing = Committing(0)
+        committing.add(P0)
+        committing.run()
+        [transaction] = committing.kafka.committed
+        marks.add(transaction.marks[0])
+    assert len(marks) == 2
+
+
+def test_a_node_that_stops_gives_up_when_the_brokers_do_not_answer(
+    committing: Committing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_known(monkeypatch)
+    monkeypatch.setattr(transactions, "_STOP_SECONDS_MAX", 0.05)
+    committing.kafka.fail("commit_transaction", TIMED_OUT)
+    committing.kafka.fail("init_transactions", *[TIMED_OUT] * 10_000)
+    committing.add(P0)
+    committing.run()
+    [error] = committing.errors
+    assert isinstance(error, OutcomeUnknown)
+    assert committing.done == []
 
 
 def test_a_flush_ends_when_the_offsets_are_refused() -> None:
