@@ -20,8 +20,8 @@ class LogPartitionState(StrEnum):
 class ClusterPartition:
     """A log partition, as its node describes it. `node_id` is empty if no node serves it.
 
-    `epoch` grows with each change of the owner. `copy_lag`: the number of log offsets that the copy
-    on the node's disk is behind. Both are None if they are not known.
+    `epoch` grows with each change of the owner; None: not known. `copy_lag`: how many records the
+    best copy of another node is behind; None: no other node that answered has one.
     """
 
     log_partition: int
@@ -33,12 +33,17 @@ class ClusterPartition:
 
 @attrs.frozen(kw_only=True)
 class ClusterNode:
-    """A node of a cluster. `server` is None if the node did not answer."""
+    """A node of a cluster. `server` is None if the node did not answer.
+
+    `copy_lag`: the most records that one of its copies of other nodes' partitions is behind; None:
+    it has none, or did not answer.
+    """
 
     node_id: str
     address: str
     log_partitions: tuple[int, ...]
     server: ServerInfo | None
+    copy_lag: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -41,6 +41,9 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "auto.create.topics.enable": "false",
+    # A lost broker is noticed before the nodes' sessions (6 s) are over.
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "1000",
     "num.network.threads": "1",
     "num.io.threads": "2",
     "background.threads": "2",

@@ -257,6 +257,24 @@ def test_a_node_without_its_brokers_answers_no_reads(nodes: Nodes) -> None:
         poll(lambda: fetched(client) == dict.fromkeys(GROUPS, 1), SECONDS_MAX, node.output)
 
 
+def test_no_node_ends_when_a_broker_is_lost(nodes: Nodes) -> None:
+    """Each broker in turn: one of them coordinates the nodes' group, others their transactions."""
+    nodes.start(3)
+    nodes.wait_until_shared("n1", "n2", "n3")
+    with nodes.client() as client:
+        for value, broker in enumerate(nodes.cluster.brokers, 1):
+            waiting = [client.commit_soon(group, {FIRST: value}) for group in GROUPS]
+            broker.kill()
+            for each in waiting:
+                each.result(SECONDS_MAX)
+            commit_all(client, 10 * value)
+            assert fetched(client) == dict.fromkeys(GROUPS, 10 * value)
+            broker.start()
+            nodes.cluster.wait_until_in_sync()
+    ended = {each.name: each.output[-3000:] for each in nodes.nodes if not each.is_running}
+    assert ended == {}
+
+
 def test_nodes_go_on_after_all_brokers_were_away(nodes: Nodes) -> None:
     """For longer than a node asks whether a transaction was committed (30 s)."""
     nodes.start(2)
@@ -268,6 +286,10 @@ def test_nodes_go_on_after_all_brokers_were_away(nodes: Nodes) -> None:
         nodes.cluster.kill()
         time.sleep(45)
         assert all(each.is_running for each in nodes.nodes)
+        problems = client.describe_cluster().problems
+        assert [each.partition(" has not answered for")[0] for each in problems] == [
+            f"node {name}: the Kafka cluster" for name in ("n1", "n2")
+        ]
         nodes.cluster.repair()
         for each in waiting:
             each.result(SECONDS_MAX)

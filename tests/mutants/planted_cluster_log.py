@@ -9,6 +9,7 @@ from mutants.planted import Mutant
 
 _UNIT = "tests/unit/coordinator"
 _TRANSACTIONS = f"{_UNIT}/test_cluster_transactions.py"
+_STUCK = f"{_UNIT}/test_cluster_stuck_producers.py"
 _TAKEOVER = f"{_UNIT}/test_cluster_takeover.py"
 _COMMIT_LOG = f"{_UNIT}/test_cluster_commit_log.py"
 _MEMBER = f"{_UNIT}/test_cluster_group_member.py"
@@ -19,13 +20,28 @@ _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 
 CLUSTER_LOG_MUTANTS = (
     Mutant(
+        name="a frame is sent again without a look when its abort was refused after the commit",
+        where=f"{_SENDS}._attempt",
+        replace="if self._is_stuck and is_commit_asked:",
+        by="if False:",
+        caught_by=(
+            f"{_STUCK}::test_a_commit_that_happened_is_not_sent_again_when_its_abort_is_refused"
+        ),
+    ),
+    Mutant(
+        name="a node ends at any fatal error of a producer",
+        where="offsetd_coordinator.cluster.transactions:_raise_if_fenced",
+        replace="if is_fenced or (",
+        by="if known.fatal() or (",
+        caught_by=f"{_STUCK}::test_a_fatal_error_that_is_no_fencing_replaces_the_producers",
+    ),
+    Mutant(
         name="a frame whose outcome was unknown is sent again although it was committed",
         where=f"{_SENDS}._decided",
         replace="return doubtful if any(each.metadata == mark for each in found) else None",
         by="return None",
         caught_by=(
-            f"{_TRANSACTIONS}"
-            "::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
+            f"{_STUCK}::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
         ),
     ),
     Mutant(
@@ -33,7 +49,7 @@ CLUSTER_LOG_MUTANTS = (
         where=f"{_SENDS}._decided",
         replace="return doubtful if any(each.metadata == mark for each in found) else None",
         by="return doubtful",
-        caught_by=f"{_TRANSACTIONS}::test_a_commit_that_did_not_happen_is_sent_again",
+        caught_by=f"{_STUCK}::test_a_commit_that_did_not_happen_is_sent_again",
     ),
     Mutant(
         name="the outcome of a frame is looked up before the producers are new",
@@ -41,8 +57,7 @@ CLUSTER_LOG_MUTANTS = (
         replace="if self._is_stuck and not self._replace_producers():",
         by="if self._is_stuck and not self._doubtful and not self._replace_producers():",
         caught_by=(
-            f"{_TRANSACTIONS}"
-            "::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
+            f"{_STUCK}::test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again"
         ),
     ),
     Mutant(
@@ -50,7 +65,7 @@ CLUSTER_LOG_MUTANTS = (
         where=f"{_SENDS}.__init__",
         replace='f"{node_id} {uuid.uuid4().hex}"',
         by="node_id",
-        caught_by=f"{_TRANSACTIONS}::test_frames_of_two_processes_of_a_node_have_different_marks",
+        caught_by=f"{_STUCK}::test_frames_of_two_processes_of_a_node_have_different_marks",
     ),
     Mutant(
         name="a transaction without the generation of the node",
@@ -169,9 +184,7 @@ CLUSTER_LOG_MUTANTS = (
         where=f"{_SENDS}._replace_producers",
         replace="self._producers.replace()",
         by="None",
-        caught_by=(
-            f"{_TRANSACTIONS}::test_producers_that_hang_are_replaced_and_the_frame_is_sent_once"
-        ),
+        caught_by=(f"{_STUCK}::test_producers_that_hang_are_replaced_and_the_frame_is_sent_once"),
     ),
     Mutant(
         name="a node serves before its claim",
@@ -204,8 +217,17 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a new owner does not wait for the read lease of the former one",
         where=f"{_TAKES}._take",
-        replace="time.sleep(max(0.0, assigned_s + self._lease_s - time.monotonic()))",
-        by="pass",
+        replace="max(leases_s, default=0.0)",
+        by="0.0",
+        caught_by=(
+            f"{_TAKEOVER}::test_it_waits_for_the_read_lease_of_a_former_owner_that_did_not_release"
+        ),
+    ),
+    Mutant(
+        name="a new owner waits for its own read lease although the former one has a longer one",
+        where=f"{_TAKES}._take",
+        replace="max(self._lease_s, former.read_lease_ms / 1000)",
+        by="self._lease_s",
         caught_by=(
             f"{_TAKEOVER}::test_it_waits_for_the_read_lease_of_a_former_owner_that_did_not_release"
         ),

@@ -208,8 +208,13 @@ def explain(error: OffsetdError, address: str) -> str:
     """
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]
-        if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+        if error.code == "UNAVAILABLE":
             lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
+        elif error.code == "DEADLINE_EXCEEDED":
+            lines.append(
+                "  Is an offsetd there, and does it answer (offsetd admin status)? --timeout gives"
+                " it more time."
+            )
     elif isinstance(error, InvalidImport) and error.lines:
         # The message repeats the first wrong line, which is listed below.
         message = error.failure.message.removesuffix("; " + _wrong_line(error.lines[0]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+import attrs
 from offsetd.v1 import admin_service_pb2
 
 from offsetd_clients.cluster_values import (
@@ -25,10 +26,17 @@ def cluster_of(
     `servers` has the nodes that answered, by address.
     """
     described = {each.log_partition: _partition(each) for each in asked.partitions}
+    lags_of_nodes: dict[str, int] = {}
+    lags_of_partitions: dict[int, int] = {}
     for other in others:
         for message in other.partitions:
+            partition = message.log_partition
             if message.state:
-                described[message.log_partition] = _partition(message, other.node_id)
+                described[partition] = _partition(message, other.node_id)
+            elif message.HasField("copy_lag"):
+                lag = message.copy_lag
+                lags_of_nodes[other.node_id] = max(lag, lags_of_nodes.get(other.node_id, 0))
+                lags_of_partitions[partition] = min(lag, lags_of_partitions.get(partition, lag))
     problems = dict.fromkeys(asked.problems)
     problems |= dict.fromkeys(each for other in others for each in other.problems)
     return Cluster(
@@ -39,10 +47,14 @@ def cluster_of(
                 address=node.address,
                 log_partitions=tuple(node.log_partitions),
                 server=servers.get(node.address),
+                copy_lag=lags_of_nodes.get(node.node_id),
             )
             for node in asked.nodes
         ),
-        partitions=tuple(described[each] for each in sorted(described)),
+        partitions=tuple(
+            attrs.evolve(described[each], copy_lag=lags_of_partitions.get(each))
+            for each in sorted(described)
+        ),
         replication=_replication(asked) if asked.HasField("replication") else None,
         problems=tuple(problems),
     )
@@ -59,7 +71,7 @@ def _partition(
         node_id=message.node_id if node_id is None else node_id,
         state=LogPartitionState.__members__.get(state, LogPartitionState.UNKNOWN),
         epoch=message.epoch if message.HasField("epoch") else None,
-        copy_lag=message.copy_lag if message.HasField("copy_lag") else None,
+        copy_lag=None,
     )
 
 

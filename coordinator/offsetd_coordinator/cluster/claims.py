@@ -36,6 +36,8 @@ class Claim:
     """No record ever had a log offset from this one up to `first_offset`. None: not known."""
     shift: int = 0
     """What is added to Kafka's offset for a log offset that was never given out."""
+    read_lease_ms: int = 0
+    """How long the node answers reads after its last transaction. 0: not known."""
     is_released: bool = False
     """Whether the node has given the partition up, and answers nothing more for it."""
 
@@ -50,6 +52,7 @@ class Claim:
             fields = json.loads(value)
             if fields.pop("version") != 1:
                 raise MalformedClaim("a claim of a newer version")
-            return cls(**fields)
+            known = {each.name for each in attrs.fields(cls)}
+            return cls(**{name: value for name, value in fields.items() if name in known})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MalformedClaim(f"a claim that cannot be read: {error}") from error

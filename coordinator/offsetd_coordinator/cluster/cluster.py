@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _RELEASE_SECONDS: Final = 10.0
+# A node tells operators when the brokers have not answered for longer than this.
+_SILENT_SECONDS: Final = 10.0
 
 
 class Cluster:
@@ -170,7 +172,13 @@ class Cluster:
     def report(self) -> ClusterReport:
         """See `ClusterReport`. For any thread."""
         lags = {each: self._follower.lag(each) for each in range(self.log.partitions)}
+        silent_s = max(self.log.unproved_seconds(), self.directory.silent_seconds())
+        silence = (
+            f"node {self._node.node_id}: the Kafka cluster has not answered for {silent_s:.0f} s;"
+            f" commits and reads wait"
+        )
         return ClusterReport(
+            problems=(silence,) if silent_s > _SILENT_SECONDS else (),
             replication=self._opened.replication,
             copy_lags={each: lag for each, lag in lags.items() if lag is not None},
             epochs={each: claim.epoch for each, claim in dict(self._opened.copies.claims).items()},

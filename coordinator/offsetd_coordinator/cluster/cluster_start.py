@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log_store import LogStore
 
+    from offsetd_coordinator.cluster.topic_settings import FoundTopic
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -54,16 +55,17 @@ def open_cluster(
     folder = Path(settings.data_dir)
     try:
         clients = KafkaClients(settings, node_id=settings.node_id)
-        admin = clients.admin()
-        needs = topic_needs(settings, clients.names, settings.offsets_topic_num_partitions)
-        found = ClusterTopics(admin).prepare(needs)
-        cluster_id = admin.describe_cluster(request_timeout=CALL_SECONDS).result().cluster_id
-        offsets_topic = found[clients.names.offsets_topic]
-        topic_id = offsets_topic.topic_id
-        now_ms = clock.now_ms()
+        offsets_topic, cluster_id = _prepared_topics(settings, clients)
+        topic_id, now_ms = offsets_topic.topic_id, clock.now_ms()
         copies = Copies.load(files, folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
     except CoordinatorError as error:
         raise StartFailed(str(error)) from error
+    except TimeoutError as error:
+        servers = settings.cluster_bootstrap_servers
+        raise StartFailed(
+            f"no broker of cluster.bootstrap.servers ({servers}) answers within"
+            f" {CALL_SECONDS:.0f} s"
+        ) from error
     except Exception as error:
         raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
     if copies is None:
@@ -99,3 +101,12 @@ def open_cluster(
         files=files,
         clock=clock,
     )
+
+
+def _prepared_topics(settings: Settings, clients: KafkaClients) -> tuple[FoundTopic, str]:
+    """Makes and checks the topics. Returns that of the offsets, and the id of the Kafka cluster."""
+    admin = clients.admin()
+    needs = topic_needs(settings, clients.names, settings.offsets_topic_num_partitions)
+    found = ClusterTopics(admin).prepare(needs)
+    cluster_id = admin.describe_cluster(request_timeout=CALL_SECONDS).result().cluster_id
+    return found[clients.names.offsets_topic], cluster_id

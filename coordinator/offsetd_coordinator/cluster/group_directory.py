@@ -7,6 +7,7 @@ deleted: the node must not write to a topic that a broker made anew.
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -61,6 +62,7 @@ class GroupDirectory:
         self._on_topic_gone = on_topic_gone
         self._nodes: tuple[ClusterNode, ...] = ()
         self._owners: dict[int, ClusterNode] = {}
+        self._answered_s = time.monotonic()
         self._asks = threading.Event()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="directory", daemon=True)
@@ -78,6 +80,10 @@ class GroupDirectory:
         """Asks the brokers now. For any thread."""
         self._asks.set()
 
+    def silent_seconds(self) -> float:
+        """The time since the brokers last described the group. For any thread."""
+        return time.monotonic() - self._answered_s
+
     def nodes(self) -> Sequence[ClusterNode]:
         """See `NodeDirectory.nodes`."""
         return self._nodes or (self._own,)
@@ -92,9 +98,12 @@ class GroupDirectory:
             try:
                 if not self._ask():
                     pause_s = _ASK_SECONDS_AFTER_CHANGE
+                self._answered_s = time.monotonic()
                 self._check_topic()
             except Exception as error:  # noqa: BLE001  It keeps what it knows.
-                _log.warning("the brokers do not describe the nodes' group", reason=str(error))
+                _log.warning(
+                    "the brokers do not describe the nodes' group", reason=str(error) or "no answer"
+                )
                 # The client may go on with what it knew before a coordinator changed.
                 self._admin = self._clients.admin()
             self._asks.wait(pause_s)

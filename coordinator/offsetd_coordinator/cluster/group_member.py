@@ -143,6 +143,13 @@ class KafkaGroupMember:
 
 def _check(error: Any) -> None:
     """Raises RuntimeError if the node cannot stay in the group; else logs the error."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415
+
+    if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+        raise RuntimeError(
+            "the brokers refuse cluster.session.timeout.ms: it must be within their"
+            " group.min.session.timeout.ms and group.max.session.timeout.ms"
+        )
     if error.fatal():
         raise RuntimeError(f"the node cannot stay in its group: {error.str()}")
     _log.warning("the nodes' group", reason=error.str())

@@ -258,6 +258,12 @@ class KafkaCommitLog(StoredLog):
             self._kick_soon()
         return future
 
+    def unproved_seconds(self) -> float:
+        """How long nothing was committed beyond the read lease; 0 if nothing has to be."""
+        if PartitionState.SERVING not in self._states.values():
+            return 0.0
+        return max(0.0, time.monotonic() - self._proved_until_s)
+
     def is_durable(self, ticket: int) -> bool:
         """See `CommitLog.is_durable`. True for a lost ticket, too: `lost` has its refusal."""
         if ticket > self._durable:

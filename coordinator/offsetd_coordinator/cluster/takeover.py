@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _CALL_SECONDS: Final = 10.0
+# Short: a broker that is gone does not answer, and the next attempt asks the new leader.
+_ENDS_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 0.02
 _RENEW_SECONDS: Final = 0.1
 # So long a transaction of the former owner may take to end by itself.
@@ -140,8 +142,12 @@ class Takeovers:
             shards[partition] = self._loaded(partition, claims[partition].first_offset)
         owned = self._member.may_write(terms) & shards.keys()
         self._commit_claims({each: claims[each] for each in owned})
-        if any(not former.is_released for each in owned if (former := formers[each])):
-            time.sleep(max(0.0, assigned_s + self._lease_s - time.monotonic()))
+        leases_s = [
+            max(self._lease_s, former.read_lease_ms / 1000)
+            for each in owned
+            if (former := formers[each]) and not former.is_released
+        ]
+        time.sleep(max(0.0, assigned_s + max(leases_s, default=0.0) - time.monotonic()))
         for partition in sorted(owned):
             self._serve(partition, shards[partition], terms[partition])
         self._figures.taken_partitions += len(owned)
@@ -183,10 +189,10 @@ class Takeovers:
                     topic,
                     partitions,
                     committed_only=committed_only,
-                    seconds=_CALL_SECONDS,
+                    seconds=_ENDS_SECONDS,
                 )
             except (KafkaException, TimeoutError) as error:
-                _log.warning("the ends of partitions", reason=str(error))
+                _log.warning("the ends of partitions", reason=str(error) or "no answer")
                 time.sleep(_RENEW_SECONDS)
                 # The client may go on with what it knew before a leader changed.
                 self._admin = self._clients.admin()
@@ -238,6 +244,7 @@ class Takeovers:
             first_offset=max(end + shift, log.offset_next),
             unused_from=log.offset_next,
             shift=shift,
+            read_lease_ms=round(self._lease_s * 1000),
         )
 
     def _loaded(self, partition: int, first_offset: int) -> Shard:

@@ -175,24 +175,26 @@ class Transactions:
             return CommittedFrame(frame, lost, {}, 0.0)
         producer = self._producers.next()
         done = CommittedFrame(frame, lost, {}, begun_s if owned else 0.0)
+        is_commit_asked = False
         try:
             producer.begin_transaction()
             self._produce(producer, frame, kept, owned, done.kafka_ends)
             sending = self._send_offsets(producer, frame, kept, owned, generation)
             flush(producer, sending)
             sending.result(_OFFSETS_SECONDS_MAX)
+            is_commit_asked = True
             until_known(producer.commit_transaction)
         except TimeoutError:
             self._note_stuck("a producer does not find the group's coordinator")
-            return None
         except OutcomeUnknown as unknown:
             self._note_stuck(str(unknown))
-            self._doubtful = done
-            return None
         except KafkaException as error:
             self._abort(producer, error)
-            return None
-        return done
+        else:
+            return done
+        if self._is_stuck and is_commit_asked:
+            self._doubtful = done
+        return None
 
     def _decided(self, doubtful: CommittedFrame) -> CommittedFrame | None:
         """The frame, if its transaction was committed. Else None: it is sent again, or asked again.
@@ -288,17 +290,24 @@ class Transactions:
         ]
 
     def _abort(self, producer: Any, error: Any) -> None:
-        """Aborts after an error. Raises NodeFenced if the producer can do nothing any more."""
+        """Aborts after an error, or notes that the producers must be made anew.
+
+        Raises NodeFenced.
+        """
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
+        _raise_if_fenced(error)
         if error.args[0].fatal():
-            raise NodeFenced(told(error)) from None  # A cause would make it a defect of ours.
+            self._note_stuck(told(error))
+            return
         self._figures.transaction_retries += 1
         _log.info("a transaction is sent again", reason=told(error))
         try:
             until_known(producer.abort_transaction, seconds_max=_ABORT_SECONDS_MAX)
         except KafkaException as failed:
-            raise NodeFenced(told(failed)) from None
+            _raise_if_fenced(failed)
+            # INVALID_TXN_STATE, for example: a coordinator that is new does not know it as open.
+            self._note_stuck(told(failed))
         except OutcomeUnknown as unknown:
             self._note_stuck(str(unknown))
 
@@ -308,7 +317,7 @@ class Transactions:
         _log.warning("the producers are replaced", reason=reason)
 
     def _replace_producers(self) -> bool:
-        """Returns False if the brokers do not answer. Raises NodeFenced."""
+        """Returns False if the brokers do not answer, or refuse. Raises NodeFenced."""
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         try:
@@ -316,9 +325,22 @@ class Transactions:
         except OutcomeUnknown:
             return False
         except KafkaException as error:
-            raise NodeFenced(told(error)) from None
+            _raise_if_fenced(error)
+            _log.warning("the new producers are refused", reason=told(error))
+            return False
         self._is_stuck = False
         return True
+
+
+def _raise_if_fenced(error: Any) -> None:
+    """Raises NodeFenced if another process has this node's transactional ids."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415
+
+    known = error.args[0]
+    is_fenced = known.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)
+    # Without `fatal`, the brokers have only ended a transaction that took too long.
+    if is_fenced or (known.fatal() and known.code() == KafkaError.INVALID_PRODUCER_EPOCH):
+        raise NodeFenced(told(error)) from None  # A cause would make it a defect of ours.
 
 
 def flush(producer: Any, sending: Future[None]) -> None:

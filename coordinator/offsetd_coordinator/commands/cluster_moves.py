@@ -130,7 +130,9 @@ def export(
         refuse_running_nodes(clients)
         partitions = _checked_topics(terminal, clients, settings)
         node_id = settings.node_id
-        if not is_node_named and _NODE_ID not in settings.said:
+        if is_node_named or _NODE_ID in settings.said:
+            _check_node(terminal, clients, settings)
+        else:
             node_id = _only_node(terminal, clients, settings)
         contents = TopicContents(
             clients, partitions, node_id=node_id, wait_seconds=_wait_seconds(settings)
@@ -162,7 +164,7 @@ def _failures_told(terminal: Terminal) -> Iterator[None]:
         except DamageFound as found:
             terminal.fail(f"a partition is damaged: {found}; see offsetd log verify")
         except TimeoutError as error:
-            terminal.fail(f"the brokers do not answer: {error}")
+            terminal.fail(str(error) or "the brokers do not answer: is --bootstrap-servers right?")
         except Exception as error:
             # confluent-kafka is imported late, so its class of errors cannot be named here.
             if type(error).__module__.partition(".")[0] not in ("cimpl", "confluent_kafka"):
@@ -210,6 +212,17 @@ def _checked_topics(terminal: Terminal, clients: KafkaClients, settings: Setting
             " init was broken off: let it end, or run the same init again"
         )
     return offsets.partitions
+
+
+def _check_node(terminal: Terminal, clients: KafkaClients, settings: Settings) -> None:
+    """Fails if only other nodes have settings or audit events."""
+    found = sorted(nodes_with_own_records(clients, wait_seconds=_wait_seconds(settings)))
+    if found and settings.node_id not in found:
+        terminal.fail(
+            f"no settings and audit events of a node {settings.node_id} are there; --node-id can"
+            f" be: {', '.join(found)}",
+            code=WRONG_USE,
+        )
 
 
 def _only_node(terminal: Terminal, clients: KafkaClients, settings: Settings) -> str:

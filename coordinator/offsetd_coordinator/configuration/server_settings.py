@@ -86,8 +86,7 @@ class Settings(ClusterSettings):
         unit="partitions",
         least=1,
         most=10_000,
-        reason="Fixed when a folder is created. Unset: the folder's number; 50 for a new folder. In"
-        " a cluster: fixed when the topic is made; unset: the topic's number, 12 for a new one.",
+        reason="Fixed by a new folder (unset: 50), or by a cluster's new topic (unset: 12).",
     )
     offsets_topic_segment_bytes: int = whole(
         OFFSETS_TOPIC_LOG_CONFIG.segment_bytes_max,

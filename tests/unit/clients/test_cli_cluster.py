@@ -104,8 +104,9 @@ async def test_the_audit_of_all_nodes_names_them(offsetd: Command) -> None:
 async def test_the_status_has_all_log_partitions_and_what_is_in_trouble(
     cluster: MemoryCluster, offsetd: Command
 ) -> None:
-    report = ClusterReport(ReportedReplication("__offsetd_offsets", 3, 2), {0: 5})
-    cluster.nodes[0].node.cluster_report = lambda: report
+    replication = ReportedReplication("__offsetd_offsets", 3, 2)
+    cluster.nodes[0].node.cluster_report = lambda: ClusterReport(replication)
+    cluster.nodes[1].node.cluster_report = lambda: ClusterReport(replication, {0: 5})
     cluster.release(3)
     ended = await offsetd("admin", "status", "-o", "json")
     assert ended.code == 1

@@ -170,7 +170,10 @@ async def test_a_cluster_is_described_by_all_its_nodes(
     await fill(cluster)
     for number, node in enumerate(cluster.nodes):
         report = ClusterReport(
-            Replication("__offsetd_offsets", 3, 2), {number: number}, problems=("hm",)
+            Replication("__offsetd_offsets", 3, 2),
+            # The first one is this node's own partition, of which it has no copy to follow.
+            {number: 99, number + 1: number, number + 3: 99},
+            problems=("hm",),
         )
         node.node.cluster_report = lambda report=report: report
     async with connect(cluster.addresses[1], retry=policy()) as client:
@@ -178,7 +181,8 @@ async def test_a_cluster_is_described_by_all_its_nodes(
         assert described.cluster_id == CLUSTER_ID
         assert [each.address for each in described.nodes] == cluster.addresses
         assert {each.state for each in described.partitions} == {"serving"}
-        assert [each.copy_lag for each in described.partitions] == [0, 1, 2, None, None, None]
+        assert [each.copy_lag for each in described.partitions] == [None, 0, 1, 2, None, None]
+        assert [each.copy_lag for each in described.nodes] == [0, 1, 2]
         assert None not in [each.epoch for each in described.partitions]
         assert sum(each.server.group_count for each in described.nodes) == len(GROUPS)
         assert described.problems == ("hm",)

@@ -85,6 +85,18 @@ async def test_a_read_within_the_lease_is_answered_and_after_it_waits_for_a_proo
     assert node.log.durable(ticket) is None
 
 
+async def test_it_knows_how_long_the_brokers_have_committed_nothing(by_hand: Any) -> None:
+    node = by_hand(0)
+    assert node.log.unproved_seconds() == 0
+    node.now_s += LEASE_S + 7
+    assert node.log.unproved_seconds() == pytest.approx(7)
+    node.commit()
+    assert node.log.unproved_seconds() == 0
+    node.log.lose([0])
+    node.now_s += 100
+    assert node.log.unproved_seconds() == 0, "it has nothing to prove"
+
+
 async def test_the_lease_counts_from_the_begin_of_the_transaction_not_from_its_end(
     by_hand: Any,
 ) -> None:

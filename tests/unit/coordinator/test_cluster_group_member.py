@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from confluent_kafka import KafkaError
 from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
 from patience import PATIENCE_SECONDS
@@ -25,6 +26,10 @@ class Place:
 @attrs.frozen
 class Failure:
     is_fatal: bool
+    number: int = KafkaError.UNKNOWN_MEMBER_ID
+
+    def code(self) -> int:
+        return self.number
 
     def fatal(self) -> bool:
         return self.is_fatal
@@ -190,6 +195,16 @@ def test_a_fatal_error_ends_the_node(group: Group) -> None:
     group.consumer.told.put(lambda: ErrorMessage(Failure(is_fatal=True)))
     poll(lambda: group.errors, PATIENCE_SECONDS)
     assert "cannot stay in its group" in str(group.errors[0])
+
+
+def test_a_session_timeout_that_the_brokers_refuse_ends_the_node_and_is_named(
+    group: Group,
+) -> None:
+    refused = Failure(is_fatal=False, number=KafkaError.INVALID_SESSION_TIMEOUT)
+    group.consumer.told.put(lambda: ErrorMessage(refused))
+    poll(lambda: group.errors, PATIENCE_SECONDS)
+    for name in ("cluster.session.timeout.ms", "group.min.session.timeout.ms"):
+        assert name in str(group.errors[0])
 
 
 def test_leaving_closes_the_consumer(group: Group) -> None:

@@ -226,16 +226,23 @@ def test_it_ends_the_transactions_of_a_former_owner_that_is_gone(
 
 
 @pytest.mark.parametrize(
-    ("former", "waits"),
-    [(None, False), (FORMER, True), (attrs.evolve(FORMER, is_released=True), False)],
+    ("former", "wait_s"),
+    [
+        (None, 0.0),
+        (FORMER, LEASE_S),
+        (attrs.evolve(FORMER, read_lease_ms=round(500 * LEASE_S)), LEASE_S),
+        (attrs.evolve(FORMER, read_lease_ms=round(3000 * LEASE_S)), 3 * LEASE_S),
+        (attrs.evolve(FORMER, is_released=True), 0.0),
+    ],
 )
 def test_it_waits_for_the_read_lease_of_a_former_owner_that_did_not_release(
-    taking: Taking, former: Claim | None, *, waits: bool
+    taking: Taking, former: Claim | None, wait_s: float
 ) -> None:
     if former is not None:
         taking.copies.note_claim(0, former)
     taking.run()
-    assert taking.steps[-2:] == ["claim", f"serve at {LEASE_S if waits else 0.0:.1f} s"]
+    assert taking.steps[-2:] == ["claim", f"serve at {wait_s:.1f} s"]
+    assert taking.claims[0].read_lease_ms == round(1000 * LEASE_S)
 
 
 def test_log_offsets_go_on_above_all_that_were_given_out_whatever_compaction_left(

@@ -2,94 +2,32 @@
 
 from __future__ import annotations
 
-import struct
-import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from confluent_kafka import KafkaError
-from fake_producers import FakeKafka, Transaction, failed
+from committed_frames import (
+    ABORTABLE,
+    AUDIT,
+    CLAIM,
+    FATAL,
+    TIMED_OUT,
+    Committing,
+    offsets_of,
+)
 from log_stores import P0, P1
-from offsetd_coordinator.cluster import transactional_producers, transactions
+from offsetd_coordinator.cluster import transactions
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
-from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.topic_records import PLACE_HEADER
-from offsetd_coordinator.cluster.transactions import CommittedFrame, Transactions
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
-from offsetd_coordinator.figures import ClusterFigures
-from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
-from partition_logs import NOW_MS, batch_of
+from offsetd_coordinator.runtime.commit_log import NodeFenced
+from partition_logs import NOW_MS
 from patience import PATIENCE_SECONDS
-from server_process import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-OFFSETS, AUDIT = "__c_offsets", "__c_audit"
-CLAIM = Claim(epoch=1, node_id="n1", address="a:1", producers=2, first_offset=0)
-ABORTABLE = failed(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True)
-TIMED_OUT = failed(KafkaError._TIMED_OUT, retriable=True)
-FATAL = failed(KafkaError._FENCED, fatal=True)
-
-
-class Member:
-    """The node in its group."""
-
-    def __init__(self, *owned: int) -> None:
-        self.turn = threading.Lock()
-        self.owned = frozenset(owned)
-        self.epoch = 7
-
-    def generation(self) -> Any:
-        return f"generation {self.epoch}"
-
-
-class Committing:
-    """The thread, the frame that is filled, and what it said."""
-
-    def __init__(self, *owned: int, producers: int = 2) -> None:
-        self.kafka = FakeKafka()
-        self.member = Member(*owned)
-        self.frames = OpenFrame()
-        self.done: list[CommittedFrame] = []
-        self.errors: list[BaseException] = []
-        self.committed_when_told: list[int] = []
-        self._next = {P0: 0, P1: 0, AUDIT_PARTITION: 0}
-        clients: Any = self.kafka
-        self.transactions = Transactions(
-            clients,
-            self.frames,
-            self.member,
-            producers=producers,
-            node_id="n1",
-            idle_seconds=PATIENCE_SECONDS,
-            figures=ClusterFigures(),
-            on_committed=self._note,
-            on_failed=self.errors.append,
-        )
-
-    def _note(self, done: CommittedFrame) -> None:
-        self.done.append(done)
-        self.committed_when_told.append(len(self.kafka.committed))
-
-    def add(self, where: Any, count: int = 1) -> int:
-        offset = self._next[where]
-        self._next[where] += count
-        return self.frames.add(
-            where,
-            batch_of(offset, count=count),
-            last_offset=offset + count - 1,
-            max_timestamp_ms=NOW_MS,
-            is_own=where is AUDIT_PARTITION,
-        )
-
-    def run(self) -> None:
-        """Commits what was added, and ends the thread."""
-        self.transactions.start()
-        self.transactions.stop()
 
 
 @pytest.fixture
@@ -97,15 +35,6 @@ def committing() -> Iterator[Committing]:
     made = Committing(0, 1)
     yield made
     made.frames.close()
-
-
-def offsets_of(transaction: Transaction, partition: int = 0) -> list[int]:
-    """The log offsets of the records."""
-    return [
-        struct.unpack(">qq", each.headers[-1][1])[0]
-        for each in transaction.records
-        if (each.topic, each.partition) == (OFFSETS, partition) and each.key != CLAIM_KEY
-    ]
 
 
 def test_a_frame_is_one_transaction_with_the_generation_of_the_node(committing: Committing) -> None:
@@ -351,133 +280,6 @@ def test_claims_alone_are_committed(committing: Committing) -> None:
     [transaction] = committing.kafka.committed
     assert [Claim.decode(each.value or b"") for each in transaction.records] == [released]
     assert transaction.offsets == {0: 1}
-
-
-def test_producers_that_hang_are_replaced_and_the_frame_is_sent_once(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka may ignore the timeout, so the call is left to itself."""
-    monkeypatch.setattr(transactions, "_OFFSETS_SECONDS_MAX", 0.05)
-    released = threading.Event()
-    kafka = committing.kafka
-
-    def hang_once() -> None:
-        if kafka.calls.count("send_offsets_to_transaction") == 1:
-            released.wait(PATIENCE_SECONDS)
-
-    kafka.before["send_offsets_to_transaction"] = hang_once
-    committing.add(P0, 3)
-    committing.run()
-    released.set()
-    hung, committed = kafka.transactions
-    assert (hung.is_committed, committed.is_committed) == (False, True)
-    assert offsets_of(committed) == [0, 1, 2]
-    # Both were made anew: the other one knows the same coordinator.
-    assert kafka.calls.count("init_transactions") == 2
-    assert committing.errors == []
-
-
-def leave_an_abort_unknown(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next commit has to be aborted, and the brokers do not say whether it was."""
-    monkeypatch.setattr(transactions, "_ABORT_SECONDS_MAX", 0.0)
-    kafka.fail("commit_transaction", ABORTABLE)
-    kafka.fail("abort_transaction", TIMED_OUT, TIMED_OUT)
-
-
-def test_an_abort_whose_outcome_stays_unknown_replaces_the_producers(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave_an_abort_unknown(committing.kafka, monkeypatch)
-    committing.add(P0)
-    committing.run()
-    assert [each.is_committed for each in committing.kafka.transactions] == [False, True]
-    assert committing.kafka.calls.count("init_transactions") == 2
-    assert committing.errors == []
-
-
-def test_a_node_ends_if_its_new_producers_are_refused(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave_an_abort_unknown(committing.kafka, monkeypatch)
-    committing.kafka.fail("init_transactions", FATAL)
-    committing.add(P0)
-    committing.run()
-    [error] = committing.errors
-    assert isinstance(error, NodeFenced)
-    assert not committing.kafka.committed
-
-
-def never_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a call that times out has done is not asked again."""
-    monkeypatch.setattr(transactional_producers, "_REPLACE_SECONDS_MAX", 0.0)
-    monkeypatch.setattr(transactions, "until_known", _asked_once)
-
-
-def _asked_once(call: Any, *, seconds_max: float = 0.0) -> None:
-    transactional_producers.until_known(call, seconds_max=0.0)
-
-
-def test_a_commit_that_happened_without_an_answer_is_found_and_not_sent_again(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_known(monkeypatch)
-    kafka = committing.kafka
-    kafka.fail("commit_answered", TIMED_OUT)
-    kafka.fail("committed", TIMED_OUT)  # The brokers are asked again.
-    committing.add(P0, 2)
-    committing.run()
-    [transaction] = kafka.transactions
-    assert transaction.is_committed
-    assert [each.frame.number for each in committing.done] == [1]
-    assert committing.done[0].kafka_ends == {0: 2}
-    assert kafka.calls.count("init_transactions") == 2, "which decides the transaction"
-    assert committing.errors == []
-
-
-def test_a_commit_that_did_not_happen_is_sent_again(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_known(monkeypatch)
-    kafka = committing.kafka
-    committing.add(P0)
-    committing.transactions.start()
-    committing.frames.kick()
-    poll(lambda: committing.done, PATIENCE_SECONDS)
-    kafka.fail("commit_transaction", TIMED_OUT)
-    # The brokers are away for some time.
-    kafka.fail("init_transactions", TIMED_OUT, TIMED_OUT, TIMED_OUT, None, TIMED_OUT)
-    committing.add(P0, 2)
-    committing.transactions.stop()
-    first, unknown, again = kafka.transactions
-    assert [each.is_committed for each in (first, unknown, again)] == [True, False, True]
-    assert offsets_of(again) == offsets_of(unknown) == [1, 2], "the same log offsets"
-    assert [each.frame.number for each in committing.done] == [1, 2]
-    assert committing.errors == []
-
-
-def test_frames_of_two_processes_of_a_node_have_different_marks() -> None:
-    marks = set()
-    for _ in range(2):
-        committing = Committing(0)
-        committing.add(P0)
-        committing.run()
-        [transaction] = committing.kafka.committed
-        marks.add(transaction.marks[0])
-    assert len(marks) == 2
-
-
-def test_a_node_that_stops_gives_up_when_the_brokers_do_not_answer(
-    committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_known(monkeypatch)
-    monkeypatch.setattr(transactions, "_STOP_SECONDS_MAX", 0.05)
-    committing.kafka.fail("commit_transaction", TIMED_OUT)
-    committing.kafka.fail("init_transactions", *[TIMED_OUT] * 10_000)
-    committing.add(P0)
-    committing.run()
-    [error] = committing.errors
-    assert isinstance(error, OutcomeUnknown)
-    assert committing.done == []
 
 
 def test_a_flush_ends_when_the_offsets_are_refused() -> None:

@@ -58,11 +58,6 @@ def cluster_lines(cluster: Cluster) -> Iterator[str]:
 
 def _node_rows(cluster: Cluster) -> Iterator[Row]:
     for node in cluster.nodes:
-        lags = [
-            each.copy_lag
-            for each in cluster.partitions
-            if each.node_id == node.node_id and each.copy_lag is not None
-        ]
         yield {
             "node": node.node_id,
             "address": node.address,
@@ -70,7 +65,7 @@ def _node_rows(cluster: Cluster) -> Iterator[Row]:
             "partitions": len(node.log_partitions),
             "groups": None if node.server is None else node.server.group_count,
             "offsets": None if node.server is None else node.server.offset_count,
-            "copy_lag": max(lags, default=None),
+            "copy_lag": node.copy_lag,
         }
 
 

@@ -742,8 +742,8 @@ type ClusterPartition struct {
 	// The epoch of its owner, which grows with each change of the owner. Absent unless the answering
 	// node serves it.
 	Epoch *int64 `protobuf:"varint,4,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
-	// The number of log offsets that the answering node's copy on its disk is behind. Absent: not
-	// known.
+	// How many records the answering node's copy on its disk is behind. Absent: it follows no copy of
+	// this log partition; it may serve it.
 	CopyLag       *int64 `protobuf:"varint,5,opt,name=copy_lag,json=copyLag,proto3,oneof" json:"copy_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
