@@ -206,6 +206,9 @@ class Transactions:
 
         partitions = {each.topic_partition.partition for each in doubtful.frame.entries}
         partitions |= doubtful.frame.claims.keys() | self._member.owned
+        if not partitions:  # Only records of the node's own, which may come twice.
+            self._doubtful = None
+            return None
         topic = self._clients.names.offsets_topic
         reader = self._clients.reader()
         try:

@@ -115,7 +115,7 @@ class OffsetAdmin:
         topics = set(await validation.read_topics(received.topics, Turns()))
         if received.HasField("source_offsets"):
             puts = await read_source_offsets(received, self._metadata_units_max)
-            source_ticket, copied = 0, await sorted_puts(puts, topics)
+            source_ticket, copied = 0, await _given(runtime, target, puts, topics)
         else:
             source_ticket, copied = await _copied(runtime, source, target, topics)
         request = PutOffsets(
@@ -206,14 +206,20 @@ def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> Put
     return PutColumns._make(list(compress(column, is_chosen)) for column in columns)
 
 
-async def sorted_puts(
-    puts: Sequence[PutOffset], topics: Collection[bytes]
+async def _given(
+    runtime: Runtime, target: bytes, puts: Sequence[PutOffset], topics: Collection[bytes]
 ) -> PutColumns | OffsetRows:
-    """Offsets to write, sorted; many become packed rows. `topics` restricts them, unless empty."""
+    """The offsets of a source on another node, sorted; many become packed rows.
+
+    `topics` restricts them; if empty, all are taken.
+    """
     chosen = [each for each in puts if not topics or each.topic in topics]
-    if len(chosen) > SLICE_ROWS:
-        return await asyncio.to_thread(rows_of_puts, chosen)
-    return PutColumns.of(sorted(chosen))
+    if len(chosen) <= SLICE_ROWS:
+        return PutColumns.of(sorted(chosen))
+    await answer_reservations.reserve_for_change(
+        2 * len(chosen) + runtime.shard_of(target)[1].offsets.count(target)
+    )
+    return await asyncio.to_thread(rows_of_puts, chosen)
 
 
 async def _copied(

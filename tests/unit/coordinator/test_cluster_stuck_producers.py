@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError
 from fake_producers import FakeKafka, failed
 from log_stores import P0
 from offsetd_coordinator.cluster import transactional_producers, transactions
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 from patience import PATIENCE_SECONDS
 from server_process import poll
@@ -174,6 +175,18 @@ def test_new_producers_that_are_refused_for_a_time_are_tried_again(
     committing.add(P0)
     committing.run()
     assert len(committing.kafka.committed) == 1
+    assert committing.errors == []
+
+
+def test_audit_events_alone_are_sent_again_when_their_outcome_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never_known(monkeypatch)
+    committing = Committing()
+    committing.add(AUDIT_PARTITION)
+    committing.kafka.fail("commit_transaction", TIMED_OUT)
+    committing.run()
+    assert [each.is_committed for each in committing.kafka.transactions] == [False, True]
     assert committing.errors == []
 
 

@@ -38,6 +38,7 @@ IN_TURNS: Final = {
     "ExplicitOffsets.offsets",
     "FetchBoundsRequest.partitions",
     "FetchOffsetsRequest.groups",
+    "GroupOffsets.offsets",
     "GroupSelection.partitions",
     "ResetOffsetsRequest.bounds",
     "ResetOffsetsRequest.partitions",
