@@ -26,6 +26,7 @@ PARTITIONS = 12
 GROUPS = [f"group-{number}" for number in range(24)]
 FIRST = TopicPartition("orders", 0)
 RETRY = RetryPolicy(timeout_s=100, try_timeout_s=10)
+PATIENT = RetryPolicy(timeout_s=400, try_timeout_s=10)
 
 
 class Nodes:
@@ -261,12 +262,12 @@ def test_no_node_ends_when_a_broker_is_lost(nodes: Nodes) -> None:
     """Each broker in turn: one of them coordinates the nodes' group, others their transactions."""
     nodes.start(3)
     nodes.wait_until_shared("n1", "n2", "n3")
-    with nodes.client() as client:
+    with OffsetClient(nodes.nodes[0].address, retry=PATIENT) as client:
         for value, broker in enumerate(nodes.cluster.brokers, 1):
             waiting = [client.commit_soon(group, {FIRST: value}) for group in GROUPS]
             broker.kill()
             for each in waiting:
-                each.result(SECONDS_MAX)
+                each.result(PATIENT.timeout_s)
             commit_all(client, 10 * value)
             assert fetched(client) == dict.fromkeys(GROUPS, 10 * value)
             broker.start()
@@ -279,7 +280,7 @@ def test_nodes_go_on_after_all_brokers_were_away(nodes: Nodes) -> None:
     """For longer than a node asks whether a transaction was committed (30 s)."""
     nodes.start(2)
     nodes.wait_until_shared("n1", "n2")
-    with nodes.client() as client:
+    with OffsetClient(nodes.nodes[0].address, retry=PATIENT) as client:
         commit_all(client, 1)
         # Each node is in the middle of a commit.
         waiting = [client.commit_soon(group, {FIRST: 2}) for group in GROUPS]
@@ -292,7 +293,7 @@ def test_nodes_go_on_after_all_brokers_were_away(nodes: Nodes) -> None:
         ]
         nodes.cluster.repair()
         for each in waiting:
-            each.result(SECONDS_MAX)
+            each.result(PATIENT.timeout_s)
         assert fetched(client) == dict.fromkeys(GROUPS, 2)
         commit_all(client, 3)
         assert fetched(client) == dict.fromkeys(GROUPS, 3)

@@ -43,6 +43,7 @@ from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # The gRPC service of each health name that users see.
+_TROUBLES_NAMED_MAX = 10
 HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
 
 STATUS_COLUMNS = (
@@ -189,8 +190,11 @@ def _report_log(
 
 
 def _fail_if_any(in_trouble: Sequence[str], terminal: Terminal) -> None:
-    if in_trouble:
-        terminal.fail(f"in trouble: {', '.join(in_trouble)}")
+    if not in_trouble:
+        return
+    more = len(in_trouble) - _TROUBLES_NAMED_MAX
+    named = ", ".join(in_trouble[:_TROUBLES_NAMED_MAX])
+    terminal.fail(f"in trouble: {named}" + (f", and {more} more" if more > 0 else ""))
 
 
 def _register_config(admin: typer.Typer, terminal: Terminal) -> None:

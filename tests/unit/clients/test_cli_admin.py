@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
 
@@ -110,13 +110,18 @@ def test_status_tells_what_keeps_offsets_from_expiring_and_that_is_no_trouble(
         (SERVING, (CLEAN, STUCK), "in trouble: partition 1"),
         (NOT_SERVING, (CLEAN,), "in trouble: cleaner"),
         (SERVING, (pb.LogPartition(partition=2, quarantine_reason="rot"),), "partition 2"),
+        (
+            SERVING,
+            [pb.LogPartition(partition=each, quarantine_reason="rot") for each in range(50)],
+            "partition 8, partition 9, and 40 more\n",
+        ),
     ],
 )
 def test_status_fails_where_something_is_wrong(
     fake_server: Any,
     offsetd: Offsetd,
     cleaner: health_pb2.HealthCheckResponse,
-    described: tuple[pb.LogPartition, ...],
+    described: Sequence[pb.LogPartition],
     told: str,
 ) -> None:
     fake_server.will_answer("GetServerInfo", a_server())

@@ -116,6 +116,7 @@ async def test_the_status_has_all_log_partitions_and_what_is_in_trouble(
     assert rows[0]["copy_lag"] == 5
     assert rows[0]["address"] == cluster.addresses[0]
     assert "2 nodes, 4 log partitions" in ended.stderr
+    assert " on this node\n" in ended.stderr
     assert "partition 3" in ended.stderr
 
 

@@ -18,7 +18,8 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
         f"offsetd {served.version}, node {served.node_id}, {served.state}, started at"
         f" {time_text(served.start_time)}"
     )
-    yield f"{counted(served.group_count, 'group')}, {counted(served.offset_count, 'offset')}"
+    counts = f"{counted(served.group_count, 'group')}, {counted(served.offset_count, 'offset')}"
+    yield f"{counts} on this node" if served.cluster_id else counts
     if served.expiry_suspension is not None:
         suspension = served.expiry_suspension
         until = "until a setting is changed"
