@@ -108,6 +108,16 @@ with self._guard:
         caught_by=_ORDER,
     ),
     Mutant(
+        name="a fenced writer is accepted after its group has moved",
+        where="offsetd_coordinator.state.leases:check_epoch",
+        replace="if status is not None and status.lease.epoch == epoch:",
+        by="if status is not None and status.lease.epoch >= epoch:",
+        caught_by=(
+            "tests/property/test_leases_in_clusters.py"
+            "::test_no_fenced_writer_is_accepted_while_partitions_move"
+        ),
+    ),
+    Mutant(
         name="a stream accepts commits behind those that were lost with their partition",
         where="offsetd_coordinator.grpc.commit_stream:CommitStream._check_order",
         replace="if self._losses != runtime.log.losses:",
