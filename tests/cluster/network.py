@@ -220,12 +220,18 @@ class Proxies:
         return await asked
 
     async def _look_up(self) -> None:
-        while self._asked:
-            asked, self._asked = self._asked, {}
-            parties = await asyncio.to_thread(self._processes.parties_at, [*asked])
-            for port, future in asked.items():
-                future.set_result(parties.get(port, ""))
-        self._looking = None
+        try:
+            while self._asked:
+                asked, self._asked = self._asked, {}
+                try:
+                    parties = await asyncio.to_thread(self._processes.parties_at, [*asked])
+                except OSError:  # A process ended under the look.
+                    parties = {}
+                for port, future in asked.items():
+                    if not future.done():  # Else its connection was given up.
+                        future.set_result(parties.get(port, ""))
+        finally:
+            self._looking = None
 
     async def _carry(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: tuple[str, str]
