@@ -26,6 +26,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.printing.cluster_summary import report_cluster
 from offsetd_clients.cli.printing.config_table import print_config
 from offsetd_clients.cli.printing.server_summary import (
+    fail_if_any,
     note_settings_problem,
     server_lines,
     server_troubles,
@@ -43,7 +44,6 @@ from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # The gRPC service of each health name that users see.
-_TROUBLES_NAMED_MAX = 10
 HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
 
 STATUS_COLUMNS = (
@@ -157,13 +157,13 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
                 in_trouble = report_cluster(
                     cluster, terminal, named=partitions or (), all_partitions=all_partitions
                 )
-                _fail_if_any(server_troubles(served, health) + in_trouble, terminal)
+                fail_if_any(server_troubles(served, health) + in_trouble, terminal)
                 return
             described = client.describe_log(topic, partitions or ())
         in_trouble = _report_log(
             topic, described, terminal, all_partitions=bool(partitions) or all_partitions
         )
-        _fail_if_any(server_troubles(served, health) + in_trouble, terminal)
+        fail_if_any(server_troubles(served, health) + in_trouble, terminal)
 
 
 def _report_log(
@@ -187,14 +187,6 @@ def _report_log(
                 f" {blocked.held_bytes} bytes that are due"
             )
     return [f"partition {each.partition}" for each in troubled]
-
-
-def _fail_if_any(in_trouble: Sequence[str], terminal: Terminal) -> None:
-    if not in_trouble:
-        return
-    more = len(in_trouble) - _TROUBLES_NAMED_MAX
-    named = ", ".join(in_trouble[:_TROUBLES_NAMED_MAX])
-    terminal.fail(f"in trouble: {named}" + (f", and {more} more" if more > 0 else ""))
 
 
 def _register_config(admin: typer.Typer, terminal: Terminal) -> None:

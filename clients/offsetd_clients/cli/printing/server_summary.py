@@ -1,6 +1,6 @@
 """The lines about a whole server, before those about its log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from offsetd_clients.admin_values import ConfigSource
@@ -8,6 +8,8 @@ from offsetd_clients.cli.printing.terminal import Terminal, time_text
 from offsetd_clients.counts import counted
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.values import ServerInfo
+
+_TROUBLES_NAMED_MAX = 10
 
 
 def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
@@ -39,6 +41,15 @@ def server_troubles(served: ServerInfo, health: Mapping[str, bool]) -> list[str]
     """The names of what is in trouble: the server, and parts of it that are not healthy."""
     stalled = [name for name, serves in health.items() if not serves]
     return [*(["server"] if served.problems else []), *stalled]
+
+
+def fail_if_any(in_trouble: Sequence[str], terminal: Terminal) -> None:
+    """Ends the command with the names of what is in trouble, if anything is."""
+    if not in_trouble:
+        return
+    more = len(in_trouble) - _TROUBLES_NAMED_MAX
+    named = ", ".join(in_trouble[:_TROUBLES_NAMED_MAX])
+    terminal.fail(f"in trouble: {named}" + (f", and {more} more" if more > 0 else ""))
 
 
 def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
