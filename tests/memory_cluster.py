@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from memory_commit_log import MemoryTopic
@@ -85,6 +85,20 @@ class MemoryCluster:
                 node.lose(partition)
         self.directory.members.remove(node)
         await node.stop()
+
+    @asynccontextmanager
+    async def moving(self, random: Random, pause_seconds: float = 0.01) -> AsyncIterator[None]:
+        """Partitions move all the time; see `shuffle`. At the end each has an owner again."""
+        task = asyncio.create_task(self.shuffle(random, 1_000_000, pause_seconds))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            for partition in range(len(self.topic.logs)):
+                if self.owner(partition) is None:
+                    self.nodes[0].take(partition)
 
     async def shuffle(self, random: Random, moves: int, pause_seconds: float = 0.01) -> None:
         """Moves partitions to and fro; between two owners there may be a time without one.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +64,8 @@ async def test_each_group_is_committed_in_order_while_partitions_move(
     policy = RetryPolicy(timeout_s=PATIENCE_SECONDS, wait_initial_s=0.002, wait_max_s=0.05)
     async with memory_cluster(3, PARTITIONS) as cluster:
         addresses = ",".join(random.sample(cluster.addresses, 3))
-        moves = asyncio.create_task(cluster.shuffle(random, 1_000_000, 0.02))
         client = EitherClient(kind(addresses, retry=policy))
-        async with client:
+        async with cluster.moving(random, 0.02), client:
             futures: list[Any] = []
             for value in range(COMMITS):
                 futures += [
@@ -78,9 +76,6 @@ async def test_each_group_is_committed_in_order_while_partitions_move(
                     await asyncio.sleep(random.random() * 0.01)
             for future in futures:
                 await asyncio.wait_for(outcome(future), PATIENCE_SECONDS)
-        moves.cancel()
-        with suppress(asyncio.CancelledError):
-            await moves
         for group_id, values in logged(cluster).items():
             assert values == sorted(values), f"{group_id}: a later commit is before an earlier one"
             assert len(values) == len(set(values)), f"{group_id}: a commit was applied twice"

@@ -81,8 +81,7 @@ async def test_no_fenced_writer_is_accepted_while_partitions_move(kind: Any, num
     random = Random(seed_of("leases in clusters", number))
     policy = RetryPolicy(timeout_s=PATIENCE_SECONDS, wait_initial_s=0.002, wait_max_s=0.05)
     leases = Leases(random)
-    async with memory_cluster(3, PARTITIONS) as cluster:
-        moves = asyncio.create_task(cluster.shuffle(random, 1_000_000, 0.02))
+    async with memory_cluster(3, PARTITIONS) as cluster, cluster.moving(random, 0.02):
         clients = [
             EitherClient(kind(address, retry=policy))
             for address in random.choices(cluster.addresses, k=HOLDERS)
@@ -90,9 +89,6 @@ async def test_no_fenced_writer_is_accepted_while_partitions_move(kind: Any, num
         await asyncio.gather(
             *(leases.hold(client, f"holder-{each}") for each, client in enumerate(clients))
         )
-        moves.cancel()
-        with suppress(asyncio.CancelledError):
-            await moves
         for client in clients:
             await client.close()
     assert leases.accepted > 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from fake_server import EitherClient
 
@@ -61,20 +61,9 @@ async def fill(cluster: MemoryCluster) -> None:
         await owner.commit(group_id, value)
 
 
-@asynccontextmanager
-async def moving(cluster: MemoryCluster, number: int) -> AsyncIterator[None]:
+def moving(cluster: MemoryCluster, number: int) -> AbstractAsyncContextManager[None]:
     """Partitions move all the time."""
-    random = Random(seed_of("moving partitions", number))
-    task = asyncio.create_task(cluster.shuffle(random, 1_000_000))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        for partition in range(PARTITIONS):
-            if cluster.owner(partition) is None:
-                cluster.nodes[0].take(partition)
+    return cluster.moving(Random(seed_of("moving partitions", number)))
 
 
 async def all_of(client: EitherClient, name: str, *arguments: Any, **options: Any) -> list[Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
-from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -101,17 +99,16 @@ async def test_an_import_writes_each_group_once_while_partitions_move(
     cluster: MemoryCluster, connect: Connect
 ) -> None:
     random = Random(seed_of("imports in clusters"))
-    moves = asyncio.create_task(cluster.shuffle(random, 1_000_000, 0.02))
-    async with connect(",".join(cluster.addresses), retry=POLICY) as client:
+    async with (
+        cluster.moving(random, 0.02),
+        connect(",".join(cluster.addresses), retry=POLICY) as client,
+    ):
         for value in range(10):
             done = await client.import_offsets(
                 lines(dict.fromkeys(GROUPS, value)), OffsetFormat.JSONL
             )
             assert [each.error for each in done] == [None] * len(GROUPS)
             assert set(written(cluster).values()) == {value + 1}
-    moves.cancel()
-    with suppress(asyncio.CancelledError):
-        await moves
 
 
 @pytest.mark.parametrize("target", [TARGET, NEIGHBOUR], ids=["another node", "the same node"])
