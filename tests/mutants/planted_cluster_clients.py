@@ -7,6 +7,7 @@ from mutants.planted import Mutant
 _CALLS = "tests/unit/coordinator/test_cluster_calls.py"
 _CLIENT = "tests/unit/clients/test_cluster.py"
 _OWNERSHIP = "tests/unit/coordinator/test_partition_ownership.py"
+_LEAVING = "tests/unit/clients/test_leaving_groups.py"
 _WATCH = "tests/unit/clients/test_cluster_watch.py"
 _ORDER = (
     "tests/property/test_commit_order_in_clusters.py"
@@ -90,7 +91,7 @@ CLUSTER_CLIENT_MUTANTS = (
 address = self._owners.address_of(group_id)
 self._seats.settle(group_id, address)
 """,
-        caught_by=_ORDER,
+        caught_by=f"{_LEAVING}::test_a_group_keeps_its_queue_until_its_commits_have_left",
     ),
     Mutant(
         name="a group leaves a server while a refusal of its commits is being read",
@@ -105,7 +106,7 @@ with self._guard:
 final = self._final(outcomes)
 with self._guard:
 """,
-        caught_by=_ORDER,
+        caught_by=f"{_LEAVING}::test_a_refusal_is_read_and_its_commits_are_held_under_one_lock",
     ),
     Mutant(
         name="a fenced writer is accepted after its group has moved",
