@@ -54,17 +54,7 @@ class ServerProcess:
         self.others: list[ServerProcess] = []
         if values.get("cluster.id") and "node.id" not in values:
             values["node.id"] = "n1"
-            self.others = [
-                ServerProcess(
-                    folder.with_name(f"{folder.name}-{name}"),
-                    settings={
-                        **values,
-                        "data.dir": folder.with_name(f"{folder.name}-{name}"),
-                        "node.id": name,
-                    },
-                )
-                for name in ("n2", "n3")
-            ]
+            self.others = [_node_beside(folder, name, values) for name in ("n2", "n3")]
         given = [item for item in values.items() if item[1] is not None]  # None: not said.
         assignments = [part for item in given for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
@@ -191,6 +181,12 @@ class Stubs:
 def _untyped(generated: Any) -> Any:
     """Generated stubs have no types."""
     return generated
+
+
+def _node_beside(folder: Path, name: str, values: Mapping[str, object]) -> ServerProcess:
+    """Another node of the same cluster, in a folder beside."""
+    beside = folder.with_name(f"{folder.name}-{name}")
+    return ServerProcess(beside, settings={**values, "data.dir": beside, "node.id": name})
 
 
 def _in_cluster(folder: Path) -> dict[str, object]:

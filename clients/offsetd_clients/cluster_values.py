@@ -28,7 +28,7 @@ class ClusterPartition:
     node_id: str
     state: LogPartitionState
     epoch: int | None
-    copy_lag: int | None
+    copy_lag: int | None = None
 
 
 @attrs.frozen(kw_only=True)

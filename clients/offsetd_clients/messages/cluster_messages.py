@@ -71,7 +71,6 @@ def _partition(
         node_id=message.node_id if node_id is None else node_id,
         state=LogPartitionState.__members__.get(state, LogPartitionState.UNKNOWN),
         epoch=message.epoch if message.HasField("epoch") else None,
-        copy_lag=None,
     )
 
 
