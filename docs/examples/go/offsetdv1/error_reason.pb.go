@@ -127,6 +127,13 @@ const (
 	ErrorReason_ERROR_REASON_COMPACTED ErrorReason = 76
 	// DEADLINE_EXCEEDED: the deadline passed before anything was done.
 	ErrorReason_ERROR_REASON_DEADLINE_SPENT ErrorReason = 80
+	// UNAUTHENTICATED: the call has no identity that the server accepts.
+	ErrorReason_ERROR_REASON_AUTHENTICATION_FAILED ErrorReason = 85
+	// PERMISSION_DENIED: the caller lacks a right; the metadata names it. The answer is the same for
+	// a group or a topic that does not exist.
+	ErrorReason_ERROR_REASON_GROUP_AUTHORIZATION_FAILED   ErrorReason = 86
+	ErrorReason_ERROR_REASON_TOPIC_AUTHORIZATION_FAILED   ErrorReason = 87
+	ErrorReason_ERROR_REASON_CLUSTER_AUTHORIZATION_FAILED ErrorReason = 88
 	// INTERNAL: a defect of the server.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 90
 )
@@ -191,6 +198,10 @@ var (
 		75: "ERROR_REASON_OFFSET_OUT_OF_RANGE",
 		76: "ERROR_REASON_COMPACTED",
 		80: "ERROR_REASON_DEADLINE_SPENT",
+		85: "ERROR_REASON_AUTHENTICATION_FAILED",
+		86: "ERROR_REASON_GROUP_AUTHORIZATION_FAILED",
+		87: "ERROR_REASON_TOPIC_AUTHORIZATION_FAILED",
+		88: "ERROR_REASON_CLUSTER_AUTHORIZATION_FAILED",
 		90: "ERROR_REASON_INTERNAL",
 	}
 	ErrorReason_value = map[string]int32{
@@ -251,6 +262,10 @@ var (
 		"ERROR_REASON_OFFSET_OUT_OF_RANGE":          75,
 		"ERROR_REASON_COMPACTED":                    76,
 		"ERROR_REASON_DEADLINE_SPENT":               80,
+		"ERROR_REASON_AUTHENTICATION_FAILED":        85,
+		"ERROR_REASON_GROUP_AUTHORIZATION_FAILED":   86,
+		"ERROR_REASON_TOPIC_AUTHORIZATION_FAILED":   87,
+		"ERROR_REASON_CLUSTER_AUTHORIZATION_FAILED": 88,
 		"ERROR_REASON_INTERNAL":                     90,
 	}
 )
@@ -287,7 +302,7 @@ var File_offsetd_v1_error_reason_proto protoreflect.FileDescriptor
 const file_offsetd_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
 	"\x1doffsetd/v1/error_reason.proto\x12\n" +
-	"offsetd.v1*\xcb\x10\n" +
+	"offsetd.v1*\xfc\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dERROR_REASON_INVALID_GROUP_ID\x10\x01\x12\x1e\n" +
@@ -346,7 +361,11 @@ const file_offsetd_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_RECORD_UNDECODABLE\x10G\x12$\n" +
 	" ERROR_REASON_OFFSET_OUT_OF_RANGE\x10K\x12\x1a\n" +
 	"\x16ERROR_REASON_COMPACTED\x10L\x12\x1f\n" +
-	"\x1bERROR_REASON_DEADLINE_SPENT\x10P\x12\x19\n" +
+	"\x1bERROR_REASON_DEADLINE_SPENT\x10P\x12&\n" +
+	"\"ERROR_REASON_AUTHENTICATION_FAILED\x10U\x12+\n" +
+	"'ERROR_REASON_GROUP_AUTHORIZATION_FAILED\x10V\x12+\n" +
+	"'ERROR_REASON_TOPIC_AUTHORIZATION_FAILED\x10W\x12-\n" +
+	")ERROR_REASON_CLUSTER_AUTHORIZATION_FAILED\x10X\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10Zb\x06proto3"
 
 var (
