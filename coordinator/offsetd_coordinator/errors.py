@@ -236,7 +236,7 @@ class OffsetNotCommitted(PartitionsRefused):
 
 
 class PolicyViolation(CoordinatorError):
-    """The topic's `cleanup.policy` does not allow the request."""
+    """The topic's `cleanup.policy`, or a setting of the server, does not allow the request."""
 
     reason = "POLICY_VIOLATION"
 

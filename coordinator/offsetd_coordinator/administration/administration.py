@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
+    from offsetd_coordinator.configuration.acl_state import AclsReply, ChangeAcls
     from offsetd_coordinator.configuration.config_state import (
         AppliedConfigs,
         ConfigDecision,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.large_groups.large_changes import LargeChanges, Room
     from offsetd_coordinator.requests import Decision, Reply, Request
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.security.acl import Acl
 
 _log = structlog.get_logger(__name__)
 
@@ -44,12 +46,14 @@ class ApplyFailed(Exception):
 
 
 class Administration:
-    """The settings and the audit log of a node. Every method is for the event loop's thread.
+    """The settings, the access rules and the audit log of a node.
 
-    `apply` puts settings in force, and gets the doubt about them. It is called on a thread, one
-    call at a time, in the order of the changes. `preview` returns what a cleaning round over a
-    partition would leave, with or without its active segment. A preview takes long and needs much
-    memory, so call it on a thread, one call at a time.
+    Every method is for the event loop's thread. `apply` puts settings in force, and gets the doubt
+    about them. It is called on a thread, one call at a time, in the order of the changes.
+    `apply_acls` puts access rules in force, all that are stored: at once, and after each change, in
+    order. It is called on the event loop. `preview` returns what a cleaning round over a partition
+    would leave, with or without its active segment. A preview takes long and needs much memory, so
+    call it on a thread, one call at a time.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Administration:
         apply: Callable[[TopicConfigs, str | None], None],
         preview: Callable[[TopicPartition, bool], CleanReport | None],
         doubt: Callable[[], str | None] = lambda: None,
+        apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
     ) -> None:
         """`doubt` returns the reason why settings in force may differ from those set, or None."""
         self.clock = clock
@@ -76,6 +81,9 @@ class Administration:
         self._config_ticket = 0
         self._audit_ticket = 0
         self._applying: asyncio.Task[None] | None = None
+        self._apply_acls = apply_acls
+        self._applying_acls: asyncio.Task[None] | None = None
+        apply_acls(shard.rules.acls)
 
     @property
     def settings_doubt(self) -> str | None:
@@ -110,6 +118,51 @@ class Administration:
         if decision.refusal is not None:
             raise decision.refusal
         return decision
+
+    @property
+    def stored_acls(self) -> frozenset[Acl]:
+        """The access rules that are stored; the newest may not be durable yet."""
+        return self._shard.rules.acls
+
+    @property
+    def acls_doubt(self) -> str | None:
+        """The reason why access rules that were added may not be in force, or None."""
+        damage, unreadable = (
+            self._log.damage(CONFIG_PARTITION),
+            self._shard.rules.unreadable_records,
+        )
+        if damage is not None:
+            return f"the log of the access rules is damaged: {damage}"
+        return f"{unreadable} access rules cannot be read" if unreadable else None
+
+    async def change_acls(
+        self, request: ChangeAcls, event_of: Callable[[AclsReply], AuditEvent]
+    ) -> AclsReply:
+        """Decides on a change of access rules; returns once it is durable and in force.
+
+        The change continues even if the caller is cancelled. Raises the refusal, and the errors of
+        `CommitLog.append_internal`.
+        """
+        damage = self._log.damage(CONFIG_PARTITION)
+        if damage is not None:
+            raise quarantined_own_log(CONFIG_PARTITION, damage)
+        decision = self._shard.decide_acls(request, self.clock.now_ms())
+        if decision.batch is not None and decision.reply is not None:
+            self._append_event(event_of(decision.reply))
+            self._config_ticket = self._log.append_internal(
+                CONFIG_PARTITION, decision.batch, replay=self._shard.replay
+            )
+            change = self._apply_acls_in_turn(
+                self._applying_acls, self._config_ticket, self._shard.rules.acls
+            )
+            self._applying_acls = asyncio.ensure_future(change)
+        await self._until_durable(self._config_ticket)
+        if self._applying_acls is not None:
+            await asyncio.shield(self._applying_acls)
+        if decision.reply is None:
+            assert decision.refusal is not None, "a decision is a reply or a refusal"
+            raise decision.refusal
+        return decision.reply
 
     async def recorded(self, event: AuditEvent) -> RecordedEvent:
         """The durable record of an event: a new one, or that of an earlier try of the request.
@@ -168,6 +221,7 @@ class Administration:
             what=event.what,
             reason=event.reason,
             peer=event.peer,
+            principal=event.principal,
         )
         return RecordedEvent(offset, event)
 
@@ -186,6 +240,14 @@ class Administration:
             await asyncio.to_thread(self._apply, configs, self.settings_doubt)
         except Exception as error:
             raise ApplyFailed("the settings are stored, but could not be put in force") from error
+
+    async def _apply_acls_in_turn(
+        self, before: asyncio.Task[None] | None, ticket: int, acls: frozenset[Acl]
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._until_durable(ticket)
+        self._apply_acls(acls)
 
     async def _until_durable(self, ticket: int) -> None:
         waiting = self._log.durable(ticket)

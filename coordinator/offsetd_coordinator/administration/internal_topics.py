@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.security.acl import Acl
 
 _log = structlog.get_logger(__name__)
 
@@ -140,10 +141,12 @@ class InternalTopics:
         *,
         clock: Clock,
         is_draining: Callable[[], bool],
+        apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
     ) -> Administration:
         """The administration of an open store and its background tasks.
 
-        A preview of a cleaning stops once `is_draining` returns True.
+        A preview of a cleaning stops once `is_draining` returns True. `apply_acls` puts access
+        rules in force: those that were loaded at once, and others after each change.
         """
         store = runtime.local_store()
 
@@ -179,6 +182,7 @@ class InternalTopics:
             apply=apply,
             preview=preview,
             doubt=lambda: self.doubt,
+            apply_acls=apply_acls,
         )
 
 
@@ -190,6 +194,11 @@ def _warn_of_problems(shard: ConfigState) -> None:
             "records of settings cannot be read",
             unknown=shard.unknown_records,
             undecodable=shard.undecodable_records,
+        )
+    if shard.rules.unreadable_records:
+        _log.error(
+            "some access rules cannot be read, and are not in force",
+            count=shard.rules.unreadable_records,
         )
 
 

@@ -1,4 +1,4 @@
-"""Records of `__offsetd_config`: each has one dynamic setting. The layout is offsetd's own.
+"""Records of `__offsetd_config` that have one dynamic setting each. The layout is offsetd's own.
 
 A key is an int16 version, an int8 scope, the topic (empty for the server) and the setting's name.
 A value is an int16 version and the text that an operator wrote. A tombstone removes the setting.
@@ -48,7 +48,7 @@ def decode_config_key(encoded: bytes) -> ConfigKey:
     scope = reader.int8()
     if scope not in (_SERVER, _TOPIC):
         raise UnknownConfigVersion(f"a key of scope {scope}")
-    topic, name = _text(reader), _text(reader)
+    topic, name = read_text(reader), read_text(reader)
     return ConfigKey(None if scope == _SERVER else topic, name)
 
 
@@ -66,10 +66,11 @@ def decode_config_value(encoded: bytes) -> str:
     version = reader.int16()
     if version != VERSION:
         raise UnknownConfigVersion(f"a value of version {version}")
-    return _text(reader)
+    return read_text(reader)
 
 
-def _text(reader: Reader) -> str:
+def read_text(reader: Reader) -> str:
+    """A text that is not null. Raises UndecodableRecord."""
     text = reader.string()
     if text is None:
         raise UndecodableRecord("a text is null")

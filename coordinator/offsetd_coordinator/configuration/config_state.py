@@ -14,6 +14,7 @@ from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
+from offsetd_coordinator.configuration.acl_state import AclState, has_acls
 from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     UnknownConfigVersion,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.batch.record_batch import RecordBatch
     from offsetd_storage.configuration.topic_configs import TopicConfigs
+
+    from offsetd_coordinator.configuration.acl_state import AclsDecision, ChangeAcls
 
 REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
 
@@ -77,7 +80,7 @@ class AppliedConfigs:
 
 
 class ConfigState(InternalTopicState):
-    """The settings of `__offsetd_config`.
+    """The settings of `__offsetd_config`, and its access rules.
 
     `started_with` are the settings that apply if no dynamic setting replaces them.
     """
@@ -85,6 +88,7 @@ class ConfigState(InternalTopicState):
     def __init__(self, started_with: TopicConfigs, *, request_id_window_ms: int) -> None:
         super().__init__()
         self.unknown_records = 0
+        self.rules = AclState(request_id_window_ms=request_id_window_ms)
         self._started_with = started_with
         self._texts: dict[ConfigKey, str] = {}
         self._known = RememberedRequests[bytes, int](
@@ -134,6 +138,12 @@ class ConfigState(InternalTopicState):
         batch = encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
         return ConfigDecision(ConfigReply(records[-1].offset), None, configs, batch)
 
+    def decide_acls(self, request: ChangeAcls, now_ms: int) -> AclsDecision:
+        """The batch to write and the answer. Changes nothing; a refusal is part of the decision."""
+        return self.rules.decide(
+            request, now_ms, offset_next=self.offset_next, leader_epoch=self.leader_epoch
+        )
+
     def _changed(self, request: UpdateConfig) -> TopicConfigs:
         """The texts after the update. An unused text may be unset even if its name is unknown."""
         applied = self.applied
@@ -179,6 +189,9 @@ class ConfigState(InternalTopicState):
         self._applied = None
 
     def _replay_batch(self, batch: RecordBatch) -> None:
+        if has_acls(batch):
+            self.rules.replay(batch)
+            return
         for record in batch.records:
             for name, request_id in record.headers:
                 if name == REQUEST_ID_HEADER and request_id:

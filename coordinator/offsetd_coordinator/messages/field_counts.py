@@ -24,8 +24,13 @@ SETTINGS_MAX: Final = 1000
 """Settings in one request; more than exist."""
 PARTITIONS_MAX: Final = 10_000
 """Log partitions in one request; the most that a folder can have."""
+ACLS_MAX: Final = 1000
+"""Access rules in one request."""
+ACL_FILTERS_MAX: Final = 100
+"""Filters of access rules in one request. Each rule of the server is compared with each of them."""
 
 COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
+    "AddAclsRequest": {"acls": ACLS_MAX},
     "CloneGroupRequest": {"topics": NAMES_MAX},
     "CompactLogRequest": {"partitions": PARTITIONS_MAX},
     "DeleteOffsetsRequest": {"topics": NAMES_MAX},
@@ -46,6 +51,7 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
         "types": KINDS_MAX,
         "log_partitions": PARTITIONS_MAX,
     },
+    "RemoveAclsRequest": {"filters": ACL_FILTERS_MAX, "acls": ACLS_MAX},
     "RemoveMembersRequest": {"members": NAMES_MAX},
     "ResetOffsetsRequest": {"topics": NAMES_MAX},
     "SyncGroupRequest": {"assignments": NAMES_MAX},

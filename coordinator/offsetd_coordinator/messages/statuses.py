@@ -82,10 +82,11 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     code, reason = CODE_BY_REASON[error.reason], error.reason
     details: list[Message] = []
     if code in (StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED):
+        subject = "group"
+        if reason == "POLICY_VIOLATION":
+            subject = "topic" if "topic" in error.variables else "server"
         violation = error_details_pb2.PreconditionFailure.Violation(
-            type=reason,
-            subject="topic" if reason == "POLICY_VIOLATION" else "group",
-            description=message,
+            type=reason, subject=subject, description=message
         )
         details.append(error_details_pb2.PreconditionFailure(violations=[violation]))
     retry_after_ms = error.retry_after_ms

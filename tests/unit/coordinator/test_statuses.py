@@ -21,6 +21,7 @@ from offsetd_coordinator.calls.call_life import refusal_of
 from offsetd_coordinator.history import history_errors
 from offsetd_coordinator.membership import refusals
 from offsetd_coordinator.messages import statuses
+from offsetd_coordinator.security import security_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ PUBLIC_REASONS = {
 } - {"UNSPECIFIED"}
 ERROR_CLASSES = [
     error
-    for module in (errors, history_errors, refusals)
+    for module in (errors, history_errors, refusals, security_errors)
     for _, error in inspect.getmembers(module, inspect.isclass)
     if issubclass(error, errors.CoordinatorError)
 ]
@@ -128,6 +129,17 @@ def test_who_is_told_of_another_owner_is_told_its_address() -> None:
     assert detail(status, error_details_pb2.ErrorInfo).metadata["address"] == "10.0.0.2:7171"
 
 
+@pytest.mark.parametrize(
+    ("variables", "subject"), [({"topic": b"t"}, "topic"), ({"setting": "s"}, "server")]
+)
+def test_a_violated_policy_is_that_of_a_topic_or_of_the_server(
+    variables: dict[str, object], subject: str
+) -> None:
+    status = statuses.status_of(errors.PolicyViolation("it is so", **variables))
+    [violation] = detail(status, error_details_pb2.PreconditionFailure).violations
+    assert (violation.type, violation.subject) == ("POLICY_VIOLATION", subject)
+
+
 VARIABLES = {
     "INVALID_GROUP_ID": {"size_bytes": 32_768, "bytes_max": 32_767},
     "INVALID_TOPIC": {"units": 250, "units_max": 249},
@@ -185,6 +197,16 @@ VARIABLES = {
     "TOO_MANY_WATCHERS": {"watchers_max": 100},
     "COMPACTED": {"oldest_revision": 7, "group": b"g"},
     "DEADLINE_SPENT": {},
+    "AUTHENTICATION_FAILED": {},
+    **{
+        f"{resource_type.upper()}_AUTHORIZATION_FAILED": {
+            "principal": "User:früh",
+            "operation": "Read",
+            "resource_type": resource_type,
+            "name": "n",
+        }
+        for resource_type in ("Group", "Topic", "Cluster")
+    },
     "INTERNAL": {},
 }
 """The variables of each public reason's messages; what is not said of a case is no variable."""

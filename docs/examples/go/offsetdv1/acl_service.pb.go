@@ -254,8 +254,8 @@ type Acl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `User:NAME`, or `User:*` for everyone. At most 1,024 bytes of UTF-8.
 	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// The caller's address without a port, or `*` for all. Empty is taken as `*`. At most 256 bytes
-	// of UTF-8.
+	// The caller's IP address, `unix` for callers over a Unix socket, or `*` for all. Empty is taken as
+	// `*`.
 	Host       string        `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Permission AclPermission `protobuf:"varint,3,opt,name=permission,proto3,enum=offsetd.v1.AclPermission" json:"permission,omitempty"`
 	// One that the resource has. Groups: READ, DELETE, ALTER, DESCRIBE. Topics: READ, DESCRIBE. The
@@ -582,7 +582,7 @@ func (x *ListAclsResponse) GetFromFile() bool {
 
 type AddAclsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 1,000, of 512 KiB together.
+	// At most 1,000, of 256 KiB together.
 	Acls []*Acl `protobuf:"bytes,1,rep,name=acls,proto3" json:"acls,omitempty"`
 	// Why, for the audit log. At most 1,024 UTF-16 units.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -717,7 +717,7 @@ func (x *AddAclsResponse) GetInForce() bool {
 
 type RemoveAclsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules that agree with one of these, at most 1,000.
+	// The rules that agree with one of these, at most 100.
 	Filters []*AclFilter `protobuf:"bytes,1,rep,name=filters,proto3" json:"filters,omitempty"`
 	// These rules, too; at most 1,000.
 	Acls []*Acl `protobuf:"bytes,2,rep,name=acls,proto3" json:"acls,omitempty"`
@@ -796,7 +796,7 @@ func (x *RemoveAclsRequest) GetValidateOnly() bool {
 
 type RemoveAclsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules that were removed, sorted. At most 1,000, of 512 KiB together: INVALID_ARGUMENT
+	// The rules that were removed, sorted. At most 1,000, of 256 KiB together: INVALID_ARGUMENT
 	// (INVALID_REQUEST) if the request means more.
 	Removed []*Acl `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
 	// As in `AddAclsResponse`.

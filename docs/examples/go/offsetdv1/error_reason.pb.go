@@ -60,7 +60,7 @@ const (
 	ErrorReason_ERROR_REASON_NON_EMPTY_GROUP           ErrorReason = 30
 	ErrorReason_ERROR_REASON_UNKNOWN_MEMBER_ID         ErrorReason = 31
 	ErrorReason_ERROR_REASON_GROUP_SUBSCRIBED_TO_TOPIC ErrorReason = 32
-	// The topic's `cleanup.policy` does not allow it.
+	// The topic's `cleanup.policy`, or the setting in the metadata `setting`, does not allow it.
 	ErrorReason_ERROR_REASON_POLICY_VIOLATION ErrorReason = 33
 	// Join again.
 	ErrorReason_ERROR_REASON_ILLEGAL_GENERATION ErrorReason = 34
