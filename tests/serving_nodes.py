@@ -35,8 +35,9 @@ from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
+    from offsetd_coordinator.security.acl import Acl
     from offsetd_storage.errors import StorageFailed
 
 PARTITIONS = 4
@@ -57,6 +58,7 @@ class ServingNode:
         *,
         partitions: int,
         accepts_defaults: bool = False,
+        apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
     ) -> None:
         self.files = files
         self.clock = clock
@@ -102,6 +104,7 @@ class ServingNode:
             self.upkeep,
             clock=self.time,
             is_draining=lambda: self.node.is_draining,
+            apply_acls=apply_acls,
         )
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()
@@ -213,9 +216,11 @@ async def serving_node(
     files: SimulatedFiles | None = None,
     clock: ManualClock | None = None,
     accepts_defaults: bool = False,
+    apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
 ) -> AsyncIterator[ServingNode]:
     """A node on an empty disk, or one that was served from before.
 
+    `apply_acls` gets the access rules, at the start and after each change.
     Without `flushing` nothing gets durable until `runtime.start`. With `cleaning` all that runs
     beside the appends is started, too.
     """
@@ -225,6 +230,7 @@ async def serving_node(
         clock,
         partitions=partitions,
         accepts_defaults=accepts_defaults,
+        apply_acls=apply_acls,
     )
     if flushing:
         serving.runtime.start(serving.upkeep if cleaning else None)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ACLS_MAX: Final = 10_000
 """The most rules that a server keeps."""
 CHANGED_ACLS_MAX: Final = 1000
-CHANGE_BYTES_MAX: Final = 256 * 1024
+CHANGE_BYTES_MAX: Final = 128 * 1024
 """The keys of one change: it is one record batch, and one record of the audit log."""
 
 _REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
