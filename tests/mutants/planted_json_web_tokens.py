@@ -7,6 +7,7 @@ from mutants.planted import Mutant
 _TOKENS = "offsetd_coordinator.security.json_web_tokens"
 _KEYS = "offsetd_coordinator.security.jwks"
 _TOKEN_TESTS = "tests/unit/coordinator/test_json_web_tokens.py"
+_REMEMBERED_TESTS = "tests/unit/coordinator/test_remembered_web_tokens.py"
 _KEY_TESTS = "tests/unit/coordinator/test_jwks.py"
 _TEXTS = "tests/property/test_json_web_token_texts.py"
 
@@ -126,21 +127,21 @@ JSON_WEB_TOKEN_MUTANTS = (
         where=f"{_TOKENS}:JwtVerifier._forget_if_keys_changed",
         replace="self._verified.clear()",
         by="",
-        caught_by=f"{_TOKEN_TESTS}::TestRotation",
+        caught_by=f"{_REMEMBERED_TESTS}::TestRotation",
     ),
     Mutant(
         name="all tokens that ever came are remembered",
         where=f"{_TOKENS}:JwtVerifier._remember",
         replace="if len(self._verified) > CACHED_TOKENS_MAX:",
         by="if not self._verified:",
-        caught_by=f"{_TOKEN_TESTS}::TestRememberedTokens",
+        caught_by=f"{_REMEMBERED_TESTS}::TestRememberedTokens",
     ),
     Mutant(
         name="each token with an unknown key brings a fetch",
         where=f"{_KEYS}:KeySet.find",
         replace="if not is_known and self._may_ask(now_ms):",
         by="if not is_known:",
-        caught_by=f"{_TOKEN_TESTS}::TestRotation",
+        caught_by=f"{_REMEMBERED_TESTS}::TestRotation",
     ),
     Mutant(
         name="callers at the same time fetch the keys once each",

@@ -197,7 +197,8 @@ def fetch_document(address: str) -> bytes:
     proxies = ProxyHandler({}) if address.startswith("http:") else ProxyHandler()
     tls = HTTPSHandler(context=ssl.create_default_context())
     opener = build_opener(proxies, tls, _CheckedRedirects())
-    request = Request(address, headers={"Accept": "application/json", "User-Agent": "offsetd"})  # noqa: S310  The address was checked.
+    headers = {"Accept": "application/json", "User-Agent": "offsetd"}
+    request = Request(address, headers=headers)  # noqa: S310  The address was checked.
     try:
         response = opener.open(request, timeout=_FETCH_SECONDS)
     except HTTPError as error:

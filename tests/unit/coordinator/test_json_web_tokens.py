@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
-import traceback
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from jwt.algorithms import HMACAlgorithm
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.security import json_web_tokens
 from offsetd_coordinator.security.json_web_tokens import (
     EXPIRED,
     INVALID,
@@ -26,8 +22,7 @@ from offsetd_coordinator.security.json_web_tokens import (
     JwtIdentity,
     JwtVerifier,
 )
-from offsetd_coordinator.security.jwks import ASK_AGAIN_MS, KeySet
-from offsetd_coordinator.security.security_errors import AuthenticationFailed
+from offsetd_coordinator.security.jwks import KeySet
 from oidc_issuer import (
     AUDIENCE,
     ISSUER,
@@ -42,13 +37,7 @@ from oidc_issuer import (
     signing_key,
     token,
 )
-
-if TYPE_CHECKING:
-    from offsetd_coordinator.security.jwks import VerificationKey
-
-SKEW_SECONDS = 30
-REFRESH_MS = 3_600_000
-ALICE = JwtIdentity("User:alice", NOW_MS + 1000 * (300 + SKEW_SECONDS))
+from web_token_checks import ALICE, REFRESH_MS, SKEW_SECONDS, refusal, verifier_with
 
 
 @pytest.fixture
@@ -64,29 +53,6 @@ def keys(publication: Publication) -> KeySet:
 @pytest.fixture
 def verifier(keys: KeySet) -> JwtVerifier:
     return verifier_with(keys)
-
-
-def verifier_with(keys: KeySet, **others: Any) -> JwtVerifier:
-    usual: dict[str, Any] = {
-        "keys": keys,
-        "issuer": ISSUER,
-        "audiences": frozenset({AUDIENCE, "offsetd-admin"}),
-        "clock_skew_seconds": SKEW_SECONDS,
-    }
-    return JwtVerifier(**usual | others)
-
-
-async def refusal(verifier: JwtVerifier, text: str, now_ms: int = NOW_MS) -> str:
-    """The message of the refusal, which must not have anything of the token in it."""
-    with pytest.raises(AuthenticationFailed) as caught:
-        await verifier.verify(text, now_ms)
-    assert caught.value.reason == "AUTHENTICATION_FAILED"
-    assert caught.value.variables == {}
-    # What a log of the error would show.
-    shown = "".join(traceback.format_exception(caught.value))
-    assert not any(part in shown for part in text.split(".") if len(part) > 20)
-    assert caught.value.__context__ is None
-    return str(caught.value)
 
 
 class TestIdentities:
@@ -422,108 +388,3 @@ class TestMalformedTokens:
     async def test_a_refusal_is_one_of_the_coordinators_errors(self, verifier: JwtVerifier) -> None:
         with pytest.raises(CoordinatorError, match="malformed"):
             await verifier.verify("", NOW_MS)
-
-
-class TestRotation:
-    async def test_a_new_key_is_fetched_when_it_is_first_used(
-        self, verifier: JwtVerifier, publication: Publication
-    ) -> None:
-        assert await verifier.verify(token(signing_key()), NOW_MS) == ALICE
-        publication.content = jwks(signing_key(), signing_key("two"))
-        later_ms = NOW_MS + ASK_AGAIN_MS
-        assert await verifier.verify(token(signing_key("two")), later_ms) == ALICE
-        assert await verifier.verify(token(signing_key()), later_ms) == ALICE
-        assert publication.fetches == 2
-
-    async def test_a_flood_of_unknown_keys_makes_one_fetch_in_ten_seconds(
-        self, verifier: JwtVerifier, publication: Publication
-    ) -> None:
-        for number in range(50):
-            text = token(signing_key("stranger"), kid=f"unknown-{number}")
-            assert await refusal(verifier, text, NOW_MS + number * ASK_AGAIN_MS // 50) == (
-                UNKNOWN_KEY
-            )
-        assert publication.fetches == 1
-        assert await verifier.verify(token(signing_key()), NOW_MS) == ALICE
-
-    async def test_a_key_that_is_removed_ends_tokens_that_were_accepted(
-        self, verifier: JwtVerifier, keys: KeySet, publication: Publication
-    ) -> None:
-        text = token(signing_key())
-        assert await verifier.verify(text, NOW_MS) == ALICE
-        publication.content = jwks(signing_key("two"))
-        await keys.refresh(NOW_MS)
-        assert await refusal(verifier, text) == UNKNOWN_KEY
-
-    async def test_a_key_that_is_replaced_under_its_name_ends_them_too(
-        self, verifier: JwtVerifier, keys: KeySet, publication: Publication
-    ) -> None:
-        text = token(signing_key())
-        assert await verifier.verify(text, NOW_MS) == ALICE
-        publication.content = jwks(signing_key("two").jwk(kid="one"))
-        await keys.refresh(NOW_MS)
-        assert await refusal(verifier, text) == INVALID
-
-    async def test_while_the_issuer_is_down_at_first_tokens_are_refused(
-        self, verifier: JwtVerifier, publication: Publication
-    ) -> None:
-        content, publication.content = publication.content, None
-        assert await refusal(verifier, token(signing_key())) == UNKNOWN_KEY
-        publication.content = content
-        assert await verifier.verify(token(signing_key()), NOW_MS + ASK_AGAIN_MS) == ALICE
-
-    async def test_keys_of_a_real_server_are_used(self) -> None:
-        with served(jwks(signing_key("one", "ES256"))) as server:
-            verifier = verifier_with(KeySet(server.address, refresh_ms=REFRESH_MS))
-            text = token(signing_key("one", "ES256"))
-            assert await verifier.verify(text, NOW_MS) == ALICE
-            assert server.requests == 1
-
-
-class TestRememberedTokens:
-    @pytest.fixture
-    def checks(self, verifier: JwtVerifier, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-        """How often the signature of a token was checked, by the token."""
-        counts: Counter[str] = Counter()
-        check = verifier._signed_payload
-
-        def counted(text: str, key: VerificationKey) -> bytes | None:
-            counts[text] += 1
-            return check(text, key)
-
-        monkeypatch.setattr(verifier, "_signed_payload", counted)
-        return counts
-
-    async def test_the_signature_of_a_token_is_checked_once(
-        self, verifier: JwtVerifier, checks: Counter[str]
-    ) -> None:
-        text = token(signing_key())
-        for _ in range(5):
-            assert await verifier.verify(text, NOW_MS) == ALICE
-        assert checks == {text: 1}
-
-    async def test_a_refused_token_is_not_remembered(
-        self, verifier: JwtVerifier, checks: Counter[str]
-    ) -> None:
-        bad = token(signing_key("stranger"), kid="one")
-        late = token(signing_key(), claims(exp=NOW_SECONDS - 100))
-        for text in (bad, late):
-            for _ in range(3):
-                await refusal(verifier, text)
-        assert checks == {bad: 3, late: 3}
-        assert not verifier._verified
-
-    async def test_the_token_that_was_not_used_for_longest_makes_room(
-        self, verifier: JwtVerifier, checks: Counter[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(json_web_tokens, "CACHED_TOKENS_MAX", 2)
-        one, two, three = (token(signing_key(), claims(jti=name)) for name in "abc")
-        for text in (one, two, one, three, one, two):
-            await verifier.verify(text, NOW_MS)
-        assert checks == {one: 1, two: 2, three: 1}
-        assert len(verifier._verified) == 2
-
-    async def test_no_token_is_kept(self, verifier: JwtVerifier) -> None:
-        text = token(signing_key())
-        await verifier.verify(text, NOW_MS)
-        assert list(verifier._verified) == [hashlib.sha256(text.encode()).digest()]
