@@ -16,7 +16,12 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
-from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from offsetd.v1 import (
+    acl_service_pb2,
+    admin_service_pb2,
+    group_service_pb2,
+    offset_service_pb2,
+)
 from offsetd_clients import OffsetClient
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ SERVICES = (
     offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"],
     group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    acl_service_pb2.DESCRIPTOR.services_by_name["AclService"],
     health_pb2.DESCRIPTOR.services_by_name["Health"],
 )
 

@@ -15,7 +15,12 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
-from offsetd.v1 import admin_service_pb2_grpc, group_service_pb2_grpc, offset_service_pb2_grpc
+from offsetd.v1 import (
+    acl_service_pb2_grpc,
+    admin_service_pb2_grpc,
+    group_service_pb2_grpc,
+    offset_service_pb2_grpc,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -176,6 +181,7 @@ class Stubs:
         self.offsets: Any = _untyped(offset_service_pb2_grpc).OffsetServiceStub(channel)
         self.groups: Any = _untyped(group_service_pb2_grpc).GroupServiceStub(channel)
         self.admin: Any = _untyped(admin_service_pb2_grpc).AdminServiceStub(channel)
+        self.acls: Any = _untyped(acl_service_pb2_grpc).AclServiceStub(channel)
 
 
 def _untyped(generated: Any) -> Any:

@@ -37,6 +37,7 @@ from patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from offsetd_coordinator.administration.administration import Administration
     from offsetd_coordinator.security.acl import Acl
     from offsetd_storage.errors import StorageFailed
 
@@ -98,14 +99,7 @@ class ServingNode:
         self.node.folder_id = self.store.folder_id
         self.upkeep = self.runtime.upkeep = self._upkeep()
         self.log.on_journal_filling = self._move_points_soon
-        self.administration = self.own.administration(
-            self.runtime,
-            self.large_changes,
-            self.upkeep,
-            clock=self.time,
-            is_draining=lambda: self.node.is_draining,
-            apply_acls=apply_acls,
-        )
+        self.administration = self._administration(apply_acls)
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()
         self.node.serve(self.runtime, self.large_changes, self.administration)
@@ -116,6 +110,16 @@ class ServingNode:
 
     def _move_points_soon(self) -> None:
         self.upkeep.move_points_soon()
+
+    def _administration(self, apply_acls: Callable[[frozenset[Acl]], None]) -> Administration:
+        return self.own.administration(
+            self.runtime,
+            self.large_changes,
+            self.upkeep,
+            clock=self.time,
+            is_draining=lambda: self.node.is_draining,
+            apply_acls=apply_acls,
+        )
 
     def _upkeep(self) -> Upkeep:
         return Upkeep(

@@ -26,6 +26,17 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from offsetd_clients.acl_values import (
+        Acl,
+        AclFilter,
+        AclListing,
+        AclOperation,
+        AclPermission,
+        AclVerdict,
+        ChangedAcls,
+        PatternType,
+        ResourceType,
+    )
     from offsetd_clients.admin_values import (
         BlockedRetention,
         CleaningRound,
@@ -76,6 +87,8 @@ if TYPE_CHECKING:
     from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
     from offsetd_clients.consumer.source import AsyncSource, Item, Source
     from offsetd_clients.errors import (
+        AuthenticationFailed,
+        AuthorizationFailed,
         ClientClosed,
         ClientDefect,
         CommitConflict,
@@ -155,13 +168,22 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "AclListing",
+    "AclOperation",
+    "AclPermission",
+    "AclVerdict",
     "AsyncConsumer",
     "AsyncOffsetClient",
     "AsyncOffsetWatch",
     "AsyncSource",
     "AuditEvent",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
     "BlockedRetention",
     "Bounds",
+    "ChangedAcls",
     "CleaningRound",
     "CleaningState",
     "ClientClosed",
@@ -240,6 +262,7 @@ __all__ = [
     "OffsetsDamaged",
     "OverLimit",
     "PartitionsRefused",
+    "PatternType",
     "PolicyViolation",
     "PollIntervalExceeded",
     "RebalanceInProgress",
@@ -247,6 +270,7 @@ __all__ = [
     "Replication",
     "ResetOffsets",
     "ResetTo",
+    "ResourceType",
     "RestoredGroup",
     "RestoredOffset",
     "Retention",
@@ -273,13 +297,22 @@ __all__ = [
 
 # The module of each public name. Type checkers read the imports above, which name the same modules.
 _MODULE_OF = {
+    "Acl": "acl_values",
+    "AclFilter": "acl_values",
+    "AclListing": "acl_values",
+    "AclOperation": "acl_values",
+    "AclPermission": "acl_values",
+    "AclVerdict": "acl_values",
     "AsyncConsumer": "aio.consumer",
     "AsyncOffsetClient": "aio.client",
     "AsyncOffsetWatch": "aio.watch",
     "AsyncSource": "consumer.source",
     "AuditEvent": "change_values",
+    "AuthenticationFailed": "errors",
+    "AuthorizationFailed": "errors",
     "BlockedRetention": "admin_values",
     "Bounds": "change_values",
+    "ChangedAcls": "acl_values",
     "CleaningRound": "admin_values",
     "CleaningState": "admin_values",
     "ClientClosed": "errors",
@@ -358,6 +391,7 @@ _MODULE_OF = {
     "OffsetsDamaged": "errors",
     "OverLimit": "errors",
     "PartitionsRefused": "errors",
+    "PatternType": "acl_values",
     "PolicyViolation": "errors",
     "PollIntervalExceeded": "consumer.errors",
     "RebalanceInProgress": "errors",
@@ -365,6 +399,7 @@ _MODULE_OF = {
     "Replication": "cluster_values",
     "ResetOffsets": "change_values",
     "ResetTo": "change_values",
+    "ResourceType": "acl_values",
     "RestoredGroup": "history_values",
     "RestoredOffset": "history_values",
     "Retention": "values",

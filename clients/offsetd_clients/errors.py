@@ -183,6 +183,14 @@ def no_token(cause: Exception) -> TokenUnavailable:
     return TokenUnavailable(Failure(code="UNAVAILABLE", message=message))
 
 
+class AuthenticationFailed(OffsetdError):
+    """The call has no identity that the server accepts; nothing happened."""
+
+
+class AuthorizationFailed(OffsetdError):
+    """The caller lacks a right, which `details` names; nothing happened."""
+
+
 class InvalidRequest(OffsetdError):
     """The request breaks a rule; nothing happened. `field_violations` has the details."""
 
@@ -267,7 +275,7 @@ class GroupSubscribedToTopic(GroupRefused):
 
 
 class PolicyViolation(OffsetdError):
-    """The topic's `cleanup.policy` does not allow the call; nothing happened."""
+    """The topic's `cleanup.policy`, or a setting, does not allow the call; nothing happened."""
 
 
 class GroupExists(GroupRefused):
@@ -457,6 +465,8 @@ BY_CODE: Mapping[str, type[OffsetdError]] = {
     "UNAVAILABLE": Unavailable,
     "RESOURCE_EXHAUSTED": OverLimit,
     "DATA_LOSS": OffsetsDamaged,
+    "UNAUTHENTICATED": AuthenticationFailed,
+    "PERMISSION_DENIED": AuthorizationFailed,
     "OUT_OF_RANGE": OffsetOutOfRange,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
 }

@@ -5,6 +5,7 @@ import logging
 from types import TracebackType
 from typing import Self
 
+from offsetd_clients.aio.acls import AclCalls
 from offsetd_clients.aio.admin import AdminCalls
 from offsetd_clients.aio.changes import ChangeCalls
 from offsetd_clients.aio.concurrency import when_gone
@@ -28,7 +29,14 @@ class Lifetime:
 
 
 class AsyncOffsetClient(
-    OffsetCalls, GroupCalls, MembershipCalls, LeaseCalls, ChangeCalls, HistoryCalls, AdminCalls
+    OffsetCalls,
+    GroupCalls,
+    MembershipCalls,
+    LeaseCalls,
+    ChangeCalls,
+    HistoryCalls,
+    AdminCalls,
+    AclCalls,
 ):
     """Commits, fetches and deletes the offsets of consumer groups.
 

@@ -6,7 +6,12 @@ from typing import Any
 import attrs
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
-from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from offsetd.v1 import (
+    acl_service_pb2,
+    admin_service_pb2,
+    group_service_pb2,
+    offset_service_pb2,
+)
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]
@@ -45,7 +50,7 @@ METHODS: Mapping[str, Method] = {
     "Check": Method("/grpc.health.v1.Health/Check"),
     **{
         method.name: _method(method)
-        for module in (offset_service_pb2, group_service_pb2, admin_service_pb2)
+        for module in (offset_service_pb2, group_service_pb2, admin_service_pb2, acl_service_pb2)
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     },

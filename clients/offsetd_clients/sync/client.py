@@ -10,6 +10,7 @@ from offsetd_clients.calling.connection import address_of, addresses_in
 from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.calling.security import Security, TlsOptions, Token
 from offsetd_clients.errors import CommitsUnanswered
+from offsetd_clients.sync.acls import AclCalls
 from offsetd_clients.sync.admin import AdminCalls
 from offsetd_clients.sync.changes import ChangeCalls
 from offsetd_clients.sync.concurrency import when_gone
@@ -29,7 +30,14 @@ class Lifetime:
 
 
 class OffsetClient(
-    OffsetCalls, GroupCalls, MembershipCalls, LeaseCalls, ChangeCalls, HistoryCalls, AdminCalls
+    OffsetCalls,
+    GroupCalls,
+    MembershipCalls,
+    LeaseCalls,
+    ChangeCalls,
+    HistoryCalls,
+    AdminCalls,
+    AclCalls,
 ):
     """Commits, fetches and deletes the offsets of consumer groups.
 

@@ -72,6 +72,7 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     commands = ended.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     names = [line.split()[0] for line in commands if not line.startswith("   ")]
     assert names == [
+        "acls",
         "admin",
         "cluster",
         "commit",

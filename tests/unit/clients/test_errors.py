@@ -85,6 +85,16 @@ EXPECTED = [
     ("TOO_MANY_WATCHERS", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("COMPACTED", "OUT_OF_RANGE", errors.HistoryCompacted, False, False),
     ("DEADLINE_SPENT", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, False),
+    ("AUTHENTICATION_FAILED", "UNAUTHENTICATED", errors.AuthenticationFailed, False, False),
+    ("GROUP_AUTHORIZATION_FAILED", "PERMISSION_DENIED", errors.AuthorizationFailed, False, False),
+    ("TOPIC_AUTHORIZATION_FAILED", "PERMISSION_DENIED", errors.AuthorizationFailed, False, False),
+    (
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "PERMISSION_DENIED",
+        errors.AuthorizationFailed,
+        False,
+        False,
+    ),
     ("INTERNAL", "INTERNAL", errors.ServerDefect, False, True),
 ]
 WITHOUT_REASON = [
