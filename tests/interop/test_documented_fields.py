@@ -53,6 +53,11 @@ RUNS: Final = {
         "offsetd admin delete-records __offsetd_audit:0 --before 1 --dry-run"
     ),
     "offsetd admin audit": "offsetd admin audit",
+    "offsetd admin tokens create": "offsetd admin tokens create --file made.toml --principal alice",
+    "offsetd admin tokens list": "offsetd admin tokens list --file tokens.toml",
+    "offsetd admin tokens revoke": (
+        "offsetd admin tokens revoke --file revoked.toml 8a52d13c5ee80f17"
+    ),
     "offsetd log describe": "offsetd log describe --data-dir stopped --partition 9",
     "offsetd log describe --cleaning": (
         "offsetd log describe --data-dir stopped --partition 9 --cleaning"
@@ -73,6 +78,14 @@ RUNS: Final = {
     "offsetd serve --list-settings": "offsetd serve --list-settings",
 }
 BATCH_HEADER_BYTES: Final = 61
+TOKENS: Final = f"""version = 1
+[[token]]
+id = "8a52d13c5ee80f17"
+principal = "User:alice"
+salt = "{"0" * 32}"
+hmac_sha256 = "{"0" * 64}"
+created = 2026-11-20T21:06:15.341Z
+"""
 # They have rows only where something is broken.
 MAY_BE_EMPTY: Final = ("offsetd admin retry", "offsetd admin clean", "offsetd log retain")
 WITHOUT_ROWS: Final = ("groups export", "log dump", "serve", "kernels warm")
@@ -126,6 +139,9 @@ def documented() -> dict[str, list[Field]]:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     folder = tmp_path_factory.mktemp("documented")
     (folder / "offsets.csv").write_text("orders,0,5\n")
+    for name in ("tokens.toml", "revoked.toml"):
+        (folder / name).write_text(TOKENS)
+        (folder / name).chmod(0o600)
     break_folder(folder / "broken")
     with serving_groups(folder / "stopped") as server:
         commit_and_reset(Shell(folder=folder, environment={"OFFSETD_ADDRESS": server.address}))

@@ -13,6 +13,7 @@ import pytest
 from cli_sessions import Shell
 from interop.served_folder import ServedFolder
 from interop.served_groups import serving_groups
+from interop.test_documented_fields import TOKENS
 from offsetd_clients import OffsetClient, TopicPartition
 
 if TYPE_CHECKING:
@@ -70,6 +71,15 @@ CASES: Final[dict[str, dict[int, str]]] = {
         1: f"__offsetd_audit:0 --before 1 {SILENT}",
     },
     "admin audit": {0: "", 1: SILENT},
+    "admin tokens create": {
+        0: "--file tokens.toml --principal alice",
+        1: "--file no.plan --principal alice",
+    },
+    "admin tokens list": {0: "--file none.toml", 1: "--file nowhere.toml"},
+    "admin tokens revoke": {
+        0: "--file some.toml 8a52d13c5ee80f17",
+        1: "--file none.toml 8a52d13c5ee80f17",
+    },
     "admin status": {0: "", 1: "--address HURT"},
     "admin clean": {
         0: "--dry-run",
@@ -178,6 +188,8 @@ def write_files(folder: Path) -> None:
         "taken.txt": f"{good}/consumers/billing/offsets/orders/0:999\n",
         "mixed.txt": f"{good}/consumers/bad/offsets/orders/0:wort\n",
         "no.plan": "hello\n",
+        "none.toml": "version = 1\n",
+        "some.toml": TOKENS,
     }
     for name, text in texts.items():
         (folder / name).write_text(text)

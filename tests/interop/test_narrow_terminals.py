@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["shell"]
 
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-ENDLESS = "offsetd watch"  # Its lines are no table.
-LINES = [line for command, line in RUNS.items() if command != ENDLESS] + [
+# Its lines are no table; what is revoked is gone the next time.
+NOT_HERE = ("offsetd watch", "offsetd admin tokens revoke")
+LINES = [line for command, line in RUNS.items() if command not in NOT_HERE] + [
     "offsetd admin status",
     "offsetd admin status --partitions",
     "offsetd admin config",

@@ -30,6 +30,7 @@ DISK_ALLOWED = {
     "clients/offsetd_clients/cli/printing/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
     "coordinator/offsetd_coordinator/configuration/cluster_settings.py": "reads files of secrets",
+    "coordinator/offsetd_coordinator/security/token_file.py": "the tokens that an operator makes",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",

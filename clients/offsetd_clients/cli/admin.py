@@ -1,4 +1,4 @@
-"""`offsetd admin status|config|clean|retry|delete-records|audit`: for administrators."""
+"""`offsetd admin`. Other packages add subcommands by entry points (`offsetd.admin_commands`)."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -14,6 +14,7 @@ from offsetd_clients.admin_values import (
     UncleanablePartition,
 )
 from offsetd_clients.cli import audit
+from offsetd_clients.cli.application import group_with
 from offsetd_clients.cli.arguments.options import DryRunOption, ReasonOption
 from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX
 from offsetd_clients.cli.connection import (
@@ -103,7 +104,11 @@ PartitionsOption = Annotated[
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `admin` with its subcommands."""
-    admin = typer.Typer(help="Inspect and change a running server.", no_args_is_help=True)
+    admin = typer.Typer(
+        cls=group_with("offsetd.admin_commands", terminal),
+        help="Inspect and change a running server.",
+        no_args_is_help=True,
+    )
     _register_status(admin, terminal)
     _register_config(admin, terminal)
     _register_clean(admin, terminal)

@@ -2,7 +2,8 @@
 
 An entry point in the group `offsetd.commands` has the command's name. It names a function
 `register(app: typer.Typer, terminal: Terminal) -> None`, which adds the command (or a typer of
-subcommands) under that name. Every command gets `-o/--output` and `--wide` here, so none declares
+subcommands) under that name. Those in the group `offsetd.admin_commands` become subcommands of
+`offsetd admin`. Every command gets `-o/--output` and `--wide` here, so none declares
 them. A docstring may end with `Examples:` and indented lines, which are printed verbatim below the
 help.
 """
@@ -113,18 +114,53 @@ def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
     return exit_code(command, terminal, extra=program.extra)
 
 
+class LazyGroup(typer.core.TyperGroup):
+    """A group with commands of `loaders`, besides its own. They are imported when they are called.
+
+    So `fetch` does not wait for the server's libraries.
+    """
+
+    @staticmethod
+    def loaders() -> Mapping[str, Callable[[], Any]]:
+        """Functions that import a command, by its name."""
+        return {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The group's own commands in their order, then the others."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted(self.loaders().keys() - own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or None. The loaders are not asked for the group's own commands."""
+        own = super().get_command(ctx, cmd_name)
+        load = self.loaders().get(cmd_name) if own is None else None
+        return own if load is None else load()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Names the nearest command if there is none of this name."""
+        if self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self.list_commands(ctx))
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+
+def group_with(entry_point_group: str, terminal: Terminal) -> type[LazyGroup]:
+    """The class of a group of subcommands to which other packages add some by entry points."""
+
+    class Commands(LazyGroup):
+        loaders = staticmethod(functools.cache(lambda: _loaders({}, entry_point_group, terminal)))
+
+    return Commands
+
+
 def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
     """The command line, which prints to `terminal`."""
-    loaders = _loaders(terminal, program)
 
-    class Commands(typer.core.TyperGroup):
-        """Imports a command when it is called: `fetch` must not wait for the server's."""
-
-        def list_commands(self, _ctx: Any) -> list[str]:
-            return sorted(loaders)
-
-        def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-            return loaders[cmd_name]() if cmd_name in loaders else None
+    class Commands(LazyGroup):
+        loaders = staticmethod(
+            functools.cache(lambda: _loaders(program.commands, program.entry_point_group, terminal))
+        )
 
         def main(self, *args: Any, **kwargs: Any) -> Any:
             """Runs a command. Explains errors in its arguments with our own messages."""
@@ -134,12 +170,6 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
                 raise SystemExit(_tell_wrong_use(error)) from None
             except typer.Abort:
                 terminal.fail("aborted")
-
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            near = get_close_matches(args[0], loaders) if args[0] not in loaders else []
-            if near:
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
-            return super().resolve_command(ctx, args)
 
     app = typer.Typer(
         cls=Commands,
@@ -184,9 +214,10 @@ def _tell_wrong_use(error: Any) -> int:
     return int(error.exit_code)
 
 
-def _loaders(terminal: Terminal, program: Program) -> dict[str, Callable[[], Any]]:
-    group = program.entry_point_group
-    own = [EntryPoint(name, value, group) for name, value in program.commands.items()]
+def _loaders(
+    commands: Mapping[str, str], group: str, terminal: Terminal
+) -> dict[str, Callable[[], Any]]:
+    own = [EntryPoint(name, value, group) for name, value in commands.items()]
     points = {point.name: point for point in [*(entry_points(group=group) if group else ()), *own]}
     return {
         name: functools.cache(functools.partial(_load, point, terminal))
