@@ -32,7 +32,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.printing.terminal import EXIT_FAILED, Row, Terminal
+from offsetd_clients.cli.printing.terminal import Row, Terminal
 from offsetd_clients.counts import counted
 
 COLUMNS = (
@@ -281,11 +281,9 @@ def _register_test(acls: typer.Typer, terminal: Terminal) -> None:
             "rule": None if told.acl is None else str(told.acl),
         }
         terminal.rows(TEST_COLUMNS, [row])
-        if told.acl is None and not told.allowed:
-            terminal.note("denied: no rule allows it")
         _note_force(terminal, in_force=told.in_force)
         if not told.allowed:
-            terminal.exit_code = EXIT_FAILED
+            terminal.fail("denied: no rule allows it" if told.acl is None else "denied by a rule")
 
 
 def _note_force(terminal: Terminal, *, in_force: bool) -> None:

