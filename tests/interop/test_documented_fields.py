@@ -58,6 +58,10 @@ RUNS: Final = {
     "offsetd admin tokens revoke": (
         "offsetd admin tokens revoke --file revoked.toml 8a52d13c5ee80f17"
     ),
+    "offsetd acls list": "offsetd acls list",
+    "offsetd acls add": "offsetd acls add --allow-principal User:b --group billing --dry-run",
+    "offsetd acls remove": "offsetd acls remove --group billing --dry-run",
+    "offsetd acls test": "offsetd acls test --principal User:a --operation Read --group billing",
     "offsetd log describe": "offsetd log describe --data-dir stopped --partition 9",
     "offsetd log describe --cleaning": (
         "offsetd log describe --data-dir stopped --partition 9 --cleaning"
@@ -176,6 +180,7 @@ def commit_and_reset(shell: Shell) -> None:
         RUNS["offsetd groups reset"],
         "offsetd groups clone billing trial",
         "offsetd admin config log.cleaner.threads=2",
+        "offsetd acls add --allow-principal User:a --group billing",
     ):
         ended = shell.piped(line)
         assert ended.code == 0, ended.stderr

@@ -80,6 +80,16 @@ CASES: Final[dict[str, dict[int, str]]] = {
         0: "--file some.toml 8a52d13c5ee80f17",
         1: "--file none.toml 8a52d13c5ee80f17",
     },
+    "acls list": {0: "", 1: SILENT},
+    "acls add": {
+        0: "--allow-principal User:a --group billing",
+        1: f"--allow-principal User:a --group billing {SILENT}",
+    },
+    "acls remove": {0: "--group nobody", 1: f"--group nobody {SILENT}"},
+    "acls test": {
+        0: "--principal User:a --operation Read --group billing",
+        1: "--principal User:b --operation Read --group billing",
+    },
     "admin status": {0: "", 1: "--address HURT"},
     "admin clean": {
         0: "--dry-run",

@@ -64,6 +64,7 @@ OFFSETD = Program(
         offsetd groups list -o json | jq -r '.[].group'
         """,
     commands={
+        "acls": "offsetd_clients.cli.acls:register",
         "admin": "offsetd_clients.cli.admin:register",
         "commit": "offsetd_clients.cli.offsets:register_commit",
         "fetch": "offsetd_clients.cli.offsets:register_fetch",
