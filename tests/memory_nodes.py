@@ -26,6 +26,7 @@ from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.shard_loader import load_shard
+from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.services.offset_calls import OffsetService
 from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock, SteadyClock
@@ -130,7 +131,11 @@ class MemoryNode:
         server = self._server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(
-                self.node, Admission(IN_FLIGHT_BYTES_MAX), self.settings, CallFigures()
+                self.node,
+                Admission(IN_FLIGHT_BYTES_MAX),
+                self.settings,
+                CallFigures(),
+                authorizer=Authorizer(),
             )
         )
         health = health_aio.HealthServicer()

@@ -121,6 +121,7 @@ class OpenStream:
             self.connection,
             self.figures,
             unanswered_max=unanswered_max,
+            method_access=None,
             request_bytes_max=request_bytes_max,
         )
         self.task = asyncio.create_task(stream.run())

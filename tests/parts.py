@@ -18,6 +18,7 @@ REST_FOLDERS: Final = {
     "interop": "Kafka and ZooKeeper (they need Java), and commands in processes of their own",
     "mutants": "planted bugs: for each, a test has to fail",
     "promises": "sentences of the documents, tried on servers in processes of their own",
+    "security": "servers with TLS, identities and rules: who may call what",
     "sim": "crashes of a simulated disk",
     "spark": "the Spark pipeline (needs Java)",
 }

@@ -118,6 +118,7 @@ class AuditEvent:
     `revision` is the revision of its audit record, which is in the topic `__offsetd_audit`. The
     entries of `what` depend on the method. `node_id`: the node of a cluster that recorded it; each
     node has an audit log of its own, with revisions of its own. Empty on a single server.
+    `principal`: the caller, as in `User:alice`; empty if the server did not ask who called.
     """
 
     revision: Revision
@@ -129,3 +130,4 @@ class AuditEvent:
     request_id: str
     peer: str
     node_id: str = ""
+    principal: str = ""

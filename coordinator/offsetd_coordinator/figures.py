@@ -5,6 +5,7 @@ The event loop's thread writes them. Other threads may read them at any time, on
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.duration_histogram import Durations
@@ -54,6 +55,17 @@ class WatchFigures:
         self.cut_off = 0
 
 
+class AccessFigures:
+    """What callers were refused since the start, because of who they are."""
+
+    __slots__ = ("failed_authentications", "refusals")
+
+    def __init__(self) -> None:
+        self.failed_authentications = 0
+        self.refusals: Counter[str] = Counter()
+        """By Kafka's name of the operation."""
+
+
 class CallFigures:
     """The figures of all methods, streams and watchers, and of the event loop."""
 
@@ -61,6 +73,7 @@ class CallFigures:
         self.methods: dict[str, MethodFigures] = {}
         self.streams = StreamFigures()
         self.watches = WatchFigures()
+        self.access = AccessFigures()
         self.loop_delays = Durations()
         """The delay of the event loop at each measurement."""
         self.loop_holds = Durations()

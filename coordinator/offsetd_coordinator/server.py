@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +19,6 @@ import grpc
 import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.clock import SteadyClock
 from offsetd_storage.configuration.setting_kinds import UNIX_PREFIXES
 from offsetd_storage.errors import StorageError, StorageFailed, words_of
@@ -35,13 +33,14 @@ from offsetd_coordinator.background.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.grpc import handlers
+from offsetd_coordinator.grpc.health_service import HealthService
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.network.connection_guard import ConnectionGuard
 from offsetd_coordinator.network.connection_limits import (
     channel_options,
     connection_limits,
 )
-from offsetd_coordinator.network.ports import listen_error
+from offsetd_coordinator.network.ports import is_loopback, listen_error
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.observability.reporting import Visibility
@@ -51,6 +50,7 @@ from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.server_folder import StartFailed, load_shards, open_store
+from offsetd_coordinator.server_security import ServerSecurity
 
 if TYPE_CHECKING:
     import random
@@ -109,7 +109,9 @@ class Server:
             node_id=settings.node_id, address=settings.address_told, start_ms=steady.now_ms()
         )
         self.admission = Admission(
-            settings.queued_max_request_bytes, receive_ms_max=settings.request_receive_max_ms
+            settings.queued_max_request_bytes,
+            receive_ms_max=settings.request_receive_max_ms,
+            is_encrypted=settings.has_tls,
         )
         self.visibility = Visibility(settings, self.node, self.admission, clock=steady)
         self.listening = asyncio.Event()
@@ -119,7 +121,7 @@ class Server:
         self._random = random
         self._accepts_default_settings = accepts_default_settings
         self._stopping = asyncio.Event()
-        self._health = health_aio.HealthServicer()
+        self._health = HealthService()
         self._grpc_server: grpc.aio.Server | None = None
         self._guard: ConnectionGuard | None = None
 
@@ -136,17 +138,19 @@ class Server:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._check_folder()
-        self._grpc_server = self._open_port()
+        self._security = ServerSecurity(
+            self.settings, self.visibility.figures.access, self._clock.now_ms
+        )
+        self._grpc_server = self._open_port(self._security)
         self._open_metrics_port()
         await self._grpc_server.start()
         if self._guard is not None:
             self._guard.start()
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
-        if not is_loopback(self.settings.listen_address):
-            _log.warning(
-                "other machines can reach this port, and the server does not authenticate callers"
-            )
+        self._watching_files = asyncio.create_task(self._security.watch())
+        if self.settings.security_allow_insecure and not is_loopback(self.settings.listen_address):
+            _log.warning("other machines can reach this port, and security.allow.insecure is set")
         loaded = await self._load_unless_stopped()
         if loaded is None:
             _log.info("stopped while loading")
@@ -226,14 +230,23 @@ class Server:
                 while self.admission.requests:  # noqa: ASYNC110
                     await asyncio.sleep(_DRAIN_POLL_SECONDS)
 
-    def _open_port(self) -> grpc.aio.Server:
+    def _open_port(self, security: ServerSecurity) -> grpc.aio.Server:
         settings = self.settings
         server = grpc.aio.server(options=channel_options(settings))
         # gRPC tries the handlers in this order for each call: commits and fetches are most
         # frequent.
         server.add_generic_rpc_handlers(
-            handlers.generic_handlers(self.node, self.admission, settings, self.visibility.figures)
+            handlers.generic_handlers(
+                self.node,
+                self.admission,
+                settings,
+                self.visibility.figures,
+                authorizer=security.authorizer,
+                control=security.control,
+            )
         )
+        if not settings.security_health_open:
+            self._health.control = security.control
         health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
         if _reflection_is_on(settings):
             handlers.add_reflection(server)
@@ -242,7 +255,11 @@ class Server:
                 f"cannot listen on {settings.listen_address} (listen.address): {taken.strerror}"
             )
         try:
-            port = server.add_insecure_port(settings.listen_address)
+            credentials = security.credentials()
+            if credentials is None:
+                port = server.add_insecure_port(settings.listen_address)
+            else:
+                port = server.add_secure_port(settings.listen_address, credentials)
         except RuntimeError as error:
             raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
         if not settings.listen_address.startswith(UNIX_PREFIXES):
@@ -317,7 +334,9 @@ class Server:
                 upkeep,
                 clock=self._clock,
                 is_draining=lambda: self.node.is_draining,
+                apply_acls=self._security.apply_stored_acls,
             )
+            self._security.note_doubt(administration.acls_doubt)
             return _Loaded(
                 runtime=runtime,
                 large_changes=large_changes,
@@ -439,19 +458,3 @@ def _reflection_is_on(settings: Settings) -> bool:
     if settings.reflection_enable != "auto":
         return settings.reflection_enable == "true"
     return is_loopback(settings.listen_address)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach HOST:PORT.
-
-    Returns False for all names but `localhost`, because names are not resolved.
-    """
-    if address.startswith(UNIX_PREFIXES):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -185,12 +185,21 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:0"])
-def test_a_port_for_other_machines_is_warned_of(tmp_path: Path, address: str) -> None:
-    with ServerProcess(tmp_path, settings={"listen.address": address}) as server:
+def test_an_insecure_port_for_other_machines_is_warned_of(tmp_path: Path, address: str) -> None:
+    settings = {"listen.address": address, "security.allow.insecure": "true"}
+    with ServerProcess(tmp_path, settings=settings) as server:
         server.wait_until_serving()
         assert server.stop() == 0
-    warned = [each for each in server.events if "does not authenticate callers" in each["event"]]
+    warned = [each for each in server.events if "security.allow.insecure is set" in each["event"]]
     assert len(warned) == (address == "0.0.0.0:0")
+
+
+@pytest.mark.parametrize("setting", ["listen.address", "metrics.address"])
+def test_a_port_for_other_machines_needs_security(tmp_path: Path, setting: str) -> None:
+    with ServerProcess(tmp_path, settings={setting: "0.0.0.0:0"}) as server:
+        assert server.wait_for_exit() == 1
+    assert f"other machines can reach 0.0.0.0:0 ({setting})" in server.log
+    assert "security.allow.insecure=true" in server.log
 
 
 def test_while_it_loads_calls_are_told_to_come_again_and_a_stop_stops_it(tmp_path: Path) -> None:

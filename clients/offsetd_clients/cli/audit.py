@@ -19,10 +19,22 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.printing.terminal import Row, Terminal
 
-COLUMNS = ("time", "method", "group", "topic", "reason", "peer", "request_id", "revision", "what")
+COLUMNS = (
+    "time",
+    "method",
+    "group",
+    "topic",
+    "reason",
+    "principal",
+    "peer",
+    "request_id",
+    "revision",
+    "what",
+)
 PAGE_SIZE_MAX = 1000
 AUDITED_METHODS = (
     "AcquireGroup",
+    "AddAcls",
     "CloneGroup",
     "CompactLog",
     "DeleteGroup",
@@ -30,6 +42,7 @@ AUDITED_METHODS = (
     "DeleteRecords",
     "ExpireOffsets",
     "ImportOffsets",
+    "RemoveAcls",
     "RemoveMembers",
     "ResetOffsets",
     "RestoreGroup",
@@ -57,6 +70,10 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
         group: Annotated[
             str, typer.Option("--group", metavar="GROUP", help="Only changes of this group.")
         ] = "",
+        principal: Annotated[
+            str,
+            typer.Option("--principal", metavar="PRINCIPAL", help="Only changes by User:NAME."),
+        ] = "",
         since: Annotated[
             str | None,
             typer.Option(metavar="TIME", help="Only changes from this time on: ISO 8601, UTC."),
@@ -76,12 +93,14 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
         Examples:
             offsetd admin audit
             offsetd admin audit --group billing --method ResetOffsets --limit 5
+            offsetd admin audit --principal User:alice
             offsetd admin audit --since 2026-11-20 -o jsonl
         """
         with connected(address, timeout, terminal) as client:
             events = client.list_audit_events(
                 methods=methods or (),
                 group_id=group,
+                principal=principal,
                 start_time=None if since is None else parse_time(since),
                 end_time=None if until is None else parse_time(until),
                 page_size=min(limit, PAGE_SIZE_MAX),
@@ -106,6 +125,7 @@ def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:
             "group": event.what.get("group"),
             "topic": event.topic or None,
             "reason": event.reason or None,
+            "principal": event.principal or None,
             "peer": event.peer or None,
             "request_id": event.request_id or None,
             "revision": event.revision.log_offset,

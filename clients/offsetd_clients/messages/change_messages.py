@@ -205,6 +205,7 @@ def list_audit_events_request(
     *,
     methods: Iterable[str],
     group_id: str,
+    principal: str,
     start_time: datetime | None,
     end_time: datetime | None,
     page_size: int,
@@ -215,6 +216,7 @@ def list_audit_events_request(
             page_size=page_size,
             methods=several("methods", methods),
             group_id=text_of("group_id", group_id),
+            principal=text_of("principal", principal),
             start_time=None if start_time is None else _utc(start_time),
             end_time=None if end_time is None else _utc(end_time),
         )
@@ -233,6 +235,7 @@ def audit_events(response: admin_service_pb2.ListAuditEventsResponse) -> Iterato
             request_id=event.request_id,
             peer=event.peer,
             node_id=response.node_id,
+            principal=event.principal,
         )
 
 

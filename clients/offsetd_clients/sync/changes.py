@@ -160,6 +160,7 @@ class ChangeCalls(Calls):
         *,
         methods: Iterable[str] = (),
         group_id: str = "",
+        principal: str = "",
         start_time: datetime | None = None,
         end_time: datetime | None = None,
         page_size: int = 0,
@@ -171,6 +172,7 @@ class ChangeCalls(Calls):
         request = change_messages.list_audit_events_request(
             methods=methods,
             group_id=group_id,
+            principal=principal,
             start_time=start_time,
             end_time=end_time,
             page_size=page_size,

@@ -27,7 +27,10 @@ AUDIT_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class AuditEvent:
-    """One change. `method` is its name in the contract; `what` is the request as JSON values."""
+    """One change. `method` is its name in the contract; `what` is the request as JSON values.
+
+    `principal` is empty if the server did not ask for the caller's identity.
+    """
 
     time_ms: int
     method: str
@@ -36,6 +39,7 @@ class AuditEvent:
     reason: str = ""
     request_id: str = ""
     peer: str = ""
+    principal: str = ""
 
     def encode(self) -> bytes:
         """The event as JSON on one line."""
@@ -48,6 +52,7 @@ class AuditEvent:
             "reason": self.reason,
             "request_id": self.request_id,
             "peer": self.peer,
+            "principal": self.principal,
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -69,6 +74,7 @@ class AuditEvent:
                 reason=_checked(document["reason"], str),
                 request_id=_checked(document["request_id"], str),
                 peer=_checked(document["peer"], str),
+                principal=_checked(document.get("principal", ""), str),
             )
         except KeyError as error:
             raise UndecodableRecord(f"no audit record: it has no {error}") from error

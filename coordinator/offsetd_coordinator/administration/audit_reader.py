@@ -40,11 +40,13 @@ class AuditFilter(NamedTuple):
     group_id: str = ""
     start_ms: int | None = None
     end_ms: int | None = None
+    principal: str = ""
 
     def takes(self, event: AuditEvent) -> bool:
         """Whether the filter accepts this event."""
         return (
             (not self.methods or event.method in self.methods)
+            and (not self.principal or event.principal == self.principal)
             and (not self.group_id or event.what.get("group") == self.group_id)
             and (self.start_ms is None or event.time_ms >= self.start_ms)
             and (self.end_ms is None or event.time_ms < self.end_ms)

@@ -19,14 +19,20 @@ class Admission:
     one request. For the event loop's thread.
     """
 
-    def __init__(self, bytes_max: int, *, receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT) -> None:
+    def __init__(
+        self,
+        bytes_max: int,
+        *,
+        receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT,
+        is_encrypted: bool = False,
+    ) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self.requests = 0
         # Answers get one half of the bytes. The other half is only for requests. So clients that do
         # not read their answers cannot block commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
-        self.connections = Connections(self.answers)
+        self.connections = Connections(self.answers, is_encrypted=is_encrypted)
         self.begun = IncompleteCalls(receive_ms_max)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 

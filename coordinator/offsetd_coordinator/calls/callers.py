@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from offsetd_coordinator.calls.caller import Caller
 
 if TYPE_CHECKING:
+    from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.calls.connections import Connection
-
-
-class Caller(NamedTuple):
-    """The party that made a call."""
-
-    principal: str = ""
-    """The authenticated name; empty for an anonymous caller."""
-    address: str = ""
-    """The peer's name in the transport, like `ipv4:127.0.0.1:50522`."""
-    client_id: str = ""
-    """The name that the client gives itself; empty without one."""
 
 
 SERVER: Final = Caller()
 """The caller of calls that the server itself makes."""
 
 _CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
+_ACCESS: Final[ContextVar[Access | None]] = ContextVar("access", default=None)
 
 
 def note_connection(connection: Connection) -> None:
     """Notes the connection of this call only: each call is answered in a task of its own."""
     _CONNECTION.set(connection)
+
+
+def note_access(access: Access) -> None:
+    """Notes the rights of the caller of this call only."""
+    _ACCESS.set(access)
+
+
+def access() -> Access | None:
+    """The rights of the current call's caller. None: everybody may do everything."""
+    return _ACCESS.get()
 
 
 def connection() -> Connection | None:
@@ -38,5 +41,8 @@ def connection() -> Connection | None:
 
 def caller() -> Caller:
     """The caller of the current call."""
+    access = _ACCESS.get()
+    if access is not None:
+        return access.caller
     known = _CONNECTION.get()
     return SERVER if known is None else Caller(address=known.peer)

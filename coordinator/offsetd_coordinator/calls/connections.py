@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from offsetd_coordinator.errors import TooManyBytesInFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Context(Protocol):
@@ -24,6 +24,9 @@ class Context(Protocol):
 
     def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
         """The metadata of the call."""
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """What the transport knows of the peer; `x509_pem_cert` is its certificate."""
 
     def time_remaining(self) -> float | None:
         """The seconds until its deadline; None without a deadline."""
@@ -48,8 +51,11 @@ COPIES: Final = 2
 
 # Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
+# TLS adds some bytes to each record, and a window update can be a record of its own.
+_ENCRYPTED_FRAMES_BYTES: Final = 512
 _METADATA_SAMPLE: Final = 16
 _ANSWER_BYTES_PER_WINDOW_BYTE: Final = 256
+_ENCRYPTED_ANSWER_BYTES_PER_WINDOW_BYTE: Final = 64
 
 
 class AnswerBudget:
@@ -175,6 +181,8 @@ class Connection:
     """The counts of one connection."""
 
     __slots__ = (
+        "_frames_bytes",
+        "_per_window_byte",
         "answer_bytes",
         "answers",
         "begun_calls",
@@ -188,7 +196,7 @@ class Connection:
         "unread_seconds",
     )
 
-    def __init__(self, peer: str, answers: AnswerBudget) -> None:
+    def __init__(self, peer: str, answers: AnswerBudget, *, is_encrypted: bool = False) -> None:
         self.peer = peer
         """The peer as gRPC names it, like `ipv4:127.0.0.1:50522`."""
         self.answers = answers
@@ -208,6 +216,12 @@ class Connection:
         self.unread_answers = 0
         """Answers that the client's window has not taken yet."""
         self.unread_seconds = 0.0
+        self._frames_bytes = _ENCRYPTED_FRAMES_BYTES if is_encrypted else _FRAMES_BYTES
+        self._per_window_byte = (
+            _ENCRYPTED_ANSWER_BYTES_PER_WINDOW_BYTE
+            if is_encrypted
+            else _ANSWER_BYTES_PER_WINDOW_BYTE
+        )
         """The time since which answers are unread and the window took none (monotonic)."""
 
     def note_message(self, context: Context, size: int) -> None:
@@ -217,7 +231,7 @@ class Connection:
             metadata = context.invocation_metadata() or ()
             self.metadata_bytes = sum(len(name) + len(value) for name, value in metadata)
         self.messages += 1
-        self.taken_bytes += size + self.metadata_bytes + _FRAMES_BYTES
+        self.taken_bytes += size + self.metadata_bytes + self._frames_bytes
 
     def note_stream(self, context: Context) -> None:
         """Notes that a stream has begun, with its metadata. Its messages bring no more metadata."""
@@ -225,7 +239,7 @@ class Connection:
 
     def note_streamed(self, size: int) -> None:
         """Notes that a stream's message has arrived completely."""
-        self.taken_bytes += size + _FRAMES_BYTES
+        self.taken_bytes += size + self._frames_bytes
 
     def end_call(self) -> None:
         """Notes that one of its calls has ended."""
@@ -239,7 +253,7 @@ class Connection:
             self.unread_seconds = time.monotonic()
         self.unread_answers += 1
         # The client sends window updates as it reads: 13 bytes for some KiB.
-        self.taken_bytes += size // _ANSWER_BYTES_PER_WINDOW_BYTE
+        self.taken_bytes += size // self._per_window_byte
 
     def let_go_answer(self) -> None:
         """Notes that the client's window has taken an answer, or its call has ended."""
@@ -250,8 +264,9 @@ class Connection:
 class Connections:
     """All connections that have made a call."""
 
-    def __init__(self, answers: AnswerBudget) -> None:
+    def __init__(self, answers: AnswerBudget, *, is_encrypted: bool = False) -> None:
         self.answers = answers
+        self._is_encrypted = is_encrypted
         self.closed = dict.fromkeys(REASONS, 0)
         """The number of connections that the server has closed, by reason.
 
@@ -263,7 +278,9 @@ class Connections:
         peer = context.peer()
         connection = self._by_peer.get(peer)
         if connection is None:
-            connection = self._by_peer[peer] = Connection(peer, self.answers)
+            connection = self._by_peer[peer] = Connection(
+                peer, self.answers, is_encrypted=self._is_encrypted
+            )
         connection.calls += 1
         return connection
 

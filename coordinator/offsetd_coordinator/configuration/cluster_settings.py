@@ -15,6 +15,8 @@ from offsetd_storage.configuration.setting_kinds import INT32_MAX
 from offsetd_storage.configuration.settings import listed, milliseconds, text, whole
 from offsetd_storage.errors import InvalidSetting
 
+from offsetd_coordinator.configuration.security_settings import SecuritySettings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,7 +25,7 @@ _FILE_SUFFIX: Final = ".file"
 
 
 @attrs.frozen(kw_only=True)
-class ClusterSettings:
+class ClusterSettings(SecuritySettings):
     """The values for a node of a cluster."""
 
     cluster_bootstrap_servers: str = text(

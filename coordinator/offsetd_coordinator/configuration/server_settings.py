@@ -64,7 +64,7 @@ class Settings(ClusterSettings):
         "127.0.0.1:7171",
         "listen.address",
         kafka_name="listeners",
-        reason="HOST:PORT to serve on. Loopback, because callers are not authenticated yet.",
+        reason="HOST:PORT to serve on. Beyond loopback, it needs TLS and rules.",
     )
     advertised_address: str = address(
         "",
@@ -73,11 +73,7 @@ class Settings(ClusterSettings):
         kafka_name="advertised.listeners",
         reason="HOST:PORT that clients are told. Empty: the address served on.",
     )
-    node_id: str = text(
-        "0",
-        "node.id",
-        reason="The name of this node among the nodes.",
-    )
+    node_id: str = text("0", "node.id", reason="The name of this node among the nodes.")
 
     # The log.
     offsets_topic_num_partitions: int | None = whole(

@@ -34,6 +34,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.grpc.stream_results import ResultEncoder
 from offsetd_coordinator.grpc.unary_calls import refuse
+from offsetd_coordinator.messages.commit_access import CommitAccess
 from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.status_codes import StatusCode
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.grpc.stream_results import StreamResults
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
+    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -102,6 +104,7 @@ def stream_commits(
     *,
     unanswered_max: int,
     request_bytes_max: int,
+    method_access: MethodAccess | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
     method = figures.method("StreamCommits")
@@ -117,6 +120,7 @@ def stream_commits(
             figures.streams,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
+            method_access=method_access,
         )
         figures.streams.open_streams += 1
         try:
@@ -142,6 +146,7 @@ class CommitStream:
         *,
         unanswered_max: int,
         request_bytes_max: int,
+        method_access: MethodAccess | None,
     ) -> None:
         # The code of the call's end, after `run` has returned.
         self.code = StatusCode.CANCELLED
@@ -154,6 +159,8 @@ class CommitStream:
         self._parser = parser
         self._unanswered_max = unanswered_max
         self._request_bytes_max = request_bytes_max
+        self._method_access = method_access
+        self._commit_access: CommitAccess | None = None  # None: everybody may commit.
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
         self._unanswered_commits = 0
@@ -170,6 +177,9 @@ class CommitStream:
         """Answers commits until the client sends no more or the server stops."""
         try:
             check_deadline(self._context)
+            if self._method_access is not None:
+                access = await self._method_access.enter(self._context)
+                self._commit_access = CommitAccess(access)
             await self._node.load_ended(self._context.time_remaining())
             self._node.serving()
         except CoordinatorError as error:
@@ -237,13 +247,17 @@ class CommitStream:
         """Submits commits; returns their number. Refusals are results; failures end the call."""
         runtime = self._node.serving()
         self._check_order(runtime)
+        allowed = self._commit_access
+        if allowed is not None:
+            allowed.check_identity()
         if isinstance(read, ReadCommits):
-            submitted = self._node.commit_runs.submit(read)
+            refused = {} if allowed is None else allowed.refusals(read)
+            submitted = self._node.commit_runs.submit(read, refused)
             ticket, tickets = submitted.ticket, submitted.tickets
             results = self._encoder.encode(submitted)
             self._note_absent(submitted.refusals.values())
         else:
-            ticket, results, outcome = submitted_alone(runtime, self._encoder, *read)
+            ticket, results, outcome = submitted_alone(runtime, self._encoder, *read, allowed)
             tickets = [ticket]
             self._note_absent([outcome])
         taken.hold()
@@ -332,13 +346,19 @@ class CommitStream:
 
 
 def submitted_alone(
-    runtime: Runtime, encoder: ResultEncoder, sequence: int, commit: CommitOffsets | InvalidField
+    runtime: Runtime,
+    encoder: ResultEncoder,
+    sequence: int,
+    commit: CommitOffsets | InvalidField,
+    allowed: CommitAccess | None = None,
 ) -> tuple[int, StreamResults, CommitReply | CoordinatorError]:
     """The ticket and the result of a single commit, encoded and not."""
     ticket, log_partition = 0, 0
     try:
         if isinstance(commit, InvalidField):
             raise commit
+        if allowed is not None:
+            allowed.require(commit)
         ticket, outcome = runtime.submit(commit)
         log_partition = runtime.partition_of(commit.group_id)
     except CoordinatorError as refusal:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from offsetd.v1 import (
+    acl_service_pb2,
+    admin_service_pb2,
+    group_service_pb2,
+    offset_service_pb2,
+)
 
 from offsetd_coordinator.grpc import streamed_calls, unary_calls
 from offsetd_coordinator.grpc.commit_stream import stream_commits
 from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
+from offsetd_coordinator.messages.method_access import MethodAccess
+from offsetd_coordinator.security.required_rights import METHOD_RIGHTS
+from offsetd_coordinator.services.acl_calls import AclCalls
 from offsetd_coordinator.services.audit_admin import AuditAdmin
 from offsetd_coordinator.services.bounds_calls import BoundsService
 from offsetd_coordinator.services.cluster_calls import ClusterService
@@ -34,21 +42,37 @@ if TYPE_CHECKING:
     import grpc
     import grpc.aio
 
+    from offsetd_coordinator.calls.access_control import AccessControl
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.configuration.server_settings import Settings
     from offsetd_coordinator.figures import CallFigures
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.security.authorizer import Authorizer
+
+    AccessOf = Callable[[str], MethodAccess | None]
 
 OFFSET_SERVICE: Final = offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"].full_name
 GROUP_SERVICE: Final = group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
 ADMIN_SERVICE: Final = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE)
+ACL_SERVICE: Final = acl_service_pb2.DESCRIPTOR.services_by_name["AclService"].full_name
+SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE, ACL_SERVICE)
 
 
 def generic_handlers(
-    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    *,
+    authorizer: Authorizer,
+    control: AccessControl | None = None,
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """The handlers of every method of every service; `figures` counts their calls."""
+    """The handlers of every method of every service; `figures` counts their calls.
+
+    `authorizer` has the rules, also while they are not in force. Without `control`, everybody may
+    call every method.
+    """
+    access_of = _access_of(control)
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
         message_bytes_max=settings.log.message_bytes_max,
@@ -59,8 +83,14 @@ def generic_handlers(
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
     request_bytes_max = settings.socket_request_max_bytes
-    watch = WatchService(node, admission, figures, request_bytes_max=request_bytes_max)
-    unary = _unary_handlers(node, admission, settings, figures)
+    watch = WatchService(
+        node,
+        admission,
+        figures,
+        request_bytes_max=request_bytes_max,
+        method_access=access_of("WatchOffsets"),
+    )
+    unary = _unary_handlers(node, admission, settings, figures, access_of)
     stream = stream_commits(
         node,
         admission,
@@ -68,6 +98,7 @@ def generic_handlers(
         figures,
         unanswered_max=settings.stream_unanswered_commits_max,
         request_bytes_max=request_bytes_max,
+        method_access=access_of("StreamCommits"),
     )
     return (
         unary_calls.service_handler(
@@ -95,22 +126,39 @@ def generic_handlers(
             ADMIN_SERVICE,
             {
                 **_admin_methods(node, unary),
-                **_file_methods(node, admission, settings, figures),
+                **_file_methods(node, admission, settings, figures, access_of),
             },
         ),
+        unary_calls.service_handler(ACL_SERVICE, _acl_methods(node, authorizer, settings, unary)),
     )
 
 
+def _access_of(control: AccessControl | None) -> AccessOf:
+    """The doors of methods. A method without a row in the table of rights is not served."""
+
+    def access_of(method: str) -> MethodAccess | None:
+        assert method in METHOD_RIGHTS, f"{method} has no row in the table of required rights"
+        return None if control is None else MethodAccess(control, method)
+
+    return access_of
+
+
 def _unary_handlers(
-    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    access_of: AccessOf,
 ) -> Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]:
     def unary(answer: unary_calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
+        method = method_name(answer.__name__)
         return unary_calls.unary(
             answer,
             admission,
-            figures.method(method_name(answer.__name__)),
+            figures.method(method),
             load_ended=node.load_ended,
             request_bytes_max=settings.socket_request_max_bytes,
+            method_access=access_of(method),
         )
 
     return unary
@@ -143,7 +191,11 @@ def _group_methods(
 
 
 def _file_methods(
-    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    access_of: AccessOf,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     exports = ExportService(node)
     imports = ImportService(node, metadata_units_max=settings.offset_metadata_max_bytes)
@@ -155,6 +207,7 @@ def _file_methods(
             figures.method("ExportOffsets"),
             load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
+            method_access=access_of("ExportOffsets"),
         ),
         "ImportOffsets": streamed_calls.asking(
             imports.import_offsets,
@@ -162,6 +215,7 @@ def _file_methods(
             figures.method("ImportOffsets"),
             load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
+            method_access=access_of("ImportOffsets"),
         ),
     }
 
@@ -181,6 +235,26 @@ def _admin_methods(
         "DescribeConfig": unary(config_admin.describe_config),
         "UpdateConfig": unary(config_admin.update_config),
         "ListAuditEvents": unary(AuditAdmin(node).list_audit_events),
+    }
+
+
+def _acl_methods(
+    node: Node,
+    authorizer: Authorizer,
+    settings: Settings,
+    unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    acls = AclCalls(
+        node,
+        authorizer,
+        in_force=settings.has_rules,
+        from_file=bool(settings.security_acl_file),
+    )
+    return {
+        "ListAcls": unary(acls.list_acls),
+        "AddAcls": unary(acls.add_acls),
+        "RemoveAcls": unary(acls.remove_acls),
+        "TestAcl": unary(acls.test_acl),
     }
 
 

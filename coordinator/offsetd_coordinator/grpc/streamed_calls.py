@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.call_life import LoadEnded
     from offsetd_coordinator.figures import MethodFigures
     from offsetd_coordinator.grpc.unary_calls import Context
+    from offsetd_coordinator.messages.method_access import MethodAccess
 
     StreamedAnswer = Callable[[bytes], AsyncIterator[bytes]]
     StreamedQuestion = Callable[[AsyncIterator[bytes]], Awaitable[bytes]]
@@ -37,6 +38,7 @@ def answering(
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
+    method_access: MethodAccess | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that sends the pieces that `answer` yields, one after the other."""
 
@@ -45,6 +47,9 @@ def answering(
         connection = life.connection
 
         async def run() -> None:
+            if method_access is not None:
+                access = await method_access.enter(context)
+                await method_access.check(access, message)
             life.take(len(message), request_bytes_max)
             try:
                 async for piece in answer(message):
@@ -69,6 +74,7 @@ def asking(
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
+    method_access: MethodAccess | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that passes arriving messages to `answer`, and sends its result.
 
@@ -91,7 +97,11 @@ def asking(
 
         async def run() -> None:
             nonlocal response
-            response = await answer(messages())
+            if method_access is None:
+                response = await answer(messages())
+                return
+            access = await method_access.enter(context)
+            response = await method_access.visible(access, await answer(messages()))
 
         life = CallLife(admission, context)
         life.connection.note_stream(context)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.call_life import LoadEnded
     from offsetd_coordinator.figures import MethodFigures
+    from offsetd_coordinator.messages.method_access import MethodAccess
 
     UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
     Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -41,11 +42,20 @@ def unary(
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
+    method_access: MethodAccess | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that calls `answer` with the request's bytes and sends what it returns.
 
-    If the server is loading, it calls `answer` again after `Node.load_ended`.
+    If the server is loading, it calls `answer` again after `Node.load_ended`. Without
+    `method_access`, everybody may call it.
     """
+
+    async def answered(message: bytes, context: Context) -> bytes:
+        if method_access is None:
+            return await answer(message)
+        access = await method_access.enter(context)
+        await method_access.check(access, message)
+        return await method_access.visible(access, await answer(message))
 
     async def call(_: object, context: Context) -> bytes:
         life = CallLife(admission, context)
@@ -60,10 +70,10 @@ def unary(
             life.begin(context)
             life.take(size, request_bytes_max)
             try:
-                response = await answer(message)
+                response = await answered(message, context)
             except CoordinatorLoadInProgress:
                 await load_ended(context.time_remaining())
-                response = await answer(message)
+                response = await answered(message, context)
             sent = answer_reservations.sent(life.connection, len(response))
             if sent is not None:
                 context.add_done_callback(sent.note_done)  # type: ignore[arg-type]  # Its stub.

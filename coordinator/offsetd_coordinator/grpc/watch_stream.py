@@ -16,6 +16,7 @@ from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.grpc.streamed_calls import run_call
+from offsetd_coordinator.grpc.watch_view import WatchView
 from offsetd_coordinator.history.history_errors import WatcherTooSlow
 from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers
 from offsetd_coordinator.messages import validation
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.figures import CallFigures
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.history.offset_events import Change
+    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.services.cluster_calls import NodeShare
 
@@ -44,7 +46,13 @@ class WatchService:
     """All calls of WatchOffsets."""
 
     def __init__(
-        self, node: Node, admission: Admission, figures: CallFigures, *, request_bytes_max: int
+        self,
+        node: Node,
+        admission: Admission,
+        figures: CallFigures,
+        *,
+        request_bytes_max: int,
+        method_access: MethodAccess | None,
     ) -> None:
         self.watchers: Watchers | None = None
         self._node = node
@@ -52,6 +60,7 @@ class WatchService:
         self._figures = figures.method("WatchOffsets")
         self._watches = figures.watches
         self._request_bytes_max = request_bytes_max
+        self._method_access = method_access
 
     def handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
         """The handler of the method for gRPC."""
@@ -60,8 +69,11 @@ class WatchService:
     async def _call(self, message: bytes, context: Context) -> None:
         async def run() -> None:
             check_size(len(message), self._request_bytes_max)
+            view = None
+            if self._method_access is not None:
+                view = await WatchView.open(self._method_access, context, message)
             try:
-                await self._watch(message, context, life.connection)
+                await self._watch(message, context, life.connection, view)
             except WatcherTooSlow:
                 self._watches.cut_off += 1
                 raise
@@ -77,7 +89,9 @@ class WatchService:
             load_ended=self._node.load_ended,
         )
 
-    async def _watch(self, message: bytes, context: Context, connection: Connection) -> None:
+    async def _watch(
+        self, message: bytes, context: Context, connection: Connection, view: WatchView | None
+    ) -> None:
         runtime = self._node.serving()
         request = validation.parse(history_pb2.WatchOffsetsRequest, message)
         chosen = await _filter(request)
@@ -105,6 +119,7 @@ class WatchService:
         self._watches.watchers = self.watchers.count
         drained = asyncio.get_running_loop().create_future()
         forget = self._node.call_on_drain(lambda: _drain(watcher, drained))
+        forget_view = _nothing if view is None else view.access.call_on_change(watcher.wake)
         try:
             call = _Call(
                 self._node,
@@ -113,12 +128,14 @@ class WatchService:
                 context,
                 connection,
                 drained,
+                view,
                 idle_max_ms=config.idle_max_ms,
                 interval_seconds=interval_ms / 1000,
             )
             await call.run()
         finally:
             forget()
+            forget_view()
             self.watchers.remove(watcher)
             self._watches.watchers = self.watchers.count
 
@@ -134,6 +151,7 @@ class _Call:
         context: Context,
         connection: Connection,
         drained: asyncio.Future[None],
+        view: WatchView | None,
         *,
         idle_max_ms: int,
         interval_seconds: float,
@@ -144,6 +162,7 @@ class _Call:
         self._context = context
         self._connection = connection
         self._drained = drained
+        self._view = view
         self._idle_max_ms = idle_max_ms
         self._interval_seconds = interval_seconds
 
@@ -158,6 +177,8 @@ class _Call:
         sent_seconds = time.monotonic()
         while True:
             self._node.serving()
+            if self._view is not None:
+                await self._view.check()
             has_sent = await self._pass()
             if self._watcher.until is not None:
                 # All durable changes were sent, up to the requested end.
@@ -181,19 +202,25 @@ class _Call:
             for partition in self._watcher.reachable:
                 changes, position = await self._watcher.read(partition)
                 is_behind |= position > self._watcher.positions[partition]
-                await self._send_changes(partition, changes)
-                has_sent |= bool(changes)
+                has_sent |= await self._send_changes(partition, changes)
                 self._watcher.positions[partition] = position
         return has_sent
 
-    async def _send_changes(self, partition: int, changes: Sequence[Change]) -> None:
+    async def _send_changes(self, partition: int, changes: Sequence[Change]) -> bool:
+        """Sends the changes that the caller may see. Returns whether there were any."""
+        has_sent = False
         for start in range(0, len(changes), _EVENTS_PER_MESSAGE_MAX):
             part = changes[start : start + _EVENTS_PER_MESSAGE_MAX]
             response = history_pb2.WatchOffsetsResponse()
             for change in part:
                 set_event(response.events.add(), partition, change)
             self._watcher.positions[partition] = part[-1].log_offset + 1
-            await self._send(response)
+            if self._view is not None:
+                response = self._view.visible(response)
+            if response.events:
+                await self._send(response)
+                has_sent = True
+        return has_sent
 
     async def _send(self, response: history_pb2.WatchOffsetsResponse) -> None:
         """Sends a message; returns once it fits in the client's flow-control window.
@@ -253,6 +280,10 @@ def _drain(watcher: Watcher, drained: asyncio.Future[None]) -> None:
     watcher.wake()
     if not drained.done():
         drained.set_result(None)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _retrieved(writing: asyncio.Future[None]) -> None:

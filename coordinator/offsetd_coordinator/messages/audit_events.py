@@ -42,6 +42,7 @@ def group_event(
         reason=reason,
         request_id=request_id,
         peer=callers.caller().address,
+        principal=callers.caller().principal,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from typing import Final
 
@@ -44,3 +45,19 @@ def next_free_address(address: str, error: OSError) -> str | None:
         if listen_error(near) is None:
             return near
     return None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach HOST:PORT.
+
+    Returns False for all names but `localhost`, because names are not resolved.
+    """
+    if address.startswith(UNIX_PREFIXES):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

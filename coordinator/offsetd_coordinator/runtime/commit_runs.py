@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.wire.commit_reader import ReadCommits
 
+_NONE: Final[dict[int, CoordinatorError]] = {}
 # The most commits that may be checked for each commit that a run writes. Above it, runs cost too
 # much.
 _LOOKED_AT_MAX: Final = 32
@@ -60,8 +61,13 @@ class CommitRuns:
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
-    def submit(self, read: ReadCommits) -> SubmittedCommits:
+    def submit(
+        self, read: ReadCommits, refused: Mapping[int, CoordinatorError] = _NONE
+    ) -> SubmittedCommits:
         """Submits each commit like `Runtime.submit`, each group's commits in order.
+
+        Commits that are `refused` already, by place, are not submitted. Then all others are
+        submitted one by one.
 
         Each pass checks all remaining commits for runs. If runs write only a few commits, more and
         more of each run are submitted alone before the next pass. So the work does not grow faster
@@ -69,12 +75,15 @@ class CommitRuns:
         """
         count = len(read.commits)
         answers = np.empty((count, ANSWER_COLUMNS), np.int64)
-        refusals: dict[int, CoordinatorError] = {}
+        refusals = dict(refused)
         found = sort_commits(
             read.names, read.commits, self._runtime.partitions, answers, self._order, self._runs
         )
         runs, ticket, alone = self._runs[:found], 0, 1
         partitions = runs[:, RUN_LOG_PARTITION].tolist()
+        if refused:
+            ticket = self._submit_others(read, answers, refusals)
+            runs = runs[:0]
         while runs.size:
             run_ticket, written = self._submit_together(runs, read, answers)
             ticket = max(ticket, run_ticket)
@@ -87,6 +96,15 @@ class CommitRuns:
             count = int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum())
         tickets = [self._tickets[partition] for partition in partitions]
         return SubmittedCommits(ticket, tickets, answers, refusals)
+
+    def _submit_others(
+        self, read: ReadCommits, answers: Int64s, refusals: dict[int, CoordinatorError]
+    ) -> int:
+        """Submits the commits that are not refused, one by one. Returns the newest ticket."""
+        places = [place for place in range(len(read.commits)) if place not in refusals]
+        return max(
+            (self._submit_alone(read, each, answers, refusals) for each in places), default=0
+        )
 
     def _submit_together(self, runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
         """Writes the first commits of each run, up to one that needs `submit`.

@@ -10,6 +10,7 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_storage.errors import CorruptBatch
 
 from offsetd_coordinator.administration.audit_reader import AuditFilter, read_page
+from offsetd_coordinator.calls import callers
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.errors import LogPartitionQuarantined
 from offsetd_coordinator.messages import validation
@@ -21,6 +22,7 @@ from offsetd_coordinator.messages.page_tokens import (
 )
 from offsetd_coordinator.messages.timestamps import read_time_ms, set_time
 from offsetd_coordinator.messages.topic_partitions import named_log
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
 _OFFSET_BYTES: Final = 8
+_GROUP_FIELDS: Final = ("group", "source")
+"""The fields of an event that name groups."""
 
 
 class AuditAdmin:
@@ -53,6 +57,7 @@ class AuditAdmin:
             group_id=request.group_id,
             start_ms=_time_ms(request, "start_time"),
             end_ms=_time_ms(request, "end_time"),
+            principal=request.principal,
         )
         end = await administration.audited()
         if position is not None:
@@ -70,7 +75,8 @@ class AuditAdmin:
             raise LogPartitionQuarantined(
                 "the audit log is damaged: {cause}", cause=error
             ) from error
-        response = admin_service_pb2.ListAuditEventsResponse(events=map(_event, page.events))
+        shown = filter(_may_see, page.events)
+        response = admin_service_pb2.ListAuditEventsResponse(events=map(_event, shown))
         if runtime.directory is not None:
             response.node_id = self._node.node_id
             response.other_addresses.extend(other_addresses(self._node))
@@ -86,6 +92,19 @@ def _time_ms(request: admin_service_pb2.ListAuditEventsRequest, field: str) -> i
     return read_time_ms(getattr(request, field), field)
 
 
+def _may_see(recorded: RecordedEvent) -> bool:
+    """Whether the caller may describe all groups that the event names."""
+    access = callers.access()
+    if access is None:
+        return True
+    named = (recorded.event.what.get(field) for field in _GROUP_FIELDS)
+    return all(
+        access.allows(Operation.DESCRIBE, ResourceType.GROUP, group)
+        for group in named
+        if isinstance(group, str)
+    )
+
+
 def _event(recorded: RecordedEvent) -> admin_service_pb2.AuditEvent:
     event = recorded.event
     message = admin_service_pb2.AuditEvent(
@@ -95,6 +114,7 @@ def _event(recorded: RecordedEvent) -> admin_service_pb2.AuditEvent:
         reason=event.reason,
         request_id=event.request_id,
         peer=event.peer,
+        principal=event.principal,
     )
     message.revision.log_partition = AUDIT_PARTITION.partition
     message.revision.log_offset = recorded.offset

@@ -74,6 +74,7 @@ class ConfigAdmin:
             reason=received.reason,
             request_id=received.request_id,
             peer=callers.caller().address,
+            principal=callers.caller().principal,
         )
         decision = await administration.update_config(request, event)
         assert decision.reply is not None, "a refusal is raised"

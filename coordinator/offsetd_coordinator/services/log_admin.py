@@ -200,6 +200,7 @@ class LogAdmin:
             reason=request.reason,
             request_id=request.request_id,
             peer=callers.caller().address,
+            principal=callers.caller().principal,
         )
 
     def _log_partition(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import structlog
 from offsetd.v1 import group_service_pb2
@@ -120,10 +119,8 @@ class MembershipService:
 
 def client_host() -> str:
     """The caller's address in Kafka's form: `/10.0.0.1`. Unix sockets have no address."""
-    kind, _, address = callers.caller().address.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return "/"
-    return "/" + unquote(address).rpartition(":")[0].strip("[]")
+    caller = callers.caller()
+    return f"/{caller.host}" if caller.address.startswith(("ipv4:", "ipv6:")) else "/"
 
 
 async def leave_in_turns(

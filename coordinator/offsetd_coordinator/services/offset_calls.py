@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2, types_pb2
 
-from offsetd_coordinator.calls import answer_reservations
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.large_groups.large_fetches import add_large
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.audit_events import listed_partitions
+from offsetd_coordinator.messages.commit_access import require_commit
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.runtime.runtime import LargeFetch
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.durable_answers import changed_group, until_all_durable
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 
@@ -50,6 +52,8 @@ class OffsetService:
         """Commits offsets; answers once the commit is durable."""
         runtime = self._node.serving()
         request = self._parser.parse(message)
+        if (access := callers.access()) is not None:
+            require_commit(access, request)
         ticket, outcome = runtime.submit(request)
         waiting = runtime.durable(ticket)
         if waiting is not None:
@@ -75,6 +79,9 @@ class OffsetService:
         runtime = self._node.serving()
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
+        if (access := callers.access()) is not None:
+            async for each in turns.each(selections):
+                access.require(Operation.DESCRIBE, ResourceType.GROUP, each.group_id.decode())
         answer = FetchAnswer(self._encoder)
         tickets: set[int] = set()
         reserved = 0

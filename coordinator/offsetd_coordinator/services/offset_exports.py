@@ -17,7 +17,7 @@ from offsetd_storage.offsets_topic.offset_file_formats import (
     written,
 )
 
-from offsetd_coordinator.calls import answer_reservations
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import (
     InvalidGroupId,
@@ -28,6 +28,7 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import once_durable
 
@@ -99,7 +100,11 @@ class ExportService:
         runtime = self._node.serving()
         for partition in partitions:
             listings = runtime.list_groups(partition, prefix=prefix, after=None)
-            found = [each.group_id async for each in turns.each(listings)]
+            found = [
+                each.group_id
+                async for each in turns.each(listings)
+                if _may_describe(ResourceType.GROUP, each.group_id)
+            ]
             for group_id in sorted(found):
                 yield group_id
             await turns.spend(ITEMS_PER_GROUP)
@@ -139,7 +144,12 @@ class _Export:
             await answer_reservations.reserve(
                 answer_reservations.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES
             )
-            chosen = _readable(group_id, await read_group(runtime, group_id), self._topics)
+            rows = await read_group(runtime, group_id)
+            chosen = (
+                each
+                for each in _readable(group_id, rows, self._topics)
+                if _may_describe(ResourceType.TOPIC, each.topic)
+            )
             texts = _texts(self._format, group_id, chosen, names_group=self._names_group)
             async for text in turns.each(texts):
                 piece += text.encode()
@@ -150,6 +160,11 @@ class _Export:
         if piece or partition is not None:
             await answer_reservations.reserve(_PIECE_COPIES * len(piece))
             yield _response(piece, partition)
+
+
+def _may_describe(resource_type: ResourceType, name: bytes) -> bool:
+    access = callers.access()
+    return access is None or access.allows(Operation.DESCRIBE, resource_type, name.decode())
 
 
 async def _each(group_ids: AsyncIterator[bytes] | Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ import attrs
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.offset_file_formats import NAMELESS, OffsetReader, Unreadable
 
-from offsetd_coordinator.calls import answer_reservations
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.changes.large_decisions import rows_of_puts
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
@@ -32,6 +32,7 @@ from offsetd_coordinator.offset_changes import (
     PutOffset,
     PutOffsets,
 )
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.durable_answers import submitted_change, until_all_durable
 from offsetd_coordinator.services.offset_exports import read_format
 
@@ -104,6 +105,9 @@ class ImportService:
             await self._take(file_import, file_import.reader.end(), turns)
             held = self._hold(file_import, held)
             file_import.check()
+            if (access := callers.access()) is not None:
+                async for group_id in turns.each(file_import.groups):
+                    access.require(Operation.ALTER, ResourceType.GROUP, group_id.decode())
             return await self._write(options, file_import.groups)
         finally:
             self._held -= held

@@ -565,20 +565,22 @@ class ImportedGroup(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., offset_count: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., replaced_offset_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[_offset_service_pb2.OffsetChange, _Mapping]]] = ...) -> None: ...
 
 class ListAuditEventsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "methods", "group_id", "start_time", "end_time")
+    __slots__ = ("page_size", "page_token", "methods", "group_id", "start_time", "end_time", "principal")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     METHODS_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     methods: _containers.RepeatedScalarFieldContainer[str]
     group_id: str
     start_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., methods: _Optional[_Iterable[str]] = ..., group_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    principal: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., methods: _Optional[_Iterable[str]] = ..., group_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class ListAuditEventsResponse(_message.Message):
     __slots__ = ("events", "next_page_token", "node_id", "other_addresses")
@@ -593,7 +595,7 @@ class ListAuditEventsResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[AuditEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., node_id: _Optional[str] = ..., other_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AuditEvent(_message.Message):
-    __slots__ = ("revision", "time", "method", "topic", "what", "reason", "request_id", "peer")
+    __slots__ = ("revision", "time", "method", "topic", "what", "reason", "request_id", "peer", "principal")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
@@ -602,6 +604,7 @@ class AuditEvent(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     revision: _types_pb2.Revision
     time: _timestamp_pb2.Timestamp
     method: str
@@ -610,4 +613,5 @@ class AuditEvent(_message.Message):
     reason: str
     request_id: str
     peer: str
-    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., method: _Optional[str] = ..., topic: _Optional[str] = ..., what: _Optional[str] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ..., peer: _Optional[str] = ...) -> None: ...
+    principal: str
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., method: _Optional[str] = ..., topic: _Optional[str] = ..., what: _Optional[str] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ..., peer: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...

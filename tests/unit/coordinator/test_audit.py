@@ -22,6 +22,7 @@ EVENT = AuditEvent(
     reason="früher",
     request_id="once",
     peer="ipv4:127.0.0.1:5",
+    principal="User:alice",
 )
 
 
@@ -42,9 +43,17 @@ def test_an_event_is_one_line_of_json() -> None:
         "reason": "früher",
         "request_id": "once",
         "peer": "ipv4:127.0.0.1:5",
+        "principal": "User:alice",
     }
     assert b"\n" not in EVENT.encode()
     assert AuditEvent.decode(EVENT.encode(), time_ms=NOW_MS) == EVENT
+
+
+def test_an_event_of_an_older_version_has_no_principal() -> None:
+    older = json.loads(EVENT.encode())
+    del older["principal"]
+    decoded = AuditEvent.decode(json.dumps(older).encode(), time_ms=NOW_MS)
+    assert decoded == attrs.evolve(EVENT, principal="")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,12 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
     admission, figures, call = Admission(100), MethodFigures(), Call()
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = unary_calls.unary(
-        answer, admission, figures, load_ended=node.load_ended, request_bytes_max=50
+        answer,
+        admission,
+        figures,
+        load_ended=node.load_ended,
+        request_bytes_max=50,
+        method_access=None,
     )
     call.received.set_result(grpc.aio.EOF)
     assert await handler.stream_unary(None, call) == b""

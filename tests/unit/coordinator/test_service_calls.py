@@ -76,6 +76,7 @@ async def called(
         figures or MethodFigures(),
         load_ended=node.load_ended,
         request_bytes_max=REQUEST_BYTES_MAX,
+        method_access=None,
     )
     context.message = message
     response: bytes = await handler.stream_unary(None, context)

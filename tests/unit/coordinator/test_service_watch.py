@@ -101,7 +101,11 @@ class Client:
 async def watched(**options: Any) -> AsyncIterator[tuple[ServingNode, WatchService]]:
     async with serving_node(**options) as node:
         service = WatchService(
-            node.node, Admission(1 << 20), CallFigures(), request_bytes_max=1 << 20
+            node.node,
+            Admission(1 << 20),
+            CallFigures(),
+            request_bytes_max=1 << 20,
+            method_access=None,
         )
         yield node, service
 

@@ -1,0 +1,147 @@
+"""Who calls, and what callers may do: the identities and the rules of one server.
+
+An `Access` is the caller of one call, with its rights, for as long as the call goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from offsetd_coordinator.calls.caller import Caller
+from offsetd_coordinator.security.acl import CLUSTER_NAME, Operation, ResourceType
+from offsetd_coordinator.security.security_errors import AuthenticationFailed, lacks_right
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.calls.connections import Context
+    from offsetd_coordinator.calls.identities import Identities, Identity
+    from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.security.authorizer import Authorizer
+
+_log = structlog.get_logger(__name__)
+
+_TOLD_AGAIN_SECONDS: Final = 60.0
+_TOLD_MAX: Final = 1000
+
+
+class AccessControl:
+    """The door of a server. `authorizer` is None if there are no rules. For the event loop."""
+
+    def __init__(
+        self, identities: Identities, authorizer: Authorizer | None, figures: AccessFigures
+    ) -> None:
+        self.authorizer = authorizer
+        self._identities = identities
+        self._figures = figures
+        self.has_loaded_rules = True
+        self._on_change: set[Callable[[], None]] = set()
+        # When refusals were logged, by principal, resource type and name.
+        self._told: dict[tuple[str, str, str], float] = {}
+
+    async def enter(self, context: Context) -> Access:
+        """Finds the caller of a call. Raises AuthenticationFailed."""
+        try:
+            identity = await self._identities.identify(context)
+        except AuthenticationFailed:
+            self._figures.failed_authentications += 1
+            raise
+        return Access(self, Caller(identity.principal, context.peer()), identity)
+
+    def is_valid(self, identity: Identity) -> bool:
+        """Whether an identity that was found before still holds."""
+        return self._identities.is_valid(identity)
+
+    def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Has `callback` called after a change. Returns a function that cancels that."""
+        self._on_change.add(callback)
+        return lambda: self._on_change.discard(callback)
+
+    def note_change(self) -> None:
+        """Notes that rules or tokens have changed: open streams look at their rights again."""
+        for callback in tuple(self._on_change):
+            callback()
+
+    def note_refusal(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str
+    ) -> None:
+        """Counts a refusal; logs it at most once a minute for a principal and a resource."""
+        self._figures.refusals[operation.value] += 1
+        key = caller.principal, resource_type.value, name
+        now_seconds = time.monotonic()
+        told_seconds = self._told.get(key)
+        if told_seconds is not None and now_seconds - told_seconds < _TOLD_AGAIN_SECONDS:
+            return
+        if len(self._told) >= _TOLD_MAX:
+            self._told.clear()
+        self._told[key] = now_seconds
+        assert self.authorizer is not None, "without rules nothing is refused"
+        rule = self.authorizer.explain(
+            caller.principal, caller.host, operation, resource_type, name
+        ).acl
+        _log.warning(
+            "a call was refused",
+            principal=caller.principal,
+            peer=caller.address,
+            operation=operation.value,
+            resource=f"{resource_type.value} {name}",
+            rule="none allows it" if rule is None else str(rule),
+        )
+
+
+class Access:
+    """What one caller may do. Each question is answered by the rules of this moment."""
+
+    __slots__ = ("_control", "_host", "_identity", "_principal", "caller")
+
+    def __init__(self, control: AccessControl, caller: Caller, identity: Identity) -> None:
+        self.caller = caller
+        self._control = control
+        self._identity = identity
+        self._principal = caller.principal
+        self._host = caller.host
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the caller has no identity."""
+        return self._identity.is_anonymous
+
+    @property
+    def rules_version(self) -> int:
+        """Grows when rules change: what was answered before may be wrong."""
+        authorizer = self._control.authorizer
+        return 0 if authorizer is None else authorizer.version
+
+    def check_identity(self) -> None:
+        """Raises AuthenticationFailed if the caller's token has expired or was revoked."""
+        if not self._control.is_valid(self._identity):
+            raise AuthenticationFailed("the token has expired, or was revoked")
+
+    def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the caller may do this."""
+        authorizer = self._control.authorizer
+        return authorizer is None or authorizer.allows(
+            self._principal, self._host, operation, resource_type, name
+        )
+
+    def allows_all(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the caller may surely do this with every resource of the type."""
+        authorizer = self._control.authorizer
+        return authorizer is None or authorizer.allows_all(
+            self._principal, self._host, operation, resource_type
+        )
+
+    def require(
+        self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> None:
+        """Raises AuthorizationFailed if the caller may not do this."""
+        if not self.allows(operation, resource_type, name):
+            self._control.note_refusal(self.caller, operation, resource_type, name)
+            raise lacks_right(self._principal, operation, resource_type, name)
+
+    def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `AccessControl.call_on_change`."""
+        return self._control.call_on_change(callback)

@@ -1,0 +1,51 @@
+"""What a watcher may see, for as long as it watches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import attrs
+from offsetd.v1 import history_pb2
+
+from offsetd_coordinator.messages.method_access import is_visible
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.calls.access_control import Access
+    from offsetd_coordinator.grpc.unary_calls import Context
+    from offsetd_coordinator.messages.method_access import MethodAccess
+
+
+@attrs.define
+class WatchView:
+    """The rights of a watcher's caller. Rules may change while it watches."""
+
+    access: Access
+    _method_access: MethodAccess
+    _request: bytes
+    _rules_version: int = -1
+
+    @classmethod
+    async def open(cls, method_access: MethodAccess, context: Context, request: bytes) -> Self:
+        """Raises AuthenticationFailed, AuthorizationFailed, InvalidRequest."""
+        view = cls(await method_access.enter(context), method_access, request)
+        await view.check()
+        return view
+
+    async def check(self) -> None:
+        """Raises AuthenticationFailed or AuthorizationFailed once the caller may not watch."""
+        self.access.check_identity()
+        version = self.access.rules_version
+        if version != self._rules_version:
+            await self._method_access.check(self.access, self._request)
+            self._rules_version = version
+
+    def visible(
+        self, response: history_pb2.WatchOffsetsResponse
+    ) -> history_pb2.WatchOffsetsResponse:
+        """The events that the caller may see. Raises AuthenticationFailed."""
+        self.access.check_identity()
+        shows = self._method_access.rights.shows
+        events = [each for each in response.events if is_visible(self.access, shows, each)]
+        if len(events) == len(response.events):
+            return response
+        return history_pb2.WatchOffsetsResponse(events=events)

@@ -1,0 +1,101 @@
+"""The rights that commits need, checked on what was read: by the group, and by each topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_coordinator.kernels.columns import TOPIC_SIZE, TOPIC_START
+from offsetd_coordinator.kernels.wire.commit_fields import FIRST_ROW, ROWS
+from offsetd_coordinator.security.acl import Operation, ResourceType
+from offsetd_coordinator.security.security_errors import AuthorizationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offsetd_coordinator.calls.access_control import Access
+    from offsetd_coordinator.requests import CommitOffsets
+    from offsetd_coordinator.wire.commit_reader import ReadCommits
+
+_READ, _GROUP, _TOPIC = Operation.READ, ResourceType.GROUP, ResourceType.TOPIC
+_NAMES_KEPT: Final = 100_000
+_NAME_BYTES_KEPT_MAX: Final = 256
+
+
+def require_commit(access: Access, commit: CommitOffsets) -> None:
+    """Raises AuthorizationFailed if the caller may not commit this."""
+    access.require(_READ, _GROUP, commit.group_id.decode())
+    if not access.allows_all(_READ, _TOPIC):
+        names = commit.names
+        spans = commit.columns[:, TOPIC_START : TOPIC_SIZE + 1].tolist()
+        for topic in {names[start : start + size].tobytes() for start, size in spans}:
+            access.require(_READ, _TOPIC, topic.decode())
+
+
+class CommitAccess:
+    """The rights of one stream's caller. It remembers allowed names until the rules change."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._version = -1
+        self._groups: set[bytes] = set()
+        self._topics: set[bytes] = set()
+
+    def refusals(self, read: ReadCommits) -> Mapping[int, AuthorizationFailed]:
+        """The commits of a message that the caller may not make, by their places."""
+        access = self._access
+        self._forget_if_changed()
+        refused: dict[int, AuthorizationFailed] = {}
+        group_ids = read.group_ids(slice(None))
+        if not self._groups.issuperset(group_ids):
+            for place, group_id in enumerate(group_ids):
+                if group_id not in self._groups:
+                    self._check(_GROUP, group_id, place, self._groups, refused)
+        if not access.allows_all(_READ, _TOPIC):
+            self._check_topics(read, refused)
+        return refused
+
+    def check_identity(self) -> None:
+        """Raises AuthenticationFailed if the caller's token holds no longer."""
+        self._access.check_identity()
+
+    def require(self, commit: CommitOffsets) -> None:
+        """Raises AuthorizationFailed if the caller may not make a commit that comes alone."""
+        require_commit(self._access, commit)
+
+    def _check_topics(self, read: ReadCommits, refused: dict[int, AuthorizationFailed]) -> None:
+        message, first_rows = read.message, read.commits[:, FIRST_ROW]
+        rows = int(first_rows[-1] + read.commits[-1, ROWS])
+        spans = read.columns[:rows, TOPIC_START : TOPIC_SIZE + 1].tolist()
+        topics = [message[start : start + size] for start, size in spans]
+        if self._topics.issuperset(topics):
+            return
+        for row, topic in enumerate(topics):
+            if topic not in self._topics:
+                place = int(first_rows.searchsorted(row, side="right")) - 1
+                if place not in refused:
+                    self._check(_TOPIC, topic, place, self._topics, refused)
+
+    def _check(
+        self,
+        resource_type: ResourceType,
+        name: bytes,
+        place: int,
+        allowed: set[bytes],
+        refused: dict[int, AuthorizationFailed],
+    ) -> None:
+        try:
+            self._access.require(_READ, resource_type, name.decode())
+        except AuthorizationFailed as refusal:
+            refused[place] = refusal.without_traces()
+            return
+        if len(name) <= _NAME_BYTES_KEPT_MAX:
+            if len(allowed) >= _NAMES_KEPT:
+                allowed.clear()
+            allowed.add(name)
+
+    def _forget_if_changed(self) -> None:
+        version = self._access.rules_version
+        if version != self._version:
+            self._version = version
+            self._groups.clear()
+            self._topics.clear()

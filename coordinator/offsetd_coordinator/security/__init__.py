@@ -1,0 +1,1 @@
+"""Who calls, and what a caller may do: identities and rules, pure."""

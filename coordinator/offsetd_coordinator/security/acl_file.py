@@ -1,0 +1,245 @@
+"""The file of rules (`security.acl.file`): TOML, with a table `[[acl]]` for each set of rules.
+
+    [[acl]]
+    principal = "User:alice"          # or principals = ["User:alice", "User:bob"]
+    allow = ["Read", "Describe"]      # or deny; the operations are Kafka's
+    group_prefix = "billing-"         # or group, topic, topic_prefix, or cluster = true
+    host = "10.0.0.1"                 # or hosts; left out: every address
+
+`"*"` is every group or topic, every host, and in `"User:*"` every principal. There are no other
+patterns.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import tomllib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from offsetd_coordinator.security.acl import (
+    ANY,
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    USER_PREFIX,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+ACLS_MAX: Final = 100_000
+"""The most rules of one file: tables multiply principals, operations and hosts."""
+
+UNIX_HOST: Final = "unix"
+"""The host of callers over a Unix socket."""
+
+_PERMISSIONS: Final = {"allow": Permission.ALLOW, "deny": Permission.DENY}
+_RESOURCES: Final = {
+    "group": (ResourceType.GROUP, PatternType.LITERAL),
+    "group_prefix": (ResourceType.GROUP, PatternType.PREFIXED),
+    "topic": (ResourceType.TOPIC, PatternType.LITERAL),
+    "topic_prefix": (ResourceType.TOPIC, PatternType.PREFIXED),
+    "cluster": (ResourceType.CLUSTER, PatternType.LITERAL),
+}
+_KEYS: Final = (
+    *("principal", "principals", "host", "hosts"),
+    *_PERMISSIONS,
+    *_RESOURCES,
+)
+_OPERATIONS: Final = {operation.value: operation for operation in Operation}
+_SHOWN_CHARACTERS_MAX: Final = 80
+
+
+class InvalidAclFile(ValueError):
+    """The content is not that of a file of rules. The message is one line and names the table."""
+
+
+class _Resource(NamedTuple):
+    resource_type: ResourceType
+    pattern: PatternType
+    name: str
+
+
+def parse_acl_file(content: bytes | str, name: str = "") -> tuple[Acl, ...]:
+    """The rules of a file's content, in its order; none twice. Raises InvalidAclFile.
+
+    `name` is that of the file, for messages. A key that is not known is an error: a table with
+    `hots` would be for every host.
+    """
+    try:
+        return _acls(content)
+    except ValueError as error:
+        raise InvalidAclFile(f"{name}: {error}" if name else str(error)) from None
+
+
+def _acls(content: bytes | str) -> tuple[Acl, ...]:
+    document = _document(content)
+    if unknown := document.keys() - {"acl"}:
+        raise ValueError(f"unknown key {_shown(min(unknown))} outside of the tables [[acl]]")
+    tables = document.get("acl", [])
+    if not isinstance(tables, list):
+        raise ValueError("`acl` is no list of tables: each begins with [[acl]]")  # noqa: TRY004
+    acls: dict[Acl, None] = {}
+    for number, table in enumerate(tables, 1):
+        try:
+            acls.update(dict.fromkeys(itertools.islice(_table_acls(table), ACLS_MAX + 1)))
+        except ValueError as error:
+            raise ValueError(f"table {number}: {error}") from None
+        if len(acls) > ACLS_MAX:
+            raise ValueError(f"table {number}: the file has more than {ACLS_MAX:,} rules")
+    return tuple(acls)
+
+
+def _document(content: bytes | str) -> dict[str, Any]:
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is not TOML: its values are nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"it is not TOML: {error}") from None
+
+
+def _table_acls(table: Any) -> Iterable[Acl]:
+    """The rules of one table: its lists, multiplied. Raises ValueError."""
+    if not isinstance(table, dict):
+        raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
+    if unknown := table.keys() - set(_KEYS):
+        word = min(unknown)
+        raise ValueError(f"unknown key {_shown(word)}{_suggestion(word, _KEYS)}")
+    principals = [_principal(each) for each in _one_or_more(table, "principal", "principals")]
+    hosts = [_host(each) for each in _one_or_more(table, "host", "hosts", default=ANY)]
+    resource = _resource(table)
+    permission, operations = _permission(table, resource.resource_type)
+    return (
+        Acl(
+            principal=principal,
+            host=host,
+            permission=permission,
+            operation=operation,
+            resource_type=resource.resource_type,
+            name=resource.name,
+            pattern=resource.pattern,
+        )
+        for principal, host, operation in itertools.product(principals, hosts, operations)
+    )
+
+
+def _one_or_more(
+    table: Mapping[str, Any], one: str, several: str, *, default: str | None = None
+) -> list[str]:
+    """The texts of a key in the singular, or of the same key in the plural."""
+    if one in table and several in table:
+        raise ValueError(f"it has both `{one}` and `{several}`")
+    if several in table:
+        return _texts(table, several)
+    value = table.get(one, default)
+    if value is None:
+        raise ValueError(f"`{one}` is missing")
+    if not isinstance(value, str):
+        raise ValueError(f"`{one}` is {_shown(value)}, not a string")  # noqa: TRY004
+    return [value]
+
+
+def _texts(table: Mapping[str, Any], key: str) -> list[str]:
+    values = table[key]
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise ValueError(f"`{key}` is no list of strings")
+    if not values:
+        raise ValueError(f"`{key}` is empty")
+    return values
+
+
+def _principal(principal: str) -> str:
+    name = principal.removeprefix(USER_PREFIX)
+    if not name or name == principal:
+        raise ValueError(f"principal {_shown(principal)} is not User:NAME")
+    return principal
+
+
+def _host(host: str) -> str:
+    """A host in the form in which callers have it: a rule for any other text would never count."""
+    if host in (ANY, UNIX_HOST):
+        return host
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"host {_shown(host)} is not an IP address, `unix`, or *") from None
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or address)
+    return str(address)
+
+
+def _resource(table: Mapping[str, Any]) -> _Resource:
+    keys = [key for key in _RESOURCES if key in table]
+    if len(keys) != 1:
+        found = f"it has {_listed(keys, 'and')}" if keys else "no resource"
+        raise ValueError(f"{found}: give one of {_listed(_RESOURCES, 'or')}")
+    key, value = keys[0], table[keys[0]]
+    resource_type, pattern = _RESOURCES[key]
+    if resource_type is ResourceType.CLUSTER:
+        if value is not True:
+            raise ValueError(f"`{key}` is {_shown(value)}: it is true, or left out")
+        return _Resource(resource_type, pattern, CLUSTER_NAME)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"`{key}` is {_shown(value)}, not a name")
+    if ANY in value and (value != ANY or pattern is PatternType.PREFIXED):
+        prefix = value.partition(ANY)[0]
+        hint = f'{resource_type.value.lower()}_prefix = "{prefix}"' if prefix else "the name *"
+        raise ValueError(f"`{key}` is {_shown(value)}: a * in a name is no pattern; use {hint}")
+    return _Resource(resource_type, pattern, value)
+
+
+def _permission(
+    table: Mapping[str, Any], resource_type: ResourceType
+) -> tuple[Permission, list[Operation]]:
+    keys = [key for key in _PERMISSIONS if key in table]
+    if len(keys) != 1:
+        raise ValueError("it has both `allow` and `deny`" if keys else "no `allow` and no `deny`")
+    words = {each.value for each in OPERATIONS_OF[resource_type]}
+    operations = []
+    for word in _texts(table, keys[0]):
+        if word not in _OPERATIONS:
+            raise ValueError(
+                f"`{keys[0]}` has {_shown(word)}, which is no operation{_suggestion(word, words)}"
+            )
+        if word not in words:
+            raise ValueError(
+                f"`{keys[0]}` has {word}, which is no operation of {resource_type.value}: that has"
+                f" {_listed(sorted(words), 'and')}"
+            )
+        operations.append(_OPERATIONS[word])
+    return _PERMISSIONS[keys[0]], operations
+
+
+def _suggestion(word: str, known: Collection[str]) -> str:
+    """A question for the word that was meant, if one is near."""
+    by_small_letters = {each.lower(): each for each in sorted(known)}
+    near = get_close_matches(word.lower()[:_SHOWN_CHARACTERS_MAX], by_small_letters, n=1)
+    return f"; did you mean {by_small_letters[near[0]]}?" if near else ""
+
+
+def _listed(words: Iterable[str], last: str) -> str:
+    *others, final = words
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def _shown(value: Any) -> str:
+    """A value in one line, shortened. A number or a table has no text that is always short."""
+    if isinstance(value, str):
+        shown = repr(value)
+        is_long = len(shown) > _SHOWN_CHARACTERS_MAX
+        return shown[: _SHOWN_CHARACTERS_MAX - 1] + "…" if is_long else shown
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kinds = ((int, "a number"), (float, "a number"), (list, "a list"), (dict, "a table"))
+    return next((kind for type_, kind in kinds if isinstance(value, type_)), "a time")
