@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 CALL_S_MAX = 60
+
+
+class Committed(NamedTuple):
+    """A record of a committed transaction, or one without a transaction."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes | None
 
 
 def create_topic(addresses: str, name: str, partitions: int = 1) -> None:
@@ -85,3 +101,48 @@ def read(addresses: str, topic: str, count: int) -> list[str]:
             if message is not None and message.error() is None:
                 found.append(str(message.value() or b"", "utf-8"))
     return found
+
+
+def committed(addresses: str, topic: str, partitions: Collection[int]) -> list[Committed]:
+    """All that is committed now, partition by partition."""
+    settings = {
+        "bootstrap.servers": addresses,
+        "log_level": 0,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    deadline_s = time.monotonic() + CALL_S_MAX
+    unread, found = {*partitions}, list[Committed]()
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        while unread:
+            assert time.monotonic() < deadline_s, f"{topic} cannot be read: {unread}"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                where = message.partition() or 0, message.offset() or 0
+                found.append(Committed(*where, bytes(message.key() or b""), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition() or 0)
+    return sorted(found, key=lambda each: each[:2])
+
+
+def open_partitions(addresses: str, topic: str, partitions: Collection[int]) -> set[int]:
+    """Those with records of a transaction that has not ended."""
+    admin = AdminClient({"bootstrap.servers": addresses, "log_level": 0})
+    ends = [
+        {
+            each.partition: future.result(CALL_S_MAX).offset
+            for each, future in admin.list_offsets(
+                {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions},
+                isolation_level=level,
+                request_timeout=CALL_S_MAX,
+            ).items()
+        }
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    ]
+    stable, all_ends = ends
+    return {each for each in partitions if stable[each] < all_ends[each]}
