@@ -14,6 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from offsetd.v1 import (
+    acl_service_pb2,
     admin_service_pb2,
     group_service_pb2,
     history_pb2,
@@ -31,7 +32,7 @@ GROUP = "kept"
 # Of calls that wait for something by design, such as watchers.
 CALL_SECONDS = 0.3
 ANSWER_SECONDS = 60
-FILES = (admin_service_pb2, group_service_pb2, offset_service_pb2)
+FILES = (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
 METHODS = {
     method.name: method
     for file in FILES
@@ -43,6 +44,13 @@ PLACE = types_pb2.TopicPartition(topic="orders", partition=0)
 COMMIT = offset_service_pb2.CommitOffsetsRequest(
     group_id=GROUP,
     offsets=[offset_service_pb2.OffsetCommit(topic="orders", partition=0, offset=1)],
+)
+ACL = acl_service_pb2.Acl(
+    principal="User:a",
+    permission="ACL_PERMISSION_ALLOW",
+    operation="ACL_OPERATION_READ",
+    resource_type="RESOURCE_TYPE_GROUP",
+    name=GROUP,
 )
 # Good requests, with an element in each list.
 REQUESTS: dict[str, Message] = {
@@ -116,6 +124,17 @@ REQUESTS: dict[str, Message] = {
             keep_commit_times=True,
         ),
         content=b'{"group": "kept", "topic": "orders", "partition": 0, "offset": 1}\n',
+    ),
+    "ListAcls": acl_service_pb2.ListAclsRequest(filter=acl_service_pb2.AclFilter(name=GROUP)),
+    "AddAcls": acl_service_pb2.AddAclsRequest(acls=[ACL]),
+    "RemoveAcls": acl_service_pb2.RemoveAclsRequest(
+        filters=[acl_service_pb2.AclFilter(name=GROUP)], acls=[ACL]
+    ),
+    "TestAcl": acl_service_pb2.TestAclRequest(
+        principal="User:a",
+        operation="ACL_OPERATION_READ",
+        resource_type="RESOURCE_TYPE_GROUP",
+        name=GROUP,
     ),
     "ListAuditEvents": admin_service_pb2.ListAuditEventsRequest(methods=["ResetOffsets"]),
 }

@@ -11,7 +11,13 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from listening_servers import listening
-from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
+from offsetd.v1 import (
+    acl_service_pb2,
+    admin_service_pb2,
+    group_service_pb2,
+    history_pb2,
+    offset_service_pb2,
+)
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.messages import validation
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from offsetd_coordinator.membership.member_requests import LeaveGroup, Left
 
-FILES: Final = (admin_service_pb2, group_service_pb2, offset_service_pb2)
+FILES: Final = (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
 MESSAGE_BYTES: Final = 4_000_000
 # A turn takes 20 ms at most; the time is that of the thread, and the machine may be busy.
 TURN_SECONDS_MAX: Final = 0.3
