@@ -582,7 +582,7 @@ func (x *ListAclsResponse) GetFromFile() bool {
 
 type AddAclsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 1,000, of 256 KiB together.
+	// At most 1,000, of 128 KiB together.
 	Acls []*Acl `protobuf:"bytes,1,rep,name=acls,proto3" json:"acls,omitempty"`
 	// Why, for the audit log. At most 1,024 UTF-16 units.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -796,7 +796,7 @@ func (x *RemoveAclsRequest) GetValidateOnly() bool {
 
 type RemoveAclsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules that were removed, sorted. At most 1,000, of 256 KiB together: INVALID_ARGUMENT
+	// The rules that were removed, sorted. At most 1,000, of 128 KiB together: INVALID_ARGUMENT
 	// (INVALID_REQUEST) if the request means more.
 	Removed []*Acl `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
 	// As in `AddAclsResponse`.
