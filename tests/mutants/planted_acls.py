@@ -8,6 +8,7 @@ _STATE = "tests/unit/coordinator/test_acl_state.py"
 _FILTER = "tests/unit/coordinator/test_acl_filter.py"
 _RECORD = "tests/unit/coordinator/test_acl_record.py"
 _SERVICE = "tests/unit/coordinator/test_service_acls.py"
+_REQUESTS = "tests/unit/coordinator/test_service_acl_requests.py"
 _CLIENT = "tests/unit/clients/test_acls.py"
 _COMMANDS = "tests/unit/clients/test_cli_acls.py"
 _ADMINISTRATION = "offsetd_coordinator.administration.administration:Administration"
@@ -46,7 +47,7 @@ ACL_MUTANTS = (
     Mutant(
         name="stored rules are not in force after a start",
         where=f"{_ADMINISTRATION}.__init__",
-        replace="apply_acls(shard.rules.acls)",
+        replace="apply_acls(self._applied_acls)",
         by="",
         caught_by=_SERVICE,
     ),
@@ -179,8 +180,8 @@ ACL_MUTANTS = (
     Mutant(
         name="a list shows the rules of an earlier change",
         where=f"{_CALLS}:AclCalls._in_order",
-        replace="if self._ordered is None or self._ordered[0] != version:",
-        by="if self._ordered is None:",
+        replace="if self._ordered[0] is not acls:",
+        by="if not self._ordered[1]:",
         caught_by=_SERVICE,
     ),
     Mutant(
@@ -202,13 +203,20 @@ ACL_MUTANTS = (
         where="offsetd_coordinator.messages.access_rules:_known_host",
         replace="except ValueError:\n    return None",
         by="except ValueError:\n    return host",
-        caught_by=_SERVICE,
+        caught_by=_REQUESTS,
     ),
     Mutant(
         name="a test asks about all callers at once",
         where="offsetd_coordinator.messages.access_rules:read_question",
         replace="if ANY in (principal.removeprefix(USER_PREFIX), host):",
         by="if False:",
+        caught_by=_REQUESTS,
+    ),
+    Mutant(
+        name="a record of a newer version is not taken for a rule that may deny",
+        where=f"{_ADMINISTRATION}.acls_doubt",
+        replace="+ shard.unknown_records",
+        by="",
         caught_by=_SERVICE,
     ),
     Mutant(

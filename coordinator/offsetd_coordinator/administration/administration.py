@@ -83,7 +83,8 @@ class Administration:
         self._applying: asyncio.Task[None] | None = None
         self._apply_acls = apply_acls
         self._applying_acls: asyncio.Task[None] | None = None
-        apply_acls(shard.rules.acls)
+        self._applied_acls = shard.rules.acls
+        apply_acls(self._applied_acls)
 
     @property
     def settings_doubt(self) -> str | None:
@@ -120,20 +121,28 @@ class Administration:
         return decision
 
     @property
+    def applied_acls(self) -> frozenset[Acl]:
+        """The access rules that are durable. Each change makes another set."""
+        return self._applied_acls
+
+    @property
     def stored_acls(self) -> frozenset[Acl]:
         """The access rules that are stored; the newest may not be durable yet."""
         return self._shard.rules.acls
 
     @property
     def acls_doubt(self) -> str | None:
-        """The reason why access rules that were added may not be in force, or None."""
-        damage, unreadable = (
-            self._log.damage(CONFIG_PARTITION),
-            self._shard.rules.unreadable_records,
-        )
+        """The reason why stored access rules may be missing, among them some that deny, or None."""
+        damage, shard = self._log.damage(CONFIG_PARTITION), self._shard
         if damage is not None:
-            return f"the log of the access rules is damaged: {damage}"
-        return f"{unreadable} access rules cannot be read" if unreadable else None
+            return f"their log is damaged: {damage}"
+        # Records of newer versions may be rules, too.
+        unreadable = (
+            shard.rules.unreadable_records + shard.unknown_records + shard.undecodable_records
+        )
+        if not unreadable:
+            return None
+        return f"{unreadable} of the records of {CONFIG_PARTITION.topic} cannot be read"
 
     async def change_acls(
         self, request: ChangeAcls, event_of: Callable[[AclsReply], AuditEvent]
@@ -247,6 +256,7 @@ class Administration:
         if before is not None:
             await asyncio.wait([before])
         await self._until_durable(ticket)
+        self._applied_acls = acls
         self._apply_acls(acls)
 
     async def _until_durable(self, ticket: int) -> None:

@@ -34,7 +34,7 @@ from offsetd_coordinator.messages.page_tokens import (
 from offsetd_coordinator.messages.revisions import set_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from offsetd_coordinator.configuration.acl_filter import AclFilter
     from offsetd_coordinator.configuration.acl_state import AclsReply
@@ -61,11 +61,11 @@ class AclCalls:
         self._authorizer = authorizer
         self._in_force = in_force
         self._from_file = from_file
-        # The rules in order, and the version of the authorizer that had them.
-        self._ordered: tuple[int, Sequence[Acl]] | None = None
+        # The rules, and the same rules in order.
+        self._ordered: tuple[Collection[Acl], Sequence[Acl]] = (), ()
 
     async def list_acls(self, message: bytes) -> bytes:
-        """One page of rules. All of them are durable and, if rules are, in force."""
+        """One page of rules. All of them are durable."""
         self._node.serving()
         request = validation.parse(acl_service_pb2.ListAclsRequest, message)
         page_size = read_page_size(request.page_size, default=PAGE_SIZE_MAX, most=PAGE_SIZE_MAX)
@@ -154,9 +154,11 @@ class AclCalls:
         return response.SerializeToString()
 
     def _in_order(self) -> Sequence[Acl]:
-        version = self._authorizer.version
-        if self._ordered is None or self._ordered[0] != version:
-            self._ordered = version, sorted(self._authorizer.acls, key=acl_order)
+        """The rules of the file, or those that are stored and durable."""
+        stored = self._node.administering().applied_acls
+        acls = self._authorizer.acls if self._from_file else stored
+        if self._ordered[0] is not acls:
+            self._ordered = acls, sorted(acls, key=acl_order)
         return self._ordered[1]
 
     def _check_changeable(self) -> None:

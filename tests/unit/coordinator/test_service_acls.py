@@ -3,120 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd.v1 import acl_service_pb2 as pb
 from offsetd_coordinator import errors
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
-from offsetd_coordinator.messages.field_counts import ACL_FILTERS_MAX, ACLS_MAX
-from offsetd_coordinator.security.acl import Operation, ResourceType
+from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.messages.field_counts import ACLS_MAX
 from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.services.acl_calls import AclCalls
-from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
+from served_acls import ADMIN, acl, rules
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from google.protobuf.message import Message
-
-ADMIN = "User:admin"
-
-
-@attrs.frozen
-class Rules:
-    """A node, its authorizer, and the service."""
-
-    serving: ServingNode
-    authorizer: Authorizer
-    calls: AclCalls
-
-    async def _ask(self, method: Any, request: Message, answer: type[Any]) -> Any:
-        message = await asyncio.wait_for(method(request.SerializeToString()), WAIT_SECONDS)
-        return answer.FromString(message)
-
-    async def listed(self, **fields: Any) -> Any:
-        return await self._ask(
-            self.calls.list_acls, pb.ListAclsRequest(**fields), pb.ListAclsResponse
-        )
-
-    async def add(self, *acls: pb.Acl, **fields: Any) -> Any:
-        request = pb.AddAclsRequest(acls=acls, **fields)
-        return await self._ask(self.calls.add_acls, request, pb.AddAclsResponse)
-
-    async def remove(self, **fields: Any) -> Any:
-        request = pb.RemoveAclsRequest(**fields)
-        return await self._ask(self.calls.remove_acls, request, pb.RemoveAclsResponse)
-
-    async def test(self, **fields: Any) -> Any:
-        request = pb.TestAclRequest(**fields)
-        return await self._ask(self.calls.test_acl, request, pb.TestAclResponse)
-
-    def may_read(self, group_id: str, principal: str = "User:a") -> bool:
-        """What the authorizer says."""
-        return self.authorizer.allows(
-            principal, "127.0.0.1", Operation.READ, ResourceType.GROUP, group_id
-        )
-
-    def ends(self) -> tuple[int, int]:
-        """Where the topics of settings and of the audit end."""
-        logs = self.serving.store.logs
-        return logs[CONFIG_PARTITION].offset_next, logs[AUDIT_PARTITION].offset_next
-
-    def audited(self) -> list[dict[str, Any]]:
-        """The records of the audit log."""
-        log = self.serving.store.logs[AUDIT_PARTITION]
-        return [
-            json.loads(record.value or b"")
-            for buffer, end in log.read_chunks(1 << 16)
-            for batch in decode_batches(buffer[:end].tobytes())
-            for record in batch.records
-        ]
-
-
-@asynccontextmanager
-async def rules(
-    *,
-    files: SimulatedFiles | None = None,
-    in_force: bool = True,
-    from_file: bool = False,
-    flushing: bool = True,
-) -> AsyncIterator[Rules]:
-    """A node on an empty disk, or one that was served from before."""
-    authorizer = Authorizer(super_users=frozenset({ADMIN}), acls=())
-    apply = authorizer.set_acls
-    async with serving_node(files=files, flushing=flushing, apply_acls=apply) as serving:
-        calls = AclCalls(serving.node, authorizer, in_force=in_force, from_file=from_file)
-        yield Rules(serving, authorizer, calls)
-
-
-def acl(name: str = "billing", **fields: Any) -> pb.Acl:
-    """A rule; what is not named is the plainest."""
-    return pb.Acl(
-        **{
-            "principal": "User:a",
-            "host": "*",
-            "permission": "ACL_PERMISSION_ALLOW",
-            "operation": "ACL_OPERATION_READ",
-            "resource_type": "RESOURCE_TYPE_GROUP",
-            "name": name,
-            "pattern_type": "PATTERN_TYPE_LITERAL",
-            **fields,
-        }
-    )
-
-
-def number_in(field: str, number: int) -> pb.AclFilter:
-    """A filter with a number that the contract does not have."""
-    return pb.AclFilter(**{field: number})  # type: ignore[arg-type]
+    from served_acls import Rules
 
 
 async def test_a_change_counts_once_it_is_answered_is_recorded_and_is_there_after_a_restart() -> (
@@ -366,101 +270,6 @@ async def test_a_node_of_a_cluster_takes_its_rules_from_a_file() -> None:
     assert pb.ListAclsResponse.FromString(answer) == pb.ListAclsResponse(in_force=True)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field", "words"),
-    [
-        ({"principal": "a"}, ".principal", "not User:NAME"),
-        ({"principal": "User:"}, ".principal", "not User:NAME"),
-        ({"principal": "User:" + "é" * 510}, ".principal", "1025 bytes"),
-        ({"host": "example.com"}, ".host", "not an IP address"),
-        ({"host": "10.0.0.1:80"}, ".host", "not an IP address"),
-        ({"permission": "ACL_PERMISSION_UNSPECIFIED"}, ".permission", "missing"),
-        ({"permission": 1}, ".permission", "1, which is not known"),
-        ({"operation": "ACL_OPERATION_UNSPECIFIED"}, ".operation", "missing"),
-        ({"operation": 4}, ".operation", "4, which is not known"),
-        ({"operation": "ACL_OPERATION_CLUSTER_ACTION"}, "", "not an operation of Group"),
-        ({"resource_type": "RESOURCE_TYPE_UNSPECIFIED"}, ".resource_type", "missing"),
-        ({"resource_type": 5}, ".resource_type", "5, which is not known"),
-        ({"pattern_type": "PATTERN_TYPE_MATCH"}, ".pattern_type", "2, which is not known"),
-        ({"pattern_type": "PATTERN_TYPE_ANY"}, ".pattern_type", "1, which is not known"),
-        ({"name": ""}, ".name", "no name"),
-        ({"name": "x" * 32_768}, ".name", "32768 bytes"),
-        ({"name": "x" * 250, "resource_type": "RESOURCE_TYPE_TOPIC"}, ".name", "250 UTF-16"),
-        (
-            {"resource_type": "RESOURCE_TYPE_CLUSTER", "operation": "ACL_OPERATION_ALTER"},
-            "",
-            "kafka-cluster",
-        ),
-    ],
-)
-async def test_a_wrong_rule_is_refused_with_all_others(
-    wrong: dict[str, Any], field: str, words: str
-) -> None:
-    async with rules() as each:
-        bad = acl(**{"name": "n", **wrong})
-        for call in (each.add(acl(), bad), each.remove(acls=[acl(), bad])):
-            with pytest.raises(errors.InvalidField) as refused:
-                await call
-            assert refused.value.field == f"acls[1]{field}"
-            assert words in str(refused.value)
-        assert each.ends() == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("call", "fields", "field"),
-    [
-        ("add", {}, "acls"),
-        ("remove", {}, "filters"),
-        (
-            "remove",
-            {"filters": [pb.AclFilter(), number_in("operation", 99)]},
-            "filters[1].operation",
-        ),
-        ("listed", {"filter": number_in("pattern_type", 9)}, "filter.pattern_type"),
-        ("listed", {"page_size": -1}, "page_size"),
-        ("remove", {"filters": [pb.AclFilter()] * (ACL_FILTERS_MAX + 1)}, "filters"),
-        ("remove", {"acls": [acl()] * (ACLS_MAX + 1)}, "acls"),
-        ("remove", {"acls": [acl()], "reason": "x" * 1025}, "reason"),
-        ("remove", {"acls": [acl()], "request_id": "x" * 65}, "request_id"),
-        ("test", {"principal": "User:a"}, "resource_type"),
-    ],
-)
-async def test_a_wrong_request_is_refused(call: str, fields: dict[str, Any], field: str) -> None:
-    async with rules() as each:
-        with pytest.raises(errors.InvalidField) as refused:
-            await getattr(each, call)(**fields)
-        assert refused.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"operation": "ACL_OPERATION_ALL"}, "operation"),
-        ({"operation": "ACL_OPERATION_ALTER_CONFIGS"}, "operation"),
-        ({"operation": 0}, "operation"),
-        ({"principal": "User:*"}, "principal"),
-        ({"principal": "b"}, "principal"),
-        ({"host": "*"}, "principal"),
-        ({"host": "b"}, "host"),
-        ({"name": ""}, "name"),
-    ],
-)
-async def test_a_test_names_one_caller_one_operation_and_one_resource(
-    wrong: dict[str, Any], field: str
-) -> None:
-    question = {
-        "principal": "User:a",
-        "operation": "ACL_OPERATION_READ",
-        "resource_type": "RESOURCE_TYPE_GROUP",
-        "name": "billing",
-        **wrong,
-    }
-    async with rules() as each:
-        with pytest.raises(errors.InvalidField) as refused:
-            await each.test(**question)
-        assert refused.value.field == field
-
-
 async def test_the_largest_change_fits_the_log_and_the_audit_log() -> None:
     """Control characters take six characters of JSON each."""
     async with rules() as each:
@@ -492,4 +301,32 @@ async def test_nothing_changes_while_the_log_is_damaged_or_full(
         assert each.serving.administration.acls_doubt is not None
         monkeypatch.undo()
         assert each.serving.administration.acls_doubt is None
+        assert [rule.name for rule in (await each.listed()).acls] == ["billing"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\0\0\2\3\7", b"\0\0"),  # A pattern type of a newer version.
+        (b"\0\1\2", b"\0\0"),
+        (b"\0\0\3", b"\0\0"),
+        (b"", b"\0\0"),
+    ],
+)
+async def test_a_record_that_cannot_be_read_may_be_a_rule_that_denies(
+    key: bytes, value: bytes
+) -> None:
+    files = SimulatedFiles()
+    async with rules(files=files) as each:
+        await each.add(acl())
+        assert each.serving.administration.acls_doubt is None
+        record = Record(key=key, value=value, offset=1, timestamp_ms=0)
+        batch = encode_batch([record], base_offset=1)
+        each.serving.log.append_internal(
+            CONFIG_PARTITION, batch, replay=each.serving.own.shard.replay
+        )
+    async with rules(files=files) as each:
+        assert each.serving.administration.acls_doubt == (
+            "1 of the records of __offsetd_config cannot be read"
+        )
         assert [rule.name for rule in (await each.listed()).acls] == ["billing"]
