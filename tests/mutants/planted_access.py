@@ -64,7 +64,8 @@ ACCESS_MUTANTS = (
         replace="if self._principal_of is None:\n    return _NOBODY",
         by=(
             "if self._principal_of is None:\n"
-            "    return Identity(dict(context.invocation_metadata() or ()).get('principal', ANONYMOUS))"
+            "    metadata = dict(context.invocation_metadata() or ())\n"
+            "    return Identity(metadata.get('principal', ANONYMOUS))"
         ),
         caught_by=_MATRIX,
     ),

@@ -110,11 +110,15 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
             # Only the nodes of a cluster have revisions of their own.
             columns = (*COLUMNS, "node") if first and first[0].node_id else COLUMNS
             terminal.rows(columns, _rows(chain(first, found)))
-        for method in methods or ():
-            if method not in AUDITED_METHODS:
-                near = get_close_matches(method, AUDITED_METHODS, n=1)
-                hint = f": did you mean {near[0]}?" if near else ""
-                terminal.note(f"{method} is not a method that this program knows{hint}")
+        _note_unknown(methods or (), terminal)
+
+
+def _note_unknown(methods: Iterable[str], terminal: Terminal) -> None:
+    for method in methods:
+        if method not in AUDITED_METHODS:
+            near = get_close_matches(method, AUDITED_METHODS, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            terminal.note(f"{method} is not a method that this program knows{hint}")
 
 
 def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:

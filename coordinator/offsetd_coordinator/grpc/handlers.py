@@ -73,45 +73,19 @@ def generic_handlers(
     call every method.
     """
     access_of = _access_of(control)
-    parser = CommitParser(
-        metadata_units_max=settings.offset_metadata_max_bytes,
-        message_bytes_max=settings.log.message_bytes_max,
-    )
-    offsets = OffsetService(node, parser)
     history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
-    request_bytes_max = settings.socket_request_max_bytes
-    watch = WatchService(
-        node,
-        admission,
-        figures,
-        request_bytes_max=request_bytes_max,
-        method_access=access_of("WatchOffsets"),
-    )
     unary = _unary_handlers(node, admission, settings, figures, access_of)
-    stream = stream_commits(
-        node,
-        admission,
-        parser,
-        figures,
-        unanswered_max=settings.stream_unanswered_commits_max,
-        request_bytes_max=request_bytes_max,
-        method_access=access_of("StreamCommits"),
-    )
     return (
         unary_calls.service_handler(
             OFFSET_SERVICE,
             {
-                "CommitOffsets": unary(offsets.commit_offsets),
-                "StreamCommits": stream,
-                "FetchOffsets": unary(offsets.fetch_offsets),
-                "DeleteOffsets": unary(offsets.delete_offsets),
+                **_offset_methods(node, admission, settings, figures, access_of),
                 "ResetOffsets": unary(offset_admin.reset_offsets),
                 "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
                 "ListOffsetHistory": unary(history.list_offset_history),
-                "WatchOffsets": watch.handler(),
             },
         ),
         unary_calls.service_handler(
@@ -162,6 +136,43 @@ def _unary_handlers(
         )
 
     return unary
+
+
+def _offset_methods(
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    access_of: AccessOf,
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    parser = CommitParser(
+        metadata_units_max=settings.offset_metadata_max_bytes,
+        message_bytes_max=settings.log.message_bytes_max,
+    )
+    unary = _unary_handlers(node, admission, settings, figures, access_of)
+    offsets = OffsetService(node, parser)
+    watch = WatchService(
+        node,
+        admission,
+        figures,
+        request_bytes_max=settings.socket_request_max_bytes,
+        method_access=access_of("WatchOffsets"),
+    )
+    return {
+        "CommitOffsets": unary(offsets.commit_offsets),
+        "StreamCommits": stream_commits(
+            node,
+            admission,
+            parser,
+            figures,
+            unanswered_max=settings.stream_unanswered_commits_max,
+            request_bytes_max=settings.socket_request_max_bytes,
+            method_access=access_of("StreamCommits"),
+        ),
+        "FetchOffsets": unary(offsets.fetch_offsets),
+        "DeleteOffsets": unary(offsets.delete_offsets),
+        "WatchOffsets": watch.handler(),
+    }
 
 
 def _group_methods(

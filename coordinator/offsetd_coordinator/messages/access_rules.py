@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offsetd.v1 import acl_service_pb2
@@ -29,6 +28,7 @@ from offsetd_coordinator.security.acl import (
     Operation,
     PatternType,
     ResourceType,
+    known_host,
 )
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Word = TypeVar("Word")
 
 PRINCIPAL_BYTES_MAX: Final = 1024
-UNIX_HOST: Final = "unix"
-"""The host of callers over a Unix socket."""
 
 _PATTERN_FILTERS: Final = {each.value: each for each in PatternFilter}
 
@@ -79,7 +77,7 @@ def read_filter(message: acl_service_pb2.AclFilter, field: str) -> AclFilter:
     host = message.host or None
     return AclFilter(
         principal=message.principal or None,
-        host=None if host is None else _known_host(host) or host,
+        host=None if host is None else known_host(host) or host,
         permission=_word_or_none(message.permission, PERMISSIONS, f"{field}.permission"),
         operation=_word_or_none(message.operation, OPERATIONS, f"{field}.operation"),
         resource_type=_word_or_none(
@@ -159,19 +157,10 @@ def _principal(principal: str, field: str) -> str:
 
 def _host(host: str, field: str) -> str:
     """A host in the form in which callers have it: a rule for any other text would never count."""
-    known = _known_host(host)
+    known = known_host(host)
     if known is None:
         raise InvalidRequest(field, "{host!r} is not an IP address, `unix`, or *", host=host)
     return known
-
-
-def _known_host(host: str) -> str | None:
-    if host in (ANY, UNIX_HOST):
-        return host
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return None
 
 
 def _name(resource_type: ResourceType, name: str, field: str) -> str:

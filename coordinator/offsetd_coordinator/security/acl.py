@@ -7,12 +7,15 @@ writes them.
 from __future__ import annotations
 
 import enum
+import ipaddress
 from typing import Final
 
 import attrs
 
 ANY: Final = "*"
 """As a host: every host. As a literal name: every resource of its type."""
+UNIX_HOST: Final = "unix"
+"""The host of callers over a Unix socket."""
 USER_PREFIX: Final = "User:"
 EVERYONE: Final = USER_PREFIX + ANY
 ANONYMOUS: Final = USER_PREFIX + "ANONYMOUS"
@@ -78,6 +81,18 @@ IMPLIED_BY: Final = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
 """Rules that allow one of these operations allow the first one, too (Kafka's `AclAuthorizer`)."""
+
+
+def known_host(host: str) -> str | None:
+    """A host in the form in which callers have it, or None: a rule for it would never count."""
+    if host in (ANY, UNIX_HOST):
+        return host
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,6 @@ patterns.
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import tomllib
 from difflib import get_close_matches
@@ -28,6 +27,7 @@ from offsetd_coordinator.security.acl import (
     PatternType,
     Permission,
     ResourceType,
+    known_host,
 )
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 ACLS_MAX: Final = 100_000
 """The most rules of one file: tables multiply principals, operations and hosts."""
-
-UNIX_HOST: Final = "unix"
-"""The host of callers over a Unix socket."""
 
 _PERMISSIONS: Final = {"allow": Permission.ALLOW, "deny": Permission.DENY}
 _RESOURCES: Final = {
@@ -168,15 +165,10 @@ def _principal(principal: str) -> str:
 
 def _host(host: str) -> str:
     """A host in the form in which callers have it: a rule for any other text would never count."""
-    if host in (ANY, UNIX_HOST):
-        return host
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        raise ValueError(f"host {_shown(host)} is not an IP address, `unix`, or *") from None
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(address.ipv4_mapped or address)
-    return str(address)
+    known = known_host(host)
+    if known is None:
+        raise ValueError(f"host {_shown(host)} is not an IP address, `unix`, or *")
+    return known
 
 
 def _resource(table: Mapping[str, Any]) -> _Resource:

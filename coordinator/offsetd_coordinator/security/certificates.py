@@ -72,7 +72,7 @@ def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
     if name is not None and isinstance(value, str):
         return f"{name}={_escaped(value)}"
     content = value.encode() if isinstance(value, str) else value
-    tag = _STRING_TAGS.get(attribute._type, 0x0C)  # noqa: SLF001  There is no other way to it.
+    tag = _STRING_TAGS.get(attribute._type, 0x0C)
     return f"{attribute.oid.dotted_string}=#{_der(tag, content).hex()}"
 
 

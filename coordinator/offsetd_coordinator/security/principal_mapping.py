@@ -8,12 +8,14 @@ agree with Java's in what such rules use; a pattern has to match the whole name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from offsetd_coordinator.security.acl import USER_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _RULE: Final = re.compile(
     r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)"

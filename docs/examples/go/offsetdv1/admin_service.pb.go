@@ -3127,7 +3127,9 @@ type ListAuditEventsRequest struct {
 	// Only changes recorded at this time or later.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Only changes recorded before this time.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Only changes by this principal, such as `User:alice`; empty: any.
+	Principal     string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3202,6 +3204,13 @@ func (x *ListAuditEventsRequest) GetEndTime() *timestamppb.Timestamp {
 		return x.EndTime
 	}
 	return nil
+}
+
+func (x *ListAuditEventsRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 type ListAuditEventsResponse struct {
@@ -3287,8 +3296,11 @@ type AuditEvent struct {
 	What      string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
 	Reason    string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	RequestId string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The caller, as gRPC names it.
-	Peer          string `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"`
+	// The caller's address, as gRPC names it.
+	Peer string `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"`
+	// The caller, such as `User:alice`. Empty: the server did not ask who called, or made the change
+	// itself.
+	Principal     string `protobuf:"bytes,9,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3375,6 +3387,13 @@ func (x *AuditEvent) GetRequestId() string {
 func (x *AuditEvent) GetPeer() string {
 	if x != nil {
 		return x.Peer
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -3632,7 +3651,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\x12(\n" +
 	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\x122\n" +
 	"\x15replaced_offset_count\x18\x05 \x01(\x05R\x13replacedOffsetCount\x122\n" +
-	"\achanges\x18\x06 \x03(\v2\x18.offsetd.v1.OffsetChangeR\achanges\"\xfb\x01\n" +
+	"\achanges\x18\x06 \x03(\v2\x18.offsetd.v1.OffsetChangeR\achanges\"\x99\x02\n" +
 	"\x16ListAuditEventsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3641,12 +3660,13 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\bgroup_id\x18\x04 \x01(\tR\agroupId\x129\n" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xb3\x01\n" +
+	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1c\n" +
+	"\tprincipal\x18\a \x01(\tR\tprincipal\"\xb3\x01\n" +
 	"\x17ListAuditEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.offsetd.v1.AuditEventR\x06events\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
 	"\anode_id\x18\x03 \x01(\tR\x06nodeId\x12'\n" +
-	"\x0fother_addresses\x18\x04 \x03(\tR\x0eotherAddresses\"\xfb\x01\n" +
+	"\x0fother_addresses\x18\x04 \x03(\tR\x0eotherAddresses\"\x99\x02\n" +
 	"\n" +
 	"AuditEvent\x120\n" +
 	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\x12.\n" +
@@ -3657,7 +3677,8 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12\x12\n" +
-	"\x04peer\x18\b \x01(\tR\x04peer*\x9a\x01\n" +
+	"\x04peer\x18\b \x01(\tR\x04peer\x12\x1c\n" +
+	"\tprincipal\x18\t \x01(\tR\tprincipal*\x9a\x01\n" +
 	"\x11LogPartitionState\x12#\n" +
 	"\x1fLOG_PARTITION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bLOG_PARTITION_STATE_LOADING\x10\x01\x12\x1f\n" +
