@@ -21,6 +21,7 @@ BENCHMARKS = {
     "spark_archive": "20 million records archived as Parquet: time, and memory of all processes",
     "migration": "100,000 znodes of a ZooKeeper: plan, run and verify",
     "commit_path": "durable commits beside a bare grpc.aio server",
+    "acl": "decisions by 10,000 access rules for 1,000 principals",
     "cluster": "nodes on three Kafka brokers, beside Kafka's own groups on these brokers",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",
 }
