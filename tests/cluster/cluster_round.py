@@ -27,8 +27,11 @@ GROUPS: Final = 4
 STEP_S: Final = 0.02  # Between the calls of one client.
 JOIN_S_MAX: Final = 300
 LEASE_COMMITS_MAX: Final = 20
+# An epoch that clients use before they know one. It has to be refused. 0 would not do: the first
+# lease in a new log has the epoch 0, also if nobody was told.
+NEVER_GIVEN: Final = 1 << 62
 # Long enough for a takeover, and below `request.id.window.ms`.
-RETRY: Final = RetryPolicy(timeout_s=20.0, try_timeout_s=4.0, wait_max_s=0.5)
+RETRY: Final = RetryPolicy(timeout_s=20.0, try_timeout_s=2.5, wait_max_s=0.5)
 
 
 class ClusterRound:
@@ -42,6 +45,8 @@ class ClusterRound:
         self.groups = [f"{name}-{number}" for number in range(GROUPS)]
         self.members_group = f"{name}-members"
         self.recorder = Recorder([*self.groups, self.members_group])
+        for known in self.recorder.known.values():
+            known.epochs[:] = [NEVER_GIVEN]
         self.accepted: list[Accepted] = []
         self._stopping = threading.Event()
         self._defects: list[BaseException] = []

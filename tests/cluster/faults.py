@@ -1,7 +1,9 @@
 """Faults drawn by chance, for nodes and brokers that serve: each begins, lasts, and ends.
 
-At most one broker is hurt at a time, so that two of three are there, and at most one node. When a
-fault has ended, clients have to get answers again: that is waited for, however long it takes.
+At most one broker is hurt at a time, so that two of three are there, and at most one node. After
+two of three faults, clients have to get answers again: that is waited for, however long it takes.
+Otherwise the next fault begins at once. A broker that starts again may do so under the next fault
+of a node.
 """
 
 from __future__ import annotations
@@ -9,24 +11,46 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import attrs
 from cluster.network import Cut
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cluster.node_process import NodeProcess
     from cluster.real_cluster import RealCluster
 
+T = TypeVar("T")
+
 RECOVERY_S_MAX: Final = 180
 ANSWERS_MIN: Final = 5  # For each group, after a fault has ended, before the next one begins.
-SHORT_S, LONG_S = (0.05, 1.5), (2.0, 9.0)  # A long one outlasts the session of a node.
-IN_SYNC_SHARE: Final = 0.5  # Of the faults after which all replicas have to be in sync first.
+SESSION_MS: Final = 3000  # Of a node. Shorter, and a busy machine loses nodes by itself.
+SHORT_S, LONG_S = (0.05, 1.0), (1.5, 4.5)  # Half of the long ones outlast the session.
 DEFECT: Final = "the server ends because of a defect"
+
+# What is drawn is dealt like cards: each comes before any comes again.
+NODE, BROKER, BOTH = "node", "broker", "both"
+TARGETS: Final = (*[BOTH] * 7, *[NODE] * 2, BROKER)
+LENGTHS: Final = (*[SHORT_S] * 2, *[LONG_S] * 3)
+# Whether clients have to get answers before the next fault, or when that one has ended, too.
+RECOVERS: Final = (True, True, False)
+# Whether all replicas have to be in sync before the next fault of a broker.
+IN_SYNC: Final = (True, False)
+NODE_KINDS: Final = (
+    *("kill -9", "kill -9", "SIGSTOP", "SIGSTOP", "clean restart", "lost folder"),
+    *("cut that closes", "cut that holds", "cut of answers", "cut from one broker"),
+    *("join", "join and kill -9"),
+)
+BROKER_KINDS: Final = (
+    *("kill -9", "SIGSTOP", "clean restart"),
+    *("cut that closes from", "cut that holds from"),
+)
+ALL_KINDS: Final = {(NODE, each) for each in NODE_KINDS} | {(BROKER, each) for each in BROKER_KINDS}
+FAULTS_FOR_ALL_KINDS: Final = 34  # After so many, each kind has come, whatever the seed.
 
 
 @attrs.frozen
@@ -37,9 +61,26 @@ class Fault:
     target: str
     begin: Callable[[], object]
     end: Callable[[], object]
+    is_broker: bool  # Else it is a node's.
 
     def __str__(self) -> str:
         return f"{self.kind} {self.target}"
+
+
+class Deck(Generic[T]):
+    """Cards in the order of chance: all of them, then all again in another order."""
+
+    def __init__(self, cards: Sequence[T], rng: random.Random) -> None:
+        self._cards = cards
+        self._rng = rng
+        self._left: list[T] = []
+
+    def deal(self) -> T:
+        """The next card."""
+        if not self._left:
+            self._left = [*self._cards]
+            self._rng.shuffle(self._left)
+        return self._left.pop()
 
 
 class Fleet:
@@ -62,12 +103,12 @@ class Fleet:
         for node in self.nodes:
             node.server.wait_until_serving()
 
-    def repair(self) -> list[str]:
-        """Starts again what has ended by itself, as a supervisor would. Returns the names."""
+    def repair(self) -> list[NodeProcess]:
+        """Starts again what has ended by itself, as a supervisor would. Returns these."""
         ended = [node for node in self.nodes if not node.is_running]
         for node in ended:
             node.launch()
-        return [node.name for node in ended]
+        return ended
 
     def save_logs(self, folder: Path) -> None:
         """What each node has said, as NAME.log."""
@@ -92,61 +133,91 @@ class FaultDriver:
         cluster: RealCluster,
         fleet: Fleet,
         rng: random.Random,
-        answers: Callable[[], Mapping[str, int]],
         say: Callable[[str], None] = print,
     ) -> None:
-        self.kinds: Counter[str] = Counter()
+        self.kinds: Counter[tuple[str, str]] = Counter()
         self.ended_by_themselves: Counter[str] = Counter()
         self._cluster = cluster
         self._fleet = fleet
         self._rng = rng
-        self._answers = answers
         self._say = say
+        self._targets = Deck(TARGETS, rng)
+        self._lengths = Deck(LENGTHS, rng)
+        self._recovers = Deck(RECOVERS, rng)
+        self._in_sync = Deck(IN_SYNC, rng)
+        self._node_kinds = Deck(NODE_KINDS, rng)
+        self._broker_kinds = Deck(BROKER_KINDS, rng)
+        self._answers: Callable[[], Mapping[str, int]] = dict
 
-    def run(self, count: int) -> None:
-        """So many faults, of which two may go on at once. Fails if clients get no answers after."""
-        done = 0
-        while done < count:
-            faults = self._drawn(count - done)
-            done += len(faults)
+    @property
+    def count(self) -> int:
+        """How many faults there were."""
+        return self.kinds.total()
+
+    def run(self, until: int, answers: Callable[[], Mapping[str, int]]) -> None:
+        """Faults, until there were so many or one more in all.
+
+        Fails if clients get no answers after the last one.
+        """
+        self._answers = answers
+        while self.count < until:
+            recovers = self._recovers.deal()
+            target = self._targets.deal()
+            faults = []
+            if target != NODE:
+                self._wait_for_brokers(in_sync=self._in_sync.deal())
+                faults.append(self._broker_fault(self._counted(BROKER, self._broker_kinds)))
+            if target != BROKER:
+                faults.append(self._node_fault(self._counted(NODE, self._node_kinds)))
+            self._rng.shuffle(faults)
+            began = time.monotonic()
             self._carry_out(faults)
-            for each in faults:
-                self.kinds[each.kind] += 1
+            if recovers or self.count >= until:
+                self._recover(began)
+            else:
+                self._say("  the next one begins at once")
 
-    def _drawn(self, most: int) -> list[Fault]:
-        node_fault = self._rng.choice(self._node_faults())
-        broker_fault = self._rng.choice(self._broker_faults())
-        both = [node_fault, broker_fault]
-        self._rng.shuffle(both)
-        return both if most > 1 and self._rng.random() < 0.3 else [self._either(*both)]
-
-    def _either(self, one: Fault, other: Fault) -> Fault:
-        """Three of five faults concern a node."""
-        node_first = self._rng.random() < 0.6
-        return one if ("broker" in one.target) != node_first else other
+    def _counted(self, target: str, kinds: Deck[str]) -> str:
+        kind = kinds.deal()
+        self.kinds[target, kind] += 1
+        return kind
 
     def _carry_out(self, faults: list[Fault]) -> None:
-        seconds = self._rng.uniform(*(SHORT_S if self._rng.random() < 0.4 else LONG_S))
+        """The second one begins while the first one lasts."""
+        seconds = self._rng.uniform(*self._lengths.deal())
+        later = self._rng.uniform(0, seconds)
         self._say(f"{' and '.join(map(str, faults))} for {seconds:.1f} s")
-        began = time.monotonic()
-        for fault in faults:
+        faults[0].begin()
+        for fault in faults[1:]:
+            time.sleep(later)
             fault.begin()
         time.sleep(seconds)
-        for fault in reversed(faults):
-            fault.end()
+        # A node may need the brokers for its end.
         self._cluster.network.heal()
-        self._recover(began)
+        for fault in sorted(faults, key=lambda each: not each.is_broker):
+            fault.end()
 
     def _recover(self, began: float) -> None:
         """Until clients get answers again."""
-        ended = self._fleet.repair()
-        self.ended_by_themselves.update(ended)
+        ended_s = time.monotonic() - began
+        ended = self._repaired()
         assert not self._fleet.defects(), self._fleet.defects()[0]
-        if self._rng.random() < IN_SYNC_SHARE:
-            self._cluster.wait_until_in_sync(RECOVERY_S_MAX)
         self._wait_for_answers()
         told = f"; ended by themselves: {', '.join(ended)}" if ended else ""
-        self._say(f"  well again {time.monotonic() - began:.1f} s after it began{told}")
+        whole_s = time.monotonic() - began
+        self._say(f"  over after {ended_s:.1f} s, well again {whole_s:.1f} s after it began{told}")
+
+    def _wait_for_brokers(self, *, in_sync: bool) -> None:
+        """Until all are there, and if asked for until all replicas are in sync."""
+        began = time.monotonic()
+        for broker in self._cluster.brokers:
+            broker.wait_until_ready(RECOVERY_S_MAX)
+        ready_s = time.monotonic() - began
+        if in_sync:
+            self._cluster.wait_until_in_sync(RECOVERY_S_MAX)
+        whole_s = time.monotonic() - began
+        if whole_s > 1:
+            self._say(f"  brokers ready after {ready_s:.1f} s, in sync after {whole_s:.1f} s")
 
     def _wait_for_answers(self) -> None:
         """For each group. What ends meanwhile is started again."""
@@ -158,15 +229,23 @@ class FaultDriver:
             if count < before[group_id] + ANSWERS_MIN
         ]:
             assert time.monotonic() < deadline_s, f"no answers for {waiting}; {self._state()}"
-            self.ended_by_themselves.update(self._fleet.repair())
+            self._repaired()
             time.sleep(0.05)
+
+    def _repaired(self) -> list[str]:
+        """Starts again what has ended by itself, and says so."""
+        ended = self._fleet.repair()
+        for node in ended:
+            self._say(f"  {node.name} has ended by itself: {node.output.splitlines()[-1:]}")
+        self.ended_by_themselves.update(node.name for node in ended)
+        return [node.name for node in ended]
 
     def _state(self) -> str:
         nodes = [*self._fleet.nodes, self._fleet.guest]
         tails = [f"{node.name}: {node.output[-1500:]}" for node in nodes if node.is_running]
         return "\n".join(tails)
 
-    def _node_faults(self) -> list[Fault]:
+    def _node_fault(self, kind: str) -> Fault:
         node, guest = self._rng.choice(self._fleet.nodes), self._fleet.guest
         broker = f"broker-{self._rng.choice(self._cluster.brokers).node_id}"
         cut, network = self._cluster.cut_off, self._cluster.network
@@ -176,37 +255,40 @@ class FaultDriver:
             for each in self._cluster.brokers:
                 network.cut_one_way(f"broker-{each.node_id}", name)
 
-        return [
-            Fault("kill -9", name, node.kill, node.launch),
-            Fault("kill -9", name, node.kill, node.launch),
-            Fault("SIGSTOP", name, node.pause, node.resume),
-            Fault("SIGSTOP", name, node.pause, node.resume),
-            Fault("clean restart", name, node.stop, node.launch),
-            Fault("lost folder", name, lambda: _lose_folder(node), node.launch),
-            Fault("cut that closes", name, lambda: cut(name, Cut.CLOSE), _nothing),
-            Fault("cut that holds", name, lambda: cut(name, Cut.HOLD), _nothing),
-            Fault("cut of answers", name, cut_one_way, _nothing),
-            Fault(f"cut from {broker}", name, lambda: network.cut(name, broker), _nothing),
-            Fault("join", guest.name, guest.launch, guest.stop),
-            Fault("join and kill -9", guest.name, guest.launch, guest.kill),
-        ]
+        faults: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "kill -9": (node.kill, node.launch),
+            "SIGSTOP": (node.pause, node.resume),
+            "clean restart": (node.begin_stop, lambda: _end_restart(node)),
+            "lost folder": (lambda: _lose_folder(node), node.launch),
+            "cut that closes": (lambda: cut(name, Cut.CLOSE), _nothing),
+            "cut that holds": (lambda: cut(name, Cut.HOLD), _nothing),
+            "cut of answers": (cut_one_way, _nothing),
+            "cut from one broker": (lambda: network.cut(name, broker), _nothing),
+            "join": (guest.launch, guest.stop),
+            "join and kill -9": (guest.launch, guest.kill),
+        }
+        target = guest.name if "join" in kind else name
+        return Fault(kind, target, *faults[kind], is_broker=False)
 
-    def _broker_faults(self) -> list[Fault]:
+    def _broker_fault(self, kind: str) -> Fault:
         broker, other = self._rng.sample(self._cluster.brokers, 2)
         name, other_name = f"broker-{broker.node_id}", f"broker-{other.node_id}"
-        network = self._cluster.network
-        how = self._rng.choice([*Cut])
-        return [
-            Fault("kill -9", name, broker.kill, broker.start),
-            Fault("SIGSTOP", name, broker.pause, broker.resume),
-            Fault("clean restart", name, broker.stop, broker.start),
-            Fault(
-                f"cut from {other_name}",
-                name,
-                lambda: network.cut(name, other_name, how),
-                _nothing,
-            ),
-        ]
+        cut = self._cluster.network.cut
+        faults: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "kill -9": (broker.kill, broker.launch),
+            "SIGSTOP": (broker.pause, broker.resume),
+            "clean restart": (broker.stop, broker.launch),
+            "cut that closes from": (lambda: cut(name, other_name, Cut.CLOSE), _nothing),
+            "cut that holds from": (lambda: cut(name, other_name, Cut.HOLD), _nothing),
+        }
+        target = f"{other_name} {name}" if "cut" in kind else name
+        return Fault(kind, target, *faults[kind], is_broker=True)
+
+
+def _end_restart(node: NodeProcess) -> None:
+    """It stops in its own time: it may wait for a broker that is hurt, too."""
+    node.end_stop()
+    node.launch()
 
 
 def _lose_folder(node: NodeProcess) -> None:

@@ -78,8 +78,18 @@ class NodeProcess:
 
     def stop(self) -> int:
         """SIGTERM, and the exit code. A node that is paused goes on first."""
+        self.begin_stop()
+        return self.end_stop()
+
+    def begin_stop(self) -> None:
+        """SIGTERM, if it runs."""
         self.resume()
-        code = self.server.stop()
+        if self.is_running:
+            self.server.process.send_signal(signal.SIGTERM)
+
+    def end_stop(self) -> int:
+        """The exit code, once it has ended."""
+        code = self.server.wait_for_exit()
         self._forget()
         return code
 

@@ -30,10 +30,10 @@ LISTENERS: Final = (CLIENTS, NODES, BROKERS, CONTROLLERS)
 # transaction is gone, and compaction.
 SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "6000",
-    "replica.lag.time.max.ms": "6000",
+    "broker.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "4000",
     # Brokers that share a small machine with the tests are slow at times.
-    "controller.quorum.fetch.timeout.ms": "5000",
+    "controller.quorum.fetch.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "5",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+# Longer than the session of a node: so some calls wait until their node has lost the partition.
 CALL_SECONDS_MAX = 4.0
 WAIT_S = 0.05  # Before a call that was not done is made elsewhere.
 RECONNECT_MS_MAX = 500

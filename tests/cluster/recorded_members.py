@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from offsetd_clients import Membership
     from recorded_clients import Recorder
 
-SESSION_S = 6.0
-REBALANCE_S = 5.0
+SESSION_S = 3.0
+REBALANCE_S = 2.0
 COMMITS_MAX = 40  # Of one generation, before the member joins again by itself.
 
 
