@@ -31,6 +31,7 @@ SERVICES = (
     "offsetd.v1.OffsetService",
     "offsetd.v1.GroupService",
     "offsetd.v1.AdminService",
+    "offsetd.v1.AclService",
 )
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

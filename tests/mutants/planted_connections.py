@@ -12,8 +12,8 @@ CONNECTION_MUTANTS = (
     Mutant(
         name="a stream's messages count its metadata again",
         where="offsetd_coordinator.calls.connections:Connection.note_streamed",
-        replace="self.taken_bytes += size + _FRAMES_BYTES",
-        by="self.taken_bytes += size + self.metadata_bytes + _FRAMES_BYTES",
+        replace="self.taken_bytes += size + self._frames_bytes",
+        by="self.taken_bytes += size + self.metadata_bytes + self._frames_bytes",
         caught_by="tests/unit/coordinator/test_connection_guard.py",
     ),
     Mutant(

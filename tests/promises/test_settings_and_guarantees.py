@@ -137,6 +137,7 @@ def test_an_internal_name_passes_by_kafkas_bounds(tmp_path: Path) -> None:
         "offsetd.v1.OffsetService",
         "offsetd.v1.GroupService",
         "offsetd.v1.AdminService",
+        "offsetd.v1.AclService",
         "offsetd.cleaner",
         "offsetd.clock",
     ],
