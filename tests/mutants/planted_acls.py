@@ -193,14 +193,14 @@ ACL_MUTANTS = (
     ),
     Mutant(
         name="hosts are compared as text",
-        where="offsetd_coordinator.messages.access_rules:_known_host",
-        replace="return str(ipaddress.ip_address(host))",
-        by="return host if ipaddress.ip_address(host) else None",
+        where="offsetd_coordinator.security.acl:known_host",
+        replace="return str(mapped or address)",
+        by="return host",
         caught_by=_SERVICE,
     ),
     Mutant(
         name="a rule for a host that no caller has is accepted",
-        where="offsetd_coordinator.messages.access_rules:_known_host",
+        where="offsetd_coordinator.security.acl:known_host",
         replace="except ValueError:\n    return None",
         by="except ValueError:\n    return host",
         caught_by=_REQUESTS,
