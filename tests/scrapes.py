@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 UNITS = ("seconds", "bytes", "ratio", "info")
-LABELS = {"partition", "method", "code", "task", "state", "reason", "le"}
+LABELS = {"partition", "method", "code", "operation", "task", "state", "reason", "le"}
 # Only what is bounded by a setting has a label that clients can fill.
 LABELS_OF = {"offsetd_group_commits_last_minute": {"group"}}
 # Counts of things have no unit.

@@ -56,11 +56,13 @@ class WatchFigures:
 
 
 class AccessFigures:
-    """What callers were refused since the start, because of who they are."""
+    """What callers were refused since the start because of who they are; the certificate's end."""
 
-    __slots__ = ("failed_authentications", "refusals")
+    __slots__ = ("certificate_expire_ms", "failed_authentications", "refusals")
 
     def __init__(self) -> None:
+        self.certificate_expire_ms: int | None = None
+        """None without TLS."""
         self.failed_authentications = 0
         self.refusals: Counter[str] = Counter()
         """By Kafka's name of the operation."""

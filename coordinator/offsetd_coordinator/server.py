@@ -271,7 +271,7 @@ class Server:
 
     def _open_metrics_port(self) -> None:
         try:
-            self.visibility.open_port()
+            self.visibility.open_port(self._security.endpoint_security())
         except OSError as error:
             address = self.settings.metrics_address
             if "metrics.address" in self.settings.said:

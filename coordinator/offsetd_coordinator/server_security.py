@@ -12,6 +12,7 @@ import structlog
 from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.identities import Identities
 from offsetd_coordinator.network.ports import is_loopback
+from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
 from offsetd_coordinator.security.acl import USER_PREFIX
 from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.server_folder import StartFailed
@@ -53,6 +54,8 @@ class ServerSecurity:
         self._settings = settings
         self._now_ms = now_ms
         self.certificates = _read(lambda: _certificates(settings))
+        self._note_expiry(figures)
+        self._figures = figures
         self._tokens = _read(lambda: _tokens(settings))
         self._acl_file = _read(lambda: _acl_file(settings))
         self._keys = _read(lambda: _keys(settings))
@@ -73,10 +76,20 @@ class ServerSecurity:
             self.control = AccessControl(identities, rules, figures)
             self.control.has_loaded_rules = rules is None or self._acl_file is not None
 
+    def _note_expiry(self, figures: AccessFigures) -> None:
+        if self.certificates is not None:
+            figures.certificate_expire_ms = self.certificates.expire_ms
+
     @property
     def rules_are_of_file(self) -> bool:
         """Whether the rules come from `security.acl.file`."""
         return self._acl_file is not None
+
+    def endpoint_security(self) -> EndpointSecurity:
+        """What the metrics port asks of its readers. Raises StartFailed."""
+        settings = self._settings
+        certificates = self.certificates if settings.metrics_ssl_enable else None
+        return EndpointSecurity(certificates, _read(lambda: _metrics_token(settings)))
 
     def credentials(self) -> grpc.ServerCredentials | None:
         """What gRPC needs for TLS; None without TLS. Each handshake gets the newest files."""
@@ -128,6 +141,7 @@ class ServerSecurity:
     async def _look(self) -> None:
         if self.certificates is not None:
             await asyncio.to_thread(self.certificates.refresh)
+            self._note_expiry(self._figures)
         has_changed = False
         if self._tokens is not None:
             has_changed |= await asyncio.to_thread(self._tokens.refresh)
@@ -202,6 +216,20 @@ def _tokens(settings: Settings) -> WatchedFile[TokenTable] | None:
     from offsetd_coordinator.security.watched_file import WatchedFile  # noqa: PLC0415
 
     return WatchedFile(Path(settings.security_tokens_file), parse_token_file, "tokens")
+
+
+def _metrics_token(settings: Settings) -> WatchedFile[bytes] | None:
+    if not settings.metrics_token_file:
+        return None
+    from offsetd_coordinator.security.watched_file import WatchedFile  # noqa: PLC0415
+
+    def parse(content: bytes) -> bytes:
+        token = content.strip()
+        if not token or not token.isascii() or len(token.split()) > 1:
+            raise ValueError("the token is printable ASCII characters without spaces, on one line")
+        return token
+
+    return WatchedFile(Path(settings.metrics_token_file), parse, "metrics token")
 
 
 def _acl_file(settings: Settings) -> WatchedFile[tuple[Acl, ...]] | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.observability.cleaner_health import WatchedCleaner
+    from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
     from offsetd_coordinator.observability.metrics.collector import ServerCollector
     from offsetd_coordinator.observability.metrics.endpoint import MetricsEndpoint
 
@@ -59,7 +60,7 @@ class Visibility:
         self._watching_clock: asyncio.Task[None] | None = None
         self._watching_loop: asyncio.Task[None] | None = None
 
-    def open_port(self) -> None:
+    def open_port(self, security: EndpointSecurity) -> None:
         """Starts to serve metrics, if a port is configured. Raises OSError."""
         address = self._settings.metrics_address
         if not address:
@@ -81,7 +82,7 @@ class Visibility:
             self._clock,
             expiry=self.expiry,
         )
-        self._endpoint = MetricsEndpoint(address, registry_of(self._collector))
+        self._endpoint = MetricsEndpoint(address, registry_of(self._collector), security=security)
         _log.info("metrics served", address=self._endpoint.address)
         self._watching_loop = asyncio.get_running_loop().create_task(self._watch_loop())
 

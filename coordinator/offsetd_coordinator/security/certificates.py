@@ -5,6 +5,7 @@ And the name in a client's certificate, as Kafka writes it.
 
 from __future__ import annotations
 
+import ssl
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -127,6 +128,13 @@ class ServerCertificates:
         self._seen, self._problem = states, ""
         _log.info("the certificate was read again", expires=_date(self.expire_ms))
         return True
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """A context of Python for TLS 1.2 and newer. Raises OSError, for wrong files too."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*self._paths[:2])
+        return context
 
     def _states(self) -> list[tuple[int, int, int]]:
         found = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from offsetd_coordinator.security.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -52,7 +52,7 @@ class Tokens:
         self.file = WatchedFile(path, parse_token_file, "tokens")
         self.identities = Identities(
             now_ms=lambda: self.now_ms,
-            principal_of=lambda pem: {b"bob": "User:bob"}.get(pem),
+            principal_of={b"bob": "User:bob"}.get,
             tokens=self.file,
         )
 

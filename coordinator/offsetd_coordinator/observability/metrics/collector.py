@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from offsetd_coordinator.figures import CODES, ExpiryFigures
 from offsetd_coordinator.node import NodeState
+from offsetd_coordinator.observability.metrics.access_metrics import access_families
 from offsetd_coordinator.observability.metrics.cluster_metrics import cluster_families
 from offsetd_coordinator.observability.metrics.commit_metrics import commit_families
 from offsetd_coordinator.observability.metrics.expiry_metrics import expiry_families
@@ -83,6 +84,7 @@ class ServerCollector(Collector):
 
     def _families(self) -> Iterator[Metric]:
         yield from call_families(self._figures)
+        yield from access_families(self._figures.access)
         yield from admission_families(self._admission)
         yield from node_families(self._node.state, self.load_seconds)
         runtime = self._node.runtime

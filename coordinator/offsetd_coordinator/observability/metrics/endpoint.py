@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import MetricsHandler
 
+from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -25,8 +27,15 @@ _PATH: Final = "/metrics"
 class MetricsEndpoint:
     """Serves a registry from its creation until `close` or the end of the process."""
 
-    def __init__(self, address: str, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        address: str,
+        registry: CollectorRegistry,
+        *,
+        security: EndpointSecurity | None = None,
+    ) -> None:
         """`address` is HOST:PORT; port 0 chooses a free port. Raises OSError if it is taken."""
+        security = security or EndpointSecurity()
         host, _, port = address.rpartition(":")
         found = socket.getaddrinfo(
             host.strip("[]") or None,
@@ -35,8 +44,8 @@ class MetricsEndpoint:
             flags=socket.AI_PASSIVE,
         )
         family, *_, socket_address = found[0]
-        handler = type("Handler", (_Handler,), {"registry": registry})
-        self._server = _Server(family, socket_address, handler)
+        handler = type("Handler", (_Handler,), {"registry": registry, "security": security})
+        self._server = _Server(family, socket_address, handler, security)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -57,8 +66,15 @@ class MetricsEndpoint:
 
 class _Handler(MetricsHandler):
     timeout = _SILENCE_SECONDS_MAX  # A silent connection is closed after this time.
+    security: EndpointSecurity
 
     def do_GET(self) -> None:  # noqa: N802  The standard library's name.
+        if not self.security.lets_in(self.headers.get("Authorization")):
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Bearer")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if urlsplit(self.path).path != _PATH:
             self.send_error(404, f"there is only {_PATH}")
             return
@@ -77,8 +93,13 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_port = False  # A second server on the port must fail to start.
 
     def __init__(
-        self, family: socket.AddressFamily, address: Any, handler: type[MetricsHandler]
+        self,
+        family: socket.AddressFamily,
+        address: Any,
+        handler: type[MetricsHandler],
+        security: EndpointSecurity,
     ) -> None:
+        self._security = security
         self.address_family = family
         self._room = threading.Semaphore(_SCRAPES_MAX)
         super().__init__(address, handler)
@@ -91,7 +112,14 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
+            context = self._security.context()
+            if context is not None:
+                # The handshake is here, not in `accept`: a silent client holds only its thread up.
+                request.settimeout(_SILENCE_SECONDS_MAX)
+                request = context.wrap_socket(request, server_side=True)
             super().process_request_thread(request, client_address)
+        except OSError:  # The handshake failed.
+            self.shutdown_request(request)
         finally:
             self._room.release()
 
