@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 promised = promised_by("docs/guides/metrics.md")
 
 GROUPS: Final = 60
-LABELS: Final = {"partition", "method", "code", "task", "reason", "le"}
+LABELS: Final = {"partition", "method", "code", "operation", "task", "reason", "le"}
 
 
 @pytest.fixture(scope="module")
