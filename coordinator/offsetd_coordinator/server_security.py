@@ -238,12 +238,7 @@ def _acl_file(settings: Settings) -> WatchedFile[tuple[Acl, ...]] | None:
     from offsetd_coordinator.security.acl_file import parse_acl_file  # noqa: PLC0415
     from offsetd_coordinator.security.watched_file import WatchedFile  # noqa: PLC0415
 
-    path = Path(settings.security_acl_file)
-
-    def parse(content: bytes) -> tuple[Acl, ...]:
-        return parse_acl_file(content.decode("utf-8"), str(path))
-
-    return WatchedFile(path, parse, "rules")
+    return WatchedFile(Path(settings.security_acl_file), parse_acl_file, "rules")
 
 
 def _keys(settings: Settings) -> KeySet | None:

@@ -1,0 +1,156 @@
+"""Both clients and the command line with certificates and tokens, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from offsetd_clients import AsyncOffsetClient, OffsetClient, TlsOptions, TopicPartition
+from offsetd_clients.errors import AuthenticationFailed, AuthorizationFailed
+from offsetd_coordinator.security.token_file import create_token, revoke_tokens
+from security.secured_server import ACLS, GROUP, TOPIC, SecuredFiles
+from server_process import ServerProcess, poll
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from certificates import Authority
+
+P0 = TopicPartition(TOPIC, 0)
+SECONDS_MAX = 60
+
+
+class Tokens:
+    """A file of tokens, of which the clients use the newest of `User:owner`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.current, self._id = self._create("User:owner")
+        self.nobody, _ = self._create("User:nobody")
+        self.asked = 0
+
+    def _create(self, principal: str) -> tuple[str, str]:
+        token, stored = create_token(self.path, principal, now_ms=int(time.time() * 1000))
+        return token, stored.token_id
+
+    def __call__(self) -> str:
+        self.asked += 1
+        return self.current
+
+    def renew(self, is_known: Callable[[], object]) -> None:
+        """A new token, and then no more of the old one."""
+        former = self._id
+        self.current, self._id = self._create("User:owner")
+        poll(is_known, SECONDS_MAX)
+        revoke_tokens(self.path, [former])
+
+
+@pytest.fixture(scope="module")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
+) -> Iterator[tuple[ServerProcess, SecuredFiles, Tokens]]:
+    folder: Path = tmp_path_factory.mktemp("clients")
+    files = SecuredFiles(folder, authority)
+    tokens = Tokens(folder / "tokens.toml")
+    (folder / "acls.toml").write_text(ACLS)
+    settings = {
+        **files.tls_settings,
+        "security.acl.file": folder / "acls.toml",
+        "security.tokens.file": tokens.path,
+    }
+    with ServerProcess(folder / "data", settings=settings) as server:
+        yield server.wait_until_serving(), files, tokens
+
+
+def options(secured: tuple[ServerProcess, SecuredFiles, Tokens], token: Any) -> dict[str, Any]:
+    server, files, _ = secured
+    return {
+        "address": f"localhost:{server.address.rpartition(':')[2]}",
+        "tls": TlsOptions(ca=files.authority.pem),
+        "token": token,
+    }
+
+
+def test_a_renewed_token_keeps_the_client_for_threads_going(
+    secured: tuple[ServerProcess, SecuredFiles, Tokens],
+) -> None:
+    tokens, done, errors = secured[2], threading.Event(), list[BaseException]()
+    committed = 0
+
+    def commit() -> None:
+        nonlocal committed
+        try:
+            while not done.is_set():
+                client.commit(GROUP, {P0: committed + 1})
+                committed += 1
+        except BaseException as error:  # noqa: BLE001  The test looks at it.
+            errors.append(error)
+
+    def is_known() -> bool:
+        with OffsetClient(**options(secured, tokens.current)) as other:
+            try:
+                other.fetch(GROUP)
+            except AuthenticationFailed:
+                return False
+            return True
+
+    with OffsetClient(**options(secured, tokens)) as client:
+        thread = threading.Thread(target=commit)
+        thread.start()
+        poll(lambda: committed > 20 or errors, SECONDS_MAX)
+        tokens.renew(is_known)
+        time.sleep(3)  # The server looks at the file each second.
+        reached = committed
+        poll(lambda: committed > reached + 20 or errors, SECONDS_MAX)
+        done.set()
+        thread.join()
+        assert not errors
+        assert client.fetch(GROUP)[P0].offset == committed
+
+
+async def test_a_renewed_token_keeps_the_client_for_asyncio_going(
+    secured: tuple[ServerProcess, SecuredFiles, Tokens],
+) -> None:
+    tokens = secured[2]
+    async with AsyncOffsetClient(**options(secured, tokens)) as client:
+
+        async def is_known() -> bool:
+            try:
+                await client.fetch(GROUP)
+            except AuthenticationFailed:
+                return False
+            return True
+
+        for value in range(1, 21):
+            await client.commit(GROUP, {P0: value})
+        former = tokens._id
+        tokens.current, tokens._id = tokens._create("User:owner")
+        while not await is_known():
+            await asyncio.sleep(0.05)
+        revoke_tokens(tokens.path, [former])
+        end = time.monotonic() + 4
+        value = 20
+        while time.monotonic() < end:
+            value += 1
+            await client.commit(GROUP, {P0: value})
+        assert (await client.fetch(GROUP))[P0].offset == value
+
+
+def test_refusals_are_errors_of_their_own(
+    secured: tuple[ServerProcess, SecuredFiles, Tokens],
+) -> None:
+    with OffsetClient(**options(secured, secured[2].nobody)) as client:
+        with pytest.raises(AuthorizationFailed, match="User:nobody has no right to Read Group"):
+            client.commit(GROUP, {P0: 1})
+        with pytest.raises(AuthorizationFailed):
+            client.fetch(GROUP)
+        assert list(client.list_groups()) == []
+    with (
+        OffsetClient(**options(secured, "offsetd_unknown")) as client,
+        pytest.raises(AuthenticationFailed),
+    ):
+        client.fetch(GROUP)
