@@ -125,18 +125,24 @@ async def test_a_renewed_token_keeps_the_client_for_asyncio_going(
                 return False
             return True
 
+        async def commit(value: int) -> None:
+            """Many at a time, so that they share a stream."""
+            await asyncio.gather(
+                *(client.commit(GROUP, {TopicPartition(TOPIC, each): value}) for each in range(50))
+            )
+
         for value in range(1, 21):
-            await client.commit(GROUP, {P0: value})
+            await commit(value)
         former = tokens._id
         tokens.current, tokens._id = tokens._create("User:owner")
-        while not await is_known():
+        while not await is_known():  # noqa: ASYNC110  Only the server knows.
             await asyncio.sleep(0.05)
         revoke_tokens(tokens.path, [former])
         end = time.monotonic() + 4
         value = 20
         while time.monotonic() < end:
             value += 1
-            await client.commit(GROUP, {P0: value})
+            await commit(value)
         assert (await client.fetch(GROUP))[P0].offset == value
 
 
