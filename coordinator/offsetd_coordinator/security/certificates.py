@@ -18,37 +18,35 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.name import _ASN1Type
-from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _log = structlog.get_logger(__name__)
 
 _WARNED_DAYS: Final = 30
 _WARNED_AGAIN_SECONDS: Final = 86_400
-_STRING_TAGS: Final = {
-    _ASN1Type.UTF8String: 0x0C,
-    _ASN1Type.PrintableString: 0x13,
-    _ASN1Type.IA5String: 0x16,
-    _ASN1Type.T61String: 0x14,
-    _ASN1Type.NumericString: 0x12,
-    _ASN1Type.VisibleString: 0x1A,
-}
 # The types that RFC 2253 has names for. Java writes others by number.
 _NAMED: Final = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.STREET_ADDRESS: "STREET",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
 }
-_ESCAPED: Final = frozenset(',+"\\<>;')
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java takes the bytes
+# of each for UTF-8. It writes other values in hexadecimal digits.
+_TEXT_TAGS: Final = frozenset([0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E])
+_VERSION_TAG: Final = 0xA0
+_LONG_TAG: Final = 0x1F
+# Java's, which has `=` and each `#` beside those of RFC 2253.
+_ESCAPES: Final = str.maketrans({"\0": r"\00"} | {each: f"\\{each}" for each in ',+"\\<>;=#'})
+_ENDS: Final = " \r"
 
 
 class Pems(NamedTuple):
@@ -62,36 +60,63 @@ class Pems(NamedTuple):
 def distinguished_name(certificate_pem: bytes) -> str:
     """The subject of a certificate in the form of RFC 2253, the last part first.
 
-    It is what Java's `X500Principal.getName()` gives, and so Kafka's name of the caller.
+    It is what Java's `X500Principal.getName()` gives, and so Kafka's name of the caller. Raises
+    ValueError if it is no certificate.
     """
-    subject = x509.load_pem_x509_certificate(certificate_pem).subject
-    return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(subject.rdns))
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    ((_, fields, _),) = _elements(certificate.tbs_certificate_bytes)
+    # The serial number, the algorithm, the issuer, the validity, the subject.
+    subject = [content for tag, content, _ in _elements(fields) if tag != _VERSION_TAG][4]
+    names = [content for _, content, _ in _elements(subject)]
+    return ",".join("+".join(map(_attribute, _contents(name))) for name in reversed(names))
 
 
-def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
-    name, value = _NAMED.get(attribute.oid), attribute.value
-    if name is not None and isinstance(value, str):
-        return f"{name}={_escaped(value)}"
-    content = value.encode() if isinstance(value, str) else value
-    tag = _STRING_TAGS.get(attribute._type, 0x0C)
-    return f"{attribute.oid.dotted_string}=#{_der(tag, content).hex()}"
-
-
-def _der(tag: int, content: bytes) -> bytes:
-    size = len(content)
-    if size < 128:
-        return bytes((tag, size)) + content
-    length = size.to_bytes((size.bit_length() + 7) // 8)
-    return bytes((tag, 0x80 | len(length))) + length + content
+def _attribute(attribute: bytes) -> str:
+    (_, number, _), (tag, content, value) = _elements(attribute)
+    oid = _dotted(number)
+    name = _NAMED.get(oid)
+    if name is None or tag not in _TEXT_TAGS:
+        return f"{name or oid}=#{value.hex()}"
+    return f"{name}={_escaped(content.decode(errors='replace'))}"
 
 
 def _escaped(value: str) -> str:
-    text = "".join(f"\\{each}" if each in _ESCAPED else each for each in value)
-    if value.startswith(("#", " ")):
-        text = f"\\{text}"
-    if value.endswith(" ") and len(value) > 1:
-        text = f"{text[:-1]}\\ "
-    return text
+    text = value.translate(_ESCAPES)
+    start = len(text) - len(text.lstrip(_ENDS))
+    end = max(start, len(text.rstrip(_ENDS)))
+    return "".join(each if start <= place < end else f"\\{each}" for place, each in enumerate(text))
+
+
+def _contents(der: bytes) -> list[bytes]:
+    return [content for _, content, _ in _elements(der)]
+
+
+def _elements(der: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """The tag, the content and the whole of each element. `der` is known to be valid."""
+    place = 0
+    while place < len(der):
+        start, tag = place, der[place]
+        if tag & _LONG_TAG == _LONG_TAG:
+            place += 1
+            while der[place] & 0x80:
+                place += 1
+        size, place = der[place + 1], place + 2
+        if size & 0x80:
+            digits, place = der[place : place + (size & 0x7F)], place + (size & 0x7F)
+            size = int.from_bytes(digits)
+        yield tag, der[place : place + size], der[start : place + size]
+        place += size
+
+
+def _dotted(oid: bytes) -> str:
+    numbers, value = [], 0
+    for each in oid:
+        value = value << 7 | each & 0x7F
+        if not each & 0x80:
+            numbers.append(value)
+            value = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
 
 class ServerCertificates:
@@ -118,6 +143,7 @@ class ServerCertificates:
         try:
             states = self._states()
             if states == self._seen:
+                self._problem = ""
                 return False
             self._take()
         except (OSError, ValueError) as error:
@@ -188,7 +214,11 @@ def _check_key(certificate_path: Path, leaf: x509.Certificate, path: Path, pem: 
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError(f"{path}: no private key in PEM") from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
+    try:
+        expected = leaf.public_key().public_bytes(*form)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError(f"{certificate_path}: a certificate with an unknown key") from None
+    if key.public_key().public_bytes(*form) != expected:
         raise ValueError(f"{path}: not the key of the certificate in {certificate_path}")
 
 

@@ -1,13 +1,15 @@
 """Names of principals from names in certificates: Kafka's `ssl.principal.mapping.rules`.
 
 The rules are those of Kafka's `SslPrincipalMapper`: `DEFAULT`, or `RULE:pattern/replacement/`, with
-`L` or `U` behind it for small or capital letters. Patterns are regular expressions of Python, which
-agree with Java's in what such rules use; a pattern has to match the whole name.
+`L` or `U` behind it for small or capital letters. A pattern has to match the whole name; then the
+replacement takes the place of each match in the name. Patterns are Python's regular expressions:
+what only Java has (`\\p{L}`, `\\Q`, `[a&&b]`) is refused, and `.` fits line ends other than `\\n`.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,30 +19,34 @@ from offsetd_coordinator.security.acl import USER_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SETTING: Final = "ssl.principal.mapping.rules"
 _RULE: Final = re.compile(
     r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)"
     r"/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)",
-    re.DOTALL,
 )
-_SEPARATOR: Final = re.compile(r"\s*,\s*|\s*$")
-_GROUP: Final = re.compile(r"\$(\d+)")
+# Kafka passes over empty rules, so several commas are one.
+_SEPARATOR: Final = re.compile(r"\s*(?:[,\n][\s,]*|\Z)", re.ASCII)
+_REPLACEMENT: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<group>[0-9]+)|(?P<text>[^\\$]+)")
 _CASES: Final[dict[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
 
 
 @attrs.frozen
 class _Rule:
     pattern: re.Pattern[str] | None = None  # None: DEFAULT.
-    replacement: str = ""
+    replacement: tuple[str | int, ...] = ()  # Texts, and numbers of groups.
     case: str = ""
 
     def name_of(self, distinguished_name: str) -> str | None:
         if self.pattern is None:
             return distinguished_name
-        found = self.pattern.fullmatch(distinguished_name)
-        if found is None:
+        if self.pattern.fullmatch(distinguished_name) is None:
             return None
-        name = _GROUP.sub(lambda group: found[int(group[1])] or "", self.replacement)
-        return _CASES[self.case](name)
+        return _CASES[self.case](self.pattern.sub(self._replaced, distinguished_name))
+
+    def _replaced(self, found: re.Match[str]) -> str:
+        return "".join(
+            part if isinstance(part, str) else found[part] or "" for part in self.replacement
+        )
 
 
 @attrs.frozen
@@ -59,35 +65,67 @@ class PrincipalMapper:
 
 
 def parse_mapping_rules(text: str) -> PrincipalMapper:
-    """The mapper of some rules, with commas between them. Raises ValueError."""
+    """The mapper of some rules, with commas or line ends between them.
+
+    Raises ValueError with one line, also for a replacement that fails in Kafka at each name.
+    """
     rules: list[_Rule] = []
-    position, text = 0, text.strip()
-    while True:
+    text = text.strip(", \t\n\v\f\r")
+    position = 0
+    while position < len(text) or not rules:
         found = _RULE.match(text, position)
         end = None if found is None else _SEPARATOR.match(text, found.end())
         if found is None or end is None:
             raise ValueError(
-                f"ssl.principal.mapping.rules: {text[position:]!r} is not DEFAULT or"
-                " RULE:pattern/replacement/[LU]"
+                f"{_SETTING}: {text[position:]!r} is not DEFAULT or RULE:pattern/replacement/[LU]"
             )
         rules.append(_rule(found))
         position = end.end()
-        if position == len(text):
-            if text.endswith(","):
-                raise ValueError("ssl.principal.mapping.rules: a rule is missing after the comma")
-            return PrincipalMapper(tuple(rules))
+    return PrincipalMapper(tuple(rules))
 
 
 def _rule(found: re.Match[str]) -> _Rule:
     if found["default"]:
         return _Rule()
-    told = f"ssl.principal.mapping.rules: {found[0]!r}"
     try:
-        pattern = re.compile(found["pattern"].replace(r"\/", "/"), re.DOTALL)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{told}: the pattern is no regular expression: {error}") from error
-    replacement = re.sub(r"\\(.)", r"\1", found["replacement"])
-    for group in _GROUP.findall(replacement):
-        if int(group) > pattern.groups:
-            raise ValueError(f"{told}: the pattern has no group ${group}")
-    return _Rule(pattern, replacement, found["case"])
+        pattern = _pattern(found["pattern"])
+        return _Rule(pattern, _replacement(found["replacement"], pattern.groups), found["case"])
+    except ValueError as error:
+        raise ValueError(f"{_SETTING}: {found[0]!r}: {error}") from error
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        # Python warns of sets that Java reads in another way.
+        with warnings.catch_warnings(action="error"):
+            return re.compile(text, re.ASCII)
+    except (re.error, ValueError, OverflowError, RecursionError, Warning) as error:
+        raise ValueError(f"not a regular expression: {str(error)!r}") from error
+
+
+def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
+    """The parts of a replacement. `groups` is how many groups the pattern has."""
+    parts: list[str | int] = []
+    position = 0
+    while position < len(text):
+        found = _REPLACEMENT.match(text, position)
+        if found is None:
+            raise ValueError("a $ without a number; a dollar sign is \\$")
+        position = found.end()
+        if found["group"]:
+            parts += _group(found["group"], groups)
+        else:
+            parts.append(found["escaped"] or found["text"])
+    return tuple(parts)
+
+
+def _group(digits: str, groups: int) -> list[str | int]:
+    """As many digits as make the number of a group; as in Kafka, `$` is a letter if none do."""
+    if int(digits[0]) > groups:
+        if not groups:
+            raise ValueError(f"the pattern has no group ${digits}")
+        return [f"${digits}"]
+    used = 1
+    while used < len(digits) and int(digits[: used + 1]) <= groups:
+        used += 1
+    return [int(digits[:used]), digits[used:]]

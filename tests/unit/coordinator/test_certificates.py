@@ -1,0 +1,480 @@
+"""The names in certificates are Java's, and the server's files are read again, or kept."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import attrs
+import pytest
+from certificates import Authority, Issued
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from offsetd_coordinator.security import certificates
+from offsetd_coordinator.security.certificates import ServerCertificates, distinguished_name
+from structlog.testing import capture_logs
+
+AUTHORITY: Final = Authority("test authority")
+CN: Final = "2.5.4.3"
+EMAIL: Final = "1.2.840.113549.1.9.1"
+UTF8, PRINTABLE, T61, IA5, VISIBLE, GENERAL, BMP = 0x0C, 0x13, 0x14, 0x16, 0x1A, 0x1B, 0x1E
+
+Attribute = tuple[str, int, bytes]
+
+
+def der(tag: int, *contents: bytes) -> bytes:
+    content = b"".join(contents)
+    size = len(content)
+    if size < 128:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8)
+    return bytes((tag, 0x80 | len(length))) + length + content
+
+
+def der_oid(dotted: str) -> bytes:
+    first, second, *others = map(int, dotted.split("."))
+    content = b""
+    for number in (first * 40 + second, *others):
+        digits = [number & 0x7F]
+        while number := number >> 7:
+            digits.insert(0, number & 0x7F | 0x80)
+        content += bytes(digits)
+    return der(0x06, content)
+
+
+def certificate_of(*parts: tuple[Attribute, ...]) -> bytes:
+    """A certificate whose subject has any bytes; its signature is of another one."""
+    model = x509.load_pem_x509_certificate(AUTHORITY.pem)
+    subject = der(
+        0x30,
+        *(
+            der(0x31, *(der(0x30, der_oid(oid), der(tag, value)) for oid, tag, value in part))
+            for part in parts
+        ),
+    )
+    algorithm = der(0x30, der_oid("1.2.840.10045.4.3.2"))
+    fields = der(
+        0x30,
+        der(0xA0, der(0x02, b"\2")),
+        der(0x02, b"\1"),
+        algorithm,
+        model.issuer.public_bytes(),
+        der(0x30, der(0x17, b"260101000000Z"), der(0x17, b"360101000000Z")),
+        subject,
+        model.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+    )
+    whole = der(0x30, fields, algorithm, der(0x03, b"\0", model.signature))
+    return ssl.DER_cert_to_PEM_cert(whole).encode()
+
+
+# What `new X500Principal(der).getName()` of Java 17.0.15 answered.
+JAVA_VALUES: Final = (
+    ('a,b+c"d\\e<f>g;h=i#j/k', r"a\,b\+c\"d\\e\<f\>g\;h\=i\#j/k"),
+    ("  a b  ", r"\ \ a b\ \ "),
+    ("   ", r"\ \ \ "),
+    (" ", r"\ "),
+    ("#a#", r"\#a\#"),
+    (" #a", r"\ \#a"),
+    ("", ""),
+    ("a,", r"a\,"),
+    ("\\ ", r"\\\ "),
+    ('"a"', r"\"a\""),
+    ("=a", r"\=a"),
+    ("a     b", "a     b"),
+    ("a\nb\r\tc", "a\nb\r\tc"),
+    ("\na\n", "\na\n"),
+    ("\ra\r", "\\\ra\\\r"),
+    ("\ta\t", "\ta\t"),
+    ("a\0b", r"a\00b"),
+    ("\0", r"\00"),
+    ("\x01\x7f\x1b", "\x01\x7f\x1b"),
+    ("Ölж本\U0001f600", "Ölж本\U0001f600"),
+    ("\u00a0a\u2028", "\u00a0a\u2028"),
+    ("AlIcE", "AlIcE"),
+    ("n" * 200, "n" * 200),
+)
+JAVA_TAGS: Final = (
+    (IA5, b"i", "i"),
+    (GENERAL, b"gen", "gen"),
+    (UTF8, b"\xff\xc3", "\ufffd\ufffd"),
+    (T61, "Ä".encode("latin-1"), "\ufffd"),
+    (T61, "Ä".encode(), "Ä"),
+    (BMP, "Äb".encode("utf-16-be"), "\\00\ufffd\\00b"),
+    (VISIBLE, b"vis", "#1a03766973"),
+    (0x12, b"12", "#12023132"),
+    (0x1C, "u".encode("utf-32-be"), "#1c0400000075"),
+    (0x04, b"\1\2", "#04020102"),
+    (0x02, b"\5", "#020105"),
+    (0x03, b"\0\xff", "#030200ff"),
+    (0x30, b"\x0c\x01a", "#30030c0161"),
+)
+JAVA_TYPES: Final = (
+    ((EMAIL, IA5, b"alice@example.org"), f"{EMAIL}=#1611616c696365406578616d706c652e6f7267"),
+    ((EMAIL, IA5, b""), f"{EMAIL}=#1600"),
+    ((EMAIL, IA5, b"e" * 200), f"{EMAIL}=#1681c8{'65' * 200}"),
+    (("2.5.4.5", PRINTABLE, b"42"), "2.5.4.5=#13023432"),
+    (("2.5.4.12", UTF8, b"Dr"), "2.5.4.12=#0c024472"),
+    (("2.5.4.42", UTF8, b"A"), "2.5.4.42=#0c0141"),
+    (("2.5.4.45", 0x03, b"\0\1"), "2.5.4.45=#03020001"),
+    (("1.3.6.1.4.1.99999.1", UTF8, "ü".encode()), "1.3.6.1.4.1.99999.1=#0c02c3bc"),
+    (("2.999.1234567890123456789", UTF8, b"x"), "2.999.1234567890123456789=#0c0178"),
+    (("1.2.3.4", 0x01, b"\xff"), "1.2.3.4=#0101ff"),
+    (("2.5.4.6", UTF8, b"Germany"), "C=Germany"),
+    (("2.5.4.7", UTF8, "München".encode()), "L=München"),
+    (("2.5.4.8", PRINTABLE, b"Bavaria"), "ST=Bavaria"),
+    (("2.5.4.9", UTF8, b"Road 1"), "STREET=Road 1"),
+    (("0.9.2342.19200300.100.1.25", IA5, b"org"), "DC=org"),
+    (("0.9.2342.19200300.100.1.1", UTF8, b"u17"), "UID=u17"),
+)
+
+
+class TestNames:
+    @pytest.mark.parametrize(("value", "written"), JAVA_VALUES)
+    def test_values_are_escaped_as_in_java(self, value: str, written: str) -> None:
+        assert distinguished_name(certificate_of(((CN, UTF8, value.encode()),))) == f"CN={written}"
+
+    @pytest.mark.parametrize(("tag", "value", "written"), JAVA_TAGS)
+    def test_kinds_of_text_are_read_as_in_java(self, tag: int, value: bytes, written: str) -> None:
+        assert distinguished_name(certificate_of(((CN, tag, value),))) == f"CN={written}"
+
+    @pytest.mark.parametrize(("attribute", "written"), JAVA_TYPES)
+    def test_types_are_named_as_in_java(self, attribute: Attribute, written: str) -> None:
+        assert distinguished_name(certificate_of((attribute,))) == written
+
+    def test_the_last_part_comes_first(self) -> None:
+        issued = AUTHORITY.issue("CN=alice,OU=apps,O=Example,C=DE")
+        assert distinguished_name(issued.certificate_pem) == "CN=alice,OU=apps,O=Example,C=DE"
+
+    def test_values_of_one_part_keep_their_order(self) -> None:
+        unit, name = ("2.5.4.11", UTF8, b"b"), (CN, UTF8, b"a")
+        last = (("2.5.4.10", UTF8, b"o"),)
+        assert distinguished_name(certificate_of(last, (name, unit))) == "CN=a+OU=b,O=o"
+
+    def test_a_certificate_may_have_no_name(self) -> None:
+        assert distinguished_name(certificate_of()) == ""
+
+    @pytest.mark.parametrize("pem", [b"", b"x", AUTHORITY.pem[:100]])
+    def test_what_is_no_certificate_is_refused(self, pem: bytes) -> None:
+        with pytest.raises(ValueError, match=r"PEM|asn1"):
+            distinguished_name(pem)
+
+    @given(
+        st.sampled_from([CN, EMAIL, "2.5.4.10"]), st.sampled_from([UTF8, T61, 0x04]), st.binary()
+    )
+    def test_any_value_gives_a_name(self, oid: str, tag: int, value: bytes) -> None:
+        assert distinguished_name(certificate_of(((oid, tag, value),))).startswith(
+            {CN: "CN=", EMAIL: f"{EMAIL}=#", "2.5.4.10": "O="}[oid]
+        )
+
+    @given(st.text(), st.text())
+    def test_two_values_have_two_names(self, one: str, other: str) -> None:
+        names = {
+            distinguished_name(certificate_of(((CN, UTF8, each.encode()),)))
+            for each in (one, other)
+        }
+        assert len(names) == len({one, other})
+
+
+@attrs.frozen
+class Files:
+    """The files of a server, which an operator replaces."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "server.pem"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "server.key"
+
+    @property
+    def truststore(self) -> Path:
+        return self.folder / "clients.pem"
+
+    def put(self, issued: Issued) -> None:
+        replace(self.certificate, issued.certificate_pem)
+        replace(self.key, issued.key_pem)
+
+    def opened(self) -> ServerCertificates:
+        return ServerCertificates(self.certificate, self.key, self.truststore)
+
+
+def replace(path: Path, content: bytes) -> None:
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def issued_until(days: float) -> Issued:
+    now = datetime.now(UTC)
+    return AUTHORITY.issue(
+        "localhost", not_before=now - timedelta(days=99), not_after=now + timedelta(days=days)
+    )
+
+
+LONG: Final = issued_until(90)
+OTHER: Final = issued_until(91)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    files = Files(tmp_path)
+    files.put(LONG)
+    replace(files.truststore, AUTHORITY.pem)
+    return files
+
+
+def other_key(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def with_password(pem: bytes) -> bytes:
+    return load_pem_private_key(pem, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+
+
+def refuse_read(path: Path) -> bytes:
+    raise PermissionError(errno.EACCES, "not readable", str(path))
+
+
+WRONG: Final = (
+    ("server.pem", b"", "no certificates in PEM"),
+    ("server.pem", b"nothing", "no certificates in PEM"),
+    ("server.pem", LONG.key_pem, "no certificates in PEM"),
+    ("server.pem", LONG.certificate_pem[:200], "no certificates in PEM"),
+    ("server.pem", LONG.certificate_pem.replace(b"MII", b"AAA", 1), "no certificates in PEM"),
+    ("server.key", b"", "no private key in PEM"),
+    ("server.key", LONG.certificate_pem, "no private key in PEM"),
+    ("server.key", LONG.key_pem[:100], "no private key in PEM"),
+    ("server.key", with_password(LONG.key_pem), "the key has a password"),
+    ("server.key", OTHER.key_pem, "not the key of the certificate in "),
+    (
+        "server.key",
+        other_key(ed25519.Ed25519PrivateKey.generate()),
+        "not the key of the certificate in ",
+    ),
+    ("clients.pem", b"", "no certificates in PEM"),
+    ("clients.pem", LONG.key_pem, "no certificates in PEM"),
+)
+WRONG_IDS: Final = [f"{name}-{place}" for place, (name, _, _) in enumerate(WRONG)]
+
+
+class TestFirstRead:
+    def test_the_files_are_read(self, files: Files) -> None:
+        chain = LONG.certificate_pem + AUTHORITY.pem
+        replace(files.certificate, chain)
+        opened = files.opened()
+        assert opened.current == (chain, LONG.key_pem, AUTHORITY.pem)
+        leaf = x509.load_pem_x509_certificate(LONG.certificate_pem)
+        assert opened.expire_ms == leaf.not_valid_after_utc.timestamp() * 1000
+
+    def test_a_truststore_is_not_needed(self, files: Files) -> None:
+        opened = ServerCertificates(files.certificate, files.key, None)
+        assert opened.current == (LONG.certificate_pem, LONG.key_pem, None)
+
+    @pytest.mark.parametrize(("name", "content", "problem"), WRONG, ids=WRONG_IDS)
+    def test_wrong_files_are_named(
+        self, files: Files, name: str, content: bytes, problem: str
+    ) -> None:
+        replace(files.folder / name, content)
+        with pytest.raises(ValueError, match=problem) as refused:
+            files.opened()
+        text = str(refused.value)
+        assert text.startswith(f"{files.folder / name}: ")
+        assert len(text.splitlines()) == 1
+
+    @pytest.mark.parametrize("name", ["server.pem", "server.key", "clients.pem"])
+    def test_a_file_that_cannot_be_read_is_named(self, files: Files, name: str) -> None:
+        (files.folder / name).unlink()
+        with pytest.raises(OSError, match=name):
+            files.opened()
+        (files.folder / name).mkdir()
+        with pytest.raises(OSError, match=name):
+            files.opened()
+
+
+class TestRefresh:
+    def test_files_that_are_the_same_are_not_read(
+        self, files: Files, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened = files.opened()
+        monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
+        assert not opened.refresh()
+
+    def test_new_files_are_taken(self, files: Files) -> None:
+        opened = files.opened()
+        former_ms = opened.expire_ms
+        files.put(OTHER)
+        assert opened.refresh()
+        assert opened.current == (OTHER.certificate_pem, OTHER.key_pem, AUTHORITY.pem)
+        assert opened.expire_ms > former_ms
+        assert not opened.refresh()
+
+    def test_a_new_truststore_is_taken(self, files: Files) -> None:
+        opened = files.opened()
+        both = AUTHORITY.pem + Authority("another").pem
+        replace(files.truststore, both)
+        assert opened.refresh()
+        assert opened.current.truststore == both
+
+    @pytest.mark.parametrize("kept", ["size and inode", "size and time"])
+    def test_each_mark_of_a_change_counts(self, files: Files, kept: str) -> None:
+        opened = files.opened()
+        same_size = AUTHORITY.pem[:-1] + b" "
+        state = files.truststore.stat()
+        if kept == "size and time":
+            replace(files.truststore, same_size)
+            os.utime(files.truststore, ns=(state.st_atime_ns, state.st_mtime_ns))
+        else:
+            files.truststore.write_bytes(same_size)
+            os.utime(files.truststore, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+        assert opened.refresh()
+        assert opened.current.truststore == same_size
+
+    def test_a_new_certificate_waits_for_its_key(self, files: Files) -> None:
+        opened = files.opened()
+        replace(files.certificate, OTHER.certificate_pem)
+        with capture_logs() as events:
+            assert not opened.refresh()
+            assert not opened.refresh()
+        assert opened.current == (LONG.certificate_pem, LONG.key_pem, AUTHORITY.pem)
+        (event,) = events
+        assert event["log_level"] == "warning"
+        assert str(files.key) in event["reason"]
+        replace(files.key, OTHER.key_pem)
+        assert opened.refresh()
+        assert opened.current.key == OTHER.key_pem
+
+    @pytest.mark.parametrize(("name", "content", "problem"), WRONG, ids=WRONG_IDS)
+    def test_wrong_files_leave_the_old_ones(
+        self, files: Files, name: str, content: bytes, problem: str
+    ) -> None:
+        opened = files.opened()
+        current, expire_ms = opened.current, opened.expire_ms
+        replace(files.folder / name, content)
+        with capture_logs() as events:
+            assert not opened.refresh()
+        assert [(event["log_level"], problem in event["reason"]) for event in events] == [
+            ("warning", True)
+        ]
+        assert opened.current is current
+        assert opened.expire_ms == expire_ms
+
+    def test_a_failed_read_is_tried_again_though_no_file_changes(
+        self, files: Files, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened = files.opened()
+        files.put(OTHER)
+        with monkeypatch.context() as failing:
+            failing.setattr(Path, "read_bytes", refuse_read)
+            assert not opened.refresh()
+        assert opened.refresh()
+        assert opened.current.key == OTHER.key_pem
+
+    def test_files_that_are_gone_leave_the_old_ones(self, files: Files) -> None:
+        opened = files.opened()
+        away = files.key.with_suffix(".away")
+        files.key.rename(away)
+        with capture_logs() as events:
+            assert not opened.refresh()
+            assert not opened.refresh()
+        assert [event["log_level"] for event in events] == ["warning"]
+        assert opened.current.key == LONG.key_pem
+        away.rename(files.key)
+        with capture_logs() as events:
+            assert not opened.refresh()
+            files.key.rename(away)
+            assert not opened.refresh()
+        assert [event["log_level"] for event in events] == ["warning"], "a new problem is told"
+
+    def test_no_key_is_logged(self, files: Files) -> None:
+        opened = files.opened()
+        with capture_logs() as events:
+            for issued in (OTHER, LONG, attrs.evolve(OTHER, key_pem=LONG.key_pem)):
+                files.put(issued)
+                opened.refresh()
+        assert len(events) == 3
+        lines = [
+            line for issued in (LONG, OTHER) for line in issued.key_pem.decode().split("\n")[1:-2]
+        ]
+        assert not [line for line in lines if line in str(events)]
+
+
+class Clock:
+    """The time of the module under test, in seconds from now on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed_seconds = 0.0
+        now = datetime.now(UTC).timestamp()
+        monkeypatch.setattr(
+            certificates,
+            "time",
+            SimpleNamespace(
+                time=lambda: now + self.passed_seconds, monotonic=lambda: 5.0 + self.passed_seconds
+            ),
+        )
+
+
+class TestExpiry:
+    @pytest.mark.parametrize(
+        ("days", "text"),
+        [
+            (-1, "the server's certificate has expired"),
+            (1, "the server's certificate expires soon"),
+            (29.9, "the server's certificate expires soon"),
+            (30.1, None),
+        ],
+    )
+    def test_the_start_warns(self, files: Files, days: float, text: str | None) -> None:
+        files.put(issued_until(days))
+        with capture_logs() as events:
+            files.opened()
+        expected = [] if text is None else [(text, "warning", str(files.certificate))]
+        assert [(each["event"], each["log_level"], each["file"]) for each in events] == expected
+
+    def test_the_warning_comes_once_a_day(
+        self, files: Files, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock(monkeypatch)
+        files.put(issued_until(31))
+        opened = files.opened()
+        warned_hours = []
+        for hour in range(24 * 4):
+            clock.passed_seconds = hour * 3600.0 + 1
+            with capture_logs() as events:
+                assert not opened.refresh()
+            warned_hours += [hour for _ in events]
+        first = warned_hours[0]
+        assert warned_hours == [first, first + 24, first + 48]
+        assert first in (23, 24)
+
+    def test_a_new_certificate_ends_the_warnings(
+        self, files: Files, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock(monkeypatch)
+        files.put(issued_until(1))
+        opened = files.opened()
+        files.put(LONG)
+        assert opened.refresh()
+        clock.passed_seconds = 2 * 86_400.0
+        with capture_logs() as events:
+            assert not opened.refresh()
+        assert events == []
