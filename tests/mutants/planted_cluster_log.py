@@ -20,6 +20,34 @@ _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 
 CLUSTER_LOG_MUTANTS = (
     Mutant(
+        name="no offset is taken for an empty partition",
+        where="offsetd_coordinator.cluster.topic_reading:ask_ends",
+        replace="if end < 0",
+        by="if end < -2000",
+        caught_by=f"{_TAKEOVER}::test_no_offset_is_no_end",
+    ),
+    Mutant(
+        name="what was sent is refused as not done",
+        where=f"{_LOG}.lose",
+        replace="may_be_committed=is_sent or is_committed",
+        by="may_be_committed=is_committed",
+        caught_by=_COMMIT_LOG,
+    ),
+    Mutant(
+        name="what is committed is refused as not done",
+        where=f"{_LOG}.lose",
+        replace="may_be_committed=is_sent or is_committed",
+        by="may_be_committed=is_sent",
+        caught_by=_COMMIT_LOG,
+    ),
+    Mutant(
+        name="a read behind a slow write needs no proof",
+        where=f"{_LOG}._answer",
+        replace="is_proved or wait.ticket in self._lost",
+        by="True",
+        caught_by=_COMMIT_LOG,
+    ),
+    Mutant(
         name="a frame is sent again without a look when its abort was refused after the commit",
         where=f"{_SENDS}._attempt",
         replace="if self._is_stuck and is_commit_asked:",

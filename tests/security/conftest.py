@@ -36,7 +36,7 @@ def mtls_server(
         **files.tls_settings,
         "ssl.client.auth": "required",
         "ssl.truststore.file": files.truststore,
-        "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
+        "ssl.principal.mapping.rules": r"RULE:^CN=([^,+\\]+)(,.*)?$/$1/,DEFAULT",
         "security.acl.file": acls,
         "super.users": SUPER_USER,
     }

@@ -89,7 +89,10 @@ class Identities:
         known = self._of_certificates.get(certificate)
         if known is None:
             assert self._principal_of is not None, "certificates are asked for"
-            principal = self._principal_of(certificate)
+            try:
+                principal = self._principal_of(certificate)
+            except ValueError:  # TLS took it; the library that reads names is stricter.
+                raise AuthenticationFailed("the name in the certificate cannot be read") from None
             if principal is None:
                 raise AuthenticationFailed("no mapping rule fits the name in the certificate")
             if len(self._of_certificates) >= _CERTIFICATES_KEPT:

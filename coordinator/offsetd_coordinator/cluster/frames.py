@@ -66,6 +66,7 @@ class OpenFrame:
         self._ticket = 0
         self._dropped: dict[int, int] = {}
         self._is_closed = False
+        self._taken_ticket = 0
         self._taken_count = 0
         self._taken_s = time.monotonic()
         self.expected = 0
@@ -77,6 +78,11 @@ class OpenFrame:
     def ticket(self) -> int:
         """The newest ticket."""
         return self._ticket
+
+    @property
+    def taken_ticket(self) -> int:
+        """The newest ticket of the frames that were taken."""
+        return self._taken_ticket
 
     def add(
         self,
@@ -148,7 +154,7 @@ class OpenFrame:
                 self._frame.is_wanted |= is_idle
                 frame = self._frame
                 if frame.has_work:
-                    frame.ticket = self._ticket
+                    frame.ticket = self._taken_ticket = self._ticket
                     self._frame = Frame(frame.number + 1)
                     self._taken_count, self._taken_s = len(frame.entries), time.monotonic()
                     return frame

@@ -48,6 +48,8 @@ class _Wait(NamedTuple):
     ticket: int
     future: asyncio.Future[None]
     frame: int = 0
+    may_be_write: bool = False
+    """Whether it may be for a write that is committed; its answer only waits for a proof."""
 
 
 class KafkaCommitLog(StoredLog):
@@ -80,7 +82,7 @@ class KafkaCommitLog(StoredLog):
         self._waiting: deque[_Wait] = deque()
         self._proofs: deque[_Wait] = deque()
         self._frame_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._lost: dict[int, int] = {}
+        self._lost: dict[int, CoordinatorError] = {}
         self.losses = 0
         self._kicked = False
 
@@ -116,10 +118,14 @@ class KafkaCommitLog(StoredLog):
         """Refuses all answers that rest on these partitions and did not leave yet."""
         # If this node soon owns them again, the next term has not read what waits now.
         self._frames.drop(partitions)
+        unanswered = {each.ticket for each in self._proofs if each.may_be_write}
         for partition in partitions:
             self.leave(partition)
             if ticket := self.tickets[partition]:  # Without one it was never served.
-                self._note_lost(ticket, partition)
+                # Only this node thinks that its time is over. The brokers may commit what was sent.
+                is_sent = self._durable < ticket <= self._frames.taken_ticket
+                is_committed = ticket in unanswered
+                self._note_lost(ticket, partition, may_be_committed=is_sent or is_committed)
                 self.tickets[partition] = 0
         self._waiting = self._refused(self._waiting)
         self._proofs = self._refused(self._proofs)
@@ -140,8 +146,8 @@ class KafkaCommitLog(StoredLog):
         states = self._states.values()
         self.serves_all = all(each is PartitionState.SERVING for each in states)
 
-    def _note_lost(self, ticket: int, partition: int) -> None:
-        self._lost[ticket] = partition
+    def _note_lost(self, ticket: int, partition: int, *, may_be_committed: bool) -> None:
+        self._lost[ticket] = _refusal(partition, may_be_committed=may_be_committed)
         self.losses += 1
         while len(self._lost) > _LOST_TICKETS_MAX:
             del self._lost[next(iter(self._lost))]
@@ -275,12 +281,8 @@ class KafkaCommitLog(StoredLog):
         if not self._lost:
             return None
         for ticket in tickets:
-            partition = self._lost.get(ticket)
-            if partition is not None:
-                return NotCoordinator(
-                    "this server lost log partition {log_partition} before it could answer",
-                    log_partition=partition,
-                )
+            if (refusal := self._lost.get(ticket)) is not None:
+                return refusal
         return None
 
     def frame_committed(self, number: int) -> asyncio.Future[None]:
@@ -302,16 +304,17 @@ class KafkaCommitLog(StoredLog):
             self.fail(error)
             return
         for entry in done.lost:
-            self._note_lost(entry.ticket, entry.topic_partition.partition)
+            partition = entry.topic_partition.partition
+            self._note_lost(entry.ticket, partition, may_be_committed=done.may_be_committed)
+        self._durable = max(self._durable, done.frame.ticket)
         if not done.begun_s:
             # The node owned nothing. What it serves was lost, and the loop is told in a moment.
             serving = PartitionState.SERVING
             self.lose([each for each, state in self._states.items() if state is serving])
-        self._durable = max(self._durable, done.frame.ticket)
         if done.begun_s:
             self._proved_until_s = done.begun_s + self._lease_s
             self.flush_durations.note(time.monotonic() - done.begun_s)
-        self._answer(done.frame.number)
+        self._answer(done.frame.number, proves=bool(done.begun_s))
 
     def _copy(self, done: CommittedFrame) -> None:
         """Appends a frame to the copies of the partitions that are served.
@@ -333,10 +336,22 @@ class KafkaCommitLog(StoredLog):
             }
         )
 
-    def _answer(self, frame: int) -> None:
-        """Ends the waits for durable tickets, for proofs up to a frame, and for lost partitions."""
+    def _answer(self, frame: int, *, proves: bool) -> None:
+        """Ends the waits for durable tickets, for proofs up to a frame, and for lost partitions.
+
+        A frame may have begun before a read came, and another node may have written since. So if
+        its read lease is over, what waits for it waits for a frame that begins now. A frame that
+        proves nothing has found that the node owns nothing: no read of a partition is left.
+        """
+        is_proved = not proves or time.monotonic() < self._proved_until_s
         while self._waiting and self._waiting[0].ticket <= self._durable:
-            self._end(self._waiting.popleft())
+            wait = self._waiting.popleft()
+            if is_proved or wait.ticket in self._lost:
+                self._end(wait)
+            else:
+                frame_next = self._frames.want()
+                self._proofs.append(_Wait(wait.ticket, wait.future, frame_next, may_be_write=True))
+                self._kick_soon()
         while self._proofs and self._proofs[0].frame <= frame:
             self._end(self._proofs.popleft())
         while self._frame_waiters and self._frame_waiters[0][0] <= frame:
@@ -377,3 +392,16 @@ class KafkaCommitLog(StoredLog):
         self._proofs.clear()
         self._frame_waiters.clear()
         return futures
+
+
+def _refusal(partition: int, *, may_be_committed: bool) -> CoordinatorError:
+    if may_be_committed:
+        return StorageUnavailable(
+            "this server lost log partition {log_partition} before it knew whether the brokers have"
+            " committed the write",
+            log_partition=partition,
+        )
+    return NotCoordinator(
+        "this server lost log partition {log_partition} before it could answer",
+        log_partition=partition,
+    )

@@ -47,7 +47,11 @@ def ask_ends(
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(topic, each): wanted for each in partitions}
     futures = admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
-    return {each.partition: future.result(seconds).offset for each, future in futures.items()}
+    ends = {each.partition: future.result(seconds).offset for each, future in futures.items()}
+    # While a leader changes, librdkafka answers -1001 (no offset) and no error.
+    if unknown := sorted(each for each, end in ends.items() if end < 0):
+        raise TimeoutError(f"no offset for partitions {unknown}")
+    return ends
 
 
 def topic_ends(

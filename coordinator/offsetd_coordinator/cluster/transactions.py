@@ -62,6 +62,8 @@ class CommittedFrame(NamedTuple):
     """By partition: the Kafka offset after the last record of the frame."""
     begun_s: float
     """The monotonic time before the transaction began."""
+    may_be_committed: bool = False
+    """Whether an earlier attempt may have committed what is `lost`."""
 
 
 class GroupMember(Protocol):
@@ -143,7 +145,9 @@ class Transactions:
         Raises NodeFenced, and OutcomeUnknown if the brokers do not answer while the node stops.
         """
         wait_s = _RETRY_SECONDS
+        was_doubtful = False
         while True:
+            was_doubtful |= self._doubtful is not None
             with self._member.turn:
                 if self._is_stuck and not self._replace_producers():
                     done = None
@@ -152,7 +156,7 @@ class Transactions:
                 else:
                     done = self._attempt(frame)
             if done is not None:
-                return done
+                return done._replace(may_be_committed=was_doubtful)
             stopped_s = self._stopped_s
             if stopped_s is not None and time.monotonic() - stopped_s > _STOP_SECONDS_MAX:
                 raise OutcomeUnknown("the brokers do not answer, and the node stops")

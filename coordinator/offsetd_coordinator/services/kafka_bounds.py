@@ -85,7 +85,7 @@ class KafkaBounds:
                     dict.fromkeys(asked, spec), request_timeout=_left_s(end_s)
                 )
                 for each, future in futures.items():
-                    offset = future.result(timeout=_left_s(end_s)).offset
+                    offset = _known_offset(future.result(timeout=_left_s(end_s)).offset)
                     found.setdefault((each.topic.encode(), each.partition), []).append(offset)
         except (kafka.KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(
@@ -105,6 +105,13 @@ class KafkaBounds:
         return sorted(
             named | {(topic, number) for topic in topics for number in numbers.get(topic, ())}
         )
+
+
+def _known_offset(offset: int) -> int:
+    """The offset. Raises TimeoutError for librdkafka's answer while a leader changes."""
+    if offset < 0:
+        raise TimeoutError("the leader of a partition changes")
+    return offset
 
 
 def _pass_over(_: object) -> None:

@@ -120,6 +120,35 @@ async def test_a_transaction_that_had_begun_before_a_read_is_no_proof_for_it(by_
     await ended(read)
 
 
+async def test_a_read_behind_a_write_waits_for_a_proof_if_the_lease_is_over(by_hand: Any) -> None:
+    """The write's transaction had begun before: another node may have written since."""
+    node = by_hand(0)
+    ticket = node.append(0)
+    running = node.taken()
+    begun_s = node.now_s
+    node.now_s += 2 * LEASE_S
+    read = node.log.durable(ticket)
+    node.note(running, begun_s=begun_s)
+    await asyncio.sleep(0)
+    assert not read.done()
+    node.commit()
+    await ended(read)
+
+
+async def test_a_committed_write_that_waits_for_a_proof_is_not_refused_as_not_done(
+    by_hand: Any,
+) -> None:
+    node = by_hand(0)
+    write = node.log.durable(node.append(0))
+    running = node.taken()
+    begun_s = node.now_s
+    node.now_s += 2 * LEASE_S
+    node.note(running, begun_s=begun_s)
+    node.log.lose([0])
+    with pytest.raises(StorageUnavailable):
+        await ended(write)
+
+
 async def test_a_read_that_waits_asks_for_a_transaction(by_hand: Any) -> None:
     node = by_hand(0)
     await asyncio.sleep(0)  # What was kicked before.
@@ -153,6 +182,33 @@ async def test_what_was_not_committed_ends_with_its_partition_and_the_others_wai
     with pytest.raises(NotCoordinator):
         await ended(node.log.durable(gone))
     assert node.log.is_durable(gone), "an answer may leave: a refusal"
+
+
+async def test_what_may_have_been_sent_is_not_refused_as_if_it_had_not_happened(
+    by_hand: Any,
+) -> None:
+    """Only the node thinks that its time is over: the brokers may commit the frame yet."""
+    node = by_hand(0, 1)
+    ticket, other = node.append(0), node.append(1)
+    wait = node.log.durable(ticket)
+    frame = node.taken()
+    node.log.lose([0])
+    with pytest.raises(StorageUnavailable, match="before it knew whether"):
+        await ended(wait)
+    node.note(frame)
+    assert isinstance(node.log.lost((ticket,)), StorageUnavailable)
+    assert node.log.durable(other) is None
+
+
+async def test_what_was_not_sent_when_a_partition_is_lost_has_not_happened(by_hand: Any) -> None:
+    node = by_hand(0, 1)
+    node.append(0)
+    node.taken()
+    wait = node.log.durable(node.append(0))
+    node.owned.discard(0)
+    node.log.lose([0])
+    with pytest.raises(NotCoordinator):
+        await ended(wait)
 
 
 async def test_what_waits_when_a_partition_is_lost_is_dropped(by_hand: Any) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
 
 LEASE_S = 5.0
+NO_OFFSET = -1001
 FORMER = Claim(epoch=6, node_id="n2", address="b:1", producers=2, first_offset=10)
 PENDING = failed(KafkaError.UNSTABLE_OFFSET_COMMIT, retriable=True)
 
@@ -39,6 +40,7 @@ class Brokers(FakeKafka):
         super().__init__()
         self.end = 40
         self.stable: deque[int] = deque()
+        self.without_offset = 0  # So many answers have none.
         self.pending: deque[Any] = deque()
         self.steps: list[str] = []
         self.fenced: list[str | None] = []
@@ -68,6 +70,9 @@ class Brokers(FakeKafka):
         if isolation_level is IsolationLevel.READ_COMMITTED:
             offset = self.stable.popleft() if self.stable else self.end
             self.steps.append(f"stable up to {offset}")
+        if self.without_offset:
+            self.without_offset -= 1
+            offset = NO_OFFSET
         futures = {}
         for each in asked:
             futures[each] = Future[Any]()
@@ -282,6 +287,14 @@ def test_a_partition_that_is_given_up_meanwhile_is_neither_claimed_nor_served(
     taking.run()
     assert not taking.claims
     assert not taking.served
+
+
+def test_no_offset_is_no_end(taking: Taking) -> None:
+    """While a leader changes, librdkafka gives no offset (-1001), and no error."""
+    taking.kafka.without_offset = 2
+    taking.run()
+    assert without(taking.steps, "ask", "stable", "end", "serve") == ["read up to 40", "claim"]
+    assert len(taking.served) == 1
 
 
 def test_ends_are_asked_again_until_the_brokers_answer(

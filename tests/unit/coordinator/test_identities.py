@@ -111,6 +111,15 @@ async def test_a_certificate_without_a_mapping_rule_is_refused(tokens: Tokens) -
         await tokens.principal(FakeContext(certificate=b"eve"))
 
 
+async def test_a_certificate_that_cannot_be_read_is_refused() -> None:
+    def unreadable(_: bytes) -> str:
+        raise ValueError("bad DER")
+
+    identities = Identities(now_ms=lambda: NOW_MS, principal_of=unreadable)
+    with pytest.raises(AuthenticationFailed, match="cannot be read"):
+        await identities.identify(FakeContext(certificate=b"odd"))
+
+
 async def test_an_identity_ends_with_its_token(tokens: Tokens) -> None:
     identity = await tokens.identities.identify(FakeContext(bearer(tokens.alice)))
     assert tokens.identities.is_valid(identity)
