@@ -46,6 +46,20 @@ CERTIFICATE_MUTANTS = (
         caught_by=_MAPPING_TESTS,
     ),
     Mutant(
+        name="a place is tried again after an empty match",
+        where=f"{_MAPPING}:_Rule.name_of",
+        replace="self._all_replaced(self.pattern, distinguished_name)",
+        by="self.pattern.sub(self._replaced, distinguished_name)",
+        caught_by=_MAPPING_TESTS,
+    ),
+    Mutant(
+        name="mapping rules on two lines need no comma",
+        where=_MAPPING,
+        replace=r're.compile(r"\s*(?:,[\s,]*|\Z)", re.ASCII)',
+        by=r're.compile(r"\s*(?:[,\n][\s,]*|\Z)", re.ASCII)',
+        caught_by=_MAPPING_TESTS,
+    ),
+    Mutant(
         name="a mapping rule that does not fit ends the search",
         where=f"{_MAPPING}:PrincipalMapper.principal_of",
         replace="name is not None",

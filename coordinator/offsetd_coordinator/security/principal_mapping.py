@@ -4,6 +4,7 @@ The rules are those of Kafka's `SslPrincipalMapper`: `DEFAULT`, or `RULE:pattern
 `L` or `U` behind it for small or capital letters. A pattern has to match the whole name; then the
 replacement takes the place of each match in the name. Patterns are Python's regular expressions:
 what only Java has (`\\p{L}`, `\\Q`, `[a&&b]`) is refused, and `.` fits line ends other than `\\n`.
+Rules with only a line end between them are refused: of these, Kafka takes the last one alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _RULE: Final = re.compile(
     r"/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)",
 )
 # Kafka passes over empty rules, so several commas are one.
-_SEPARATOR: Final = re.compile(r"\s*(?:[,\n][\s,]*|\Z)", re.ASCII)
+_SEPARATOR: Final = re.compile(r"\s*(?:,[\s,]*|\Z)", re.ASCII)
 _REPLACEMENT: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<group>[0-9]+)|(?P<text>[^\\$]+)")
+_REFERENCE: Final = re.compile(r"(?P<escapes>\\*)\$(?P<group>[1-9][0-9]*)")
 _CASES: Final[dict[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
 
 
@@ -41,7 +43,16 @@ class _Rule:
             return distinguished_name
         if self.pattern.fullmatch(distinguished_name) is None:
             return None
-        return _CASES[self.case](self.pattern.sub(self._replaced, distinguished_name))
+        return _CASES[self.case](self._all_replaced(self.pattern, distinguished_name))
+
+    def _all_replaced(self, pattern: re.Pattern[str], name: str) -> str:
+        """Java's `replaceAll`: unlike `re.sub`, it tries no place twice after an empty match."""
+        parts, kept, start = "", 0, 0
+        while start <= len(name) and (found := pattern.search(name, start)) is not None:
+            parts += name[kept : found.start()] + self._replaced(found)
+            kept = found.end()
+            start = kept + (not found[0])
+        return parts + name[kept:]
 
     def _replaced(self, found: re.Match[str]) -> str:
         return "".join(
@@ -65,7 +76,7 @@ class PrincipalMapper:
 
 
 def parse_mapping_rules(text: str) -> PrincipalMapper:
-    """The mapper of some rules, with commas or line ends between them.
+    """The mapper of some rules, with commas between them.
 
     Raises ValueError with one line, also for a replacement that fails in Kafka at each name.
     """
@@ -105,6 +116,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
     """The parts of a replacement. `groups` is how many groups the pattern has."""
+    _check_references(text, groups)
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -117,6 +129,14 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
         else:
             parts.append(found["escaped"] or found["text"])
     return tuple(parts)
+
+
+def _check_references(text: str, groups: int) -> None:
+    """Refuses references to missing groups that Kafka does not take for letters: it fails."""
+    missing = [each for each in _REFERENCE.finditer(text) if int(each["group"][0]) > groups]
+    is_escaped = any(len(each["escapes"]) % 2 for each in missing)
+    if groups and (is_escaped or len(missing) > 1):
+        raise ValueError(f"the pattern has no group ${missing[-1]['group']}")
 
 
 def _group(digits: str, groups: int) -> list[str | int]:
