@@ -309,7 +309,7 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a partition that was given up is still answered",
         where=f"{_LOG}.lose",
-        replace="self._note_lost(ticket, partition)",
+        replace="self._note_lost(ticket, partition, may_be_committed=is_sent or is_committed)",
         by="pass",
         caught_by=(
             f"{_COMMIT_LOG}"

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from certificates import Authority, Issued
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -168,7 +169,9 @@ class TestNames:
     def test_a_certificate_may_have_no_name(self) -> None:
         assert distinguished_name(certificate_of()) == ""
 
-    @pytest.mark.parametrize("pem", [b"", b"x", AUTHORITY.pem[:100]])
+    @pytest.mark.parametrize(
+        "pem", [b"", b"x", AUTHORITY.pem[:100]], ids=["empty", "a letter", "the first half"]
+    )
     def test_what_is_no_certificate_is_refused(self, pem: bytes) -> None:
         with pytest.raises(ValueError, match=r"PEM|asn1"):
             distinguished_name(pem)
@@ -239,6 +242,17 @@ def files(tmp_path: Path) -> Files:
     files.put(LONG)
     replace(files.truststore, AUTHORITY.pem)
     return files
+
+
+LONG_AGO: Final = timedelta(days=180)
+LATE: Final = datetime.now(UTC) + timedelta(days=90)
+
+
+def self_signed(key: rsa.RSAPrivateKey) -> Issued:
+    name = x509.Name.from_rfc4514_string("CN=localhost")
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, LATE - LONG_AGO, LATE)
+    certificate = builder.sign(key, hashes.SHA256())
+    return Issued(certificate.public_bytes(Encoding.PEM), other_key(key))
 
 
 def other_key(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
@@ -416,6 +430,45 @@ class TestRefresh:
             line for issued in (LONG, OTHER) for line in issued.key_pem.decode().split("\n")[1:-2]
         ]
         assert not [line for line in lines if line in str(events)]
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("usages", "is_warned"),
+        [(("server",), False), (("client", "server"), False), ((), False), (("client",), True)],
+    )
+    def test_a_certificate_for_other_uses_is_warned_of(
+        self, files: Files, usages: tuple[str, ...], is_warned: bool
+    ) -> None:
+        with capture_logs() as events:
+            opened = files.opened()
+        assert events == []
+        files.put(AUTHORITY.issue("localhost", not_after=LATE, usages=usages))
+        with capture_logs() as events:
+            assert opened.refresh()
+        warned = [each for each in events if each["log_level"] == "warning"]
+        assert [each["file"] for each in warned] == [str(files.certificate)] * is_warned
+        assert all("serverAuth" in each["event"] for each in warned)
+
+
+class TestContext:
+    def test_a_key_that_tls_refuses_is_named(self, files: Files) -> None:
+        key = rsa.generate_private_key(65537, 1024)
+        files.put(self_signed(key))
+        opened = files.opened()
+        with pytest.raises(OSError, match="not fit for TLS: ") as refused:
+            opened.ssl_context()
+        assert str(files.certificate) in refused.value.strerror
+        assert len(refused.value.strerror.splitlines()) == 1
+
+    def test_nobody_is_asked_for_a_password(
+        self, files: Files, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        opened = files.opened()
+        replace(files.key, with_password(LONG.key_pem))
+        with pytest.raises(OSError, match="not fit for TLS: "):
+            opened.ssl_context()
+        assert capfd.readouterr() == ("", "")
 
 
 class Clock:
