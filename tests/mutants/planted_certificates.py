@@ -1,4 +1,4 @@
-"""Planted bugs in the server's certificates, and in the names that certificates give."""
+"""Planted bugs in the server's certificates, the names in certificates, and the metrics port."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from mutants.planted import Mutant
 _CERTIFICATES = "offsetd_coordinator.security.certificates"
 _MAPPING = "offsetd_coordinator.security.principal_mapping"
 _CERTIFICATE_TESTS = "tests/unit/coordinator/test_certificates.py"
+_NAME_TESTS = "tests/unit/coordinator/test_distinguished_names.py"
 _MAPPING_TESTS = "tests/unit/coordinator/test_principal_mapping.py"
+_SECURITY = "offsetd_coordinator.observability.endpoint_security:EndpointSecurity"
+_ENDPOINT = "offsetd_coordinator.observability.metrics.endpoint"
+_READERS = "offsetd_coordinator.observability.metrics.reader_connections:ReaderConnections"
+_METRICS_TESTS = "tests/unit/coordinator/test_metrics_tls.py"
 
 CERTIFICATE_MUTANTS = (
     Mutant(
@@ -32,11 +37,18 @@ CERTIFICATE_MUTANTS = (
         caught_by=_CERTIFICATE_TESTS,
     ),
     Mutant(
+        name="a certificate that is not for servers is not warned of",
+        where=f"{_CERTIFICATES}:_is_of_server",
+        replace="any(each in usages for each in _USAGES_OF_SERVERS)",
+        by="bool(usages)",
+        caught_by=_CERTIFICATE_TESTS,
+    ),
+    Mutant(
         name="only the first space of a name in a certificate is escaped",
         where=f"{_CERTIFICATES}:_escaped",
         replace="len(text) - len(text.lstrip(_ENDS))",
         by="int(text.startswith(' '))",
-        caught_by=_CERTIFICATE_TESTS,
+        caught_by=_NAME_TESTS,
     ),
     Mutant(
         name="a mapping rule fits a part of a name",
@@ -65,5 +77,57 @@ CERTIFICATE_MUTANTS = (
         replace="name is not None",
         by="True",
         caught_by=_MAPPING_TESTS,
+    ),
+)
+
+METRICS_PORT_MUTANTS = (
+    Mutant(
+        name="the beginning of the metrics token lets in",
+        where=f"{_SECURITY}.lets_in",
+        replace="hmac.compare_digest(sent.encode(), self._token.current)",
+        by="self._token.current.startswith(sent.encode())",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="the metrics port stays with its first certificate",
+        where=f"{_SECURITY}.context",
+        replace="self._made[0] is not current",
+        by="self._made[0] is None",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="the metrics port shakes hands where it accepts connections",
+        where=f"{_ENDPOINT}:_Server",
+        replace="def process_request_thread(",
+        by="def process_request(",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="silent readers of metrics are never closed for others",
+        where=f"{_READERS}.enter",
+        replace="len(self._waiting) >= self._waiting_max",
+        by="False",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="a reader of metrics that is served is closed for others",
+        where=f"{_READERS}.admit",
+        replace="self._waiting.pop(thread).close()",
+        by="",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="any number of readers of metrics is served",
+        where=f"{_READERS}.admit",
+        replace="len(self._served) >= self._served_max",
+        by="False",
+        caught_by=_METRICS_TESTS,
+    ),
+    Mutant(
+        name="an answer with metrics has no end of TLS",
+        where=f"{_ENDPOINT}:_Handler.do_GET",
+        replace="self.connection.unwrap()",
+        by="pass",
+        caught_by=_METRICS_TESTS,
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.security.certificates import ServerCertificates
     from offsetd_coordinator.security.watched_file import WatchedFile
 
-_SCHEME = "Bearer "
+_SCHEME: Final = "bearer "
 
 
 class EndpointSecurity:
@@ -25,6 +26,7 @@ class EndpointSecurity:
     ) -> None:
         self._certificates = certificates
         self._token = token
+        self._looking = threading.Lock()
         self._made: tuple[object, ssl.SSLContext] | None = None
         if certificates is not None:
             self._made = certificates.current, certificates.ssl_context()
@@ -44,8 +46,9 @@ class EndpointSecurity:
         """Whether a reader with this header may read."""
         if self._token is None:
             return True
-        self._token.refresh()
-        if authorization is None or not authorization.startswith(_SCHEME):
+        with self._looking:
+            self._token.refresh()
+        if authorization is None or authorization[: len(_SCHEME)].lower() != _SCHEME:
             return False
-        sent = authorization.removeprefix(_SCHEME).strip()
+        sent = authorization[len(_SCHEME) :].strip()
         return hmac.compare_digest(sent.encode(), self._token.current)

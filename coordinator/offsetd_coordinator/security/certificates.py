@@ -5,6 +5,7 @@ And the name in a client's certificate, as Kafka writes it.
 
 from __future__ import annotations
 
+import errno
 import ssl
 import time
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +49,10 @@ _LONG_TAG: Final = 0x1F
 # Java's, which has `=` and each `#` beside those of RFC 2253.
 _ESCAPES: Final = str.maketrans({"\0": r"\00"} | {each: f"\\{each}" for each in ',+"\\<>;=#'})
 _ENDS: Final = " \r"
+_USAGES_OF_SERVERS: Final = (
+    ExtendedKeyUsageOID.SERVER_AUTH,
+    ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+)
 
 
 class Pems(NamedTuple):
@@ -159,7 +165,13 @@ class ServerCertificates:
         """A context of Python for TLS 1.2 and newer. Raises OSError, for wrong files too."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(*self._paths[:2])
+        certificate_path, key_path, _ = self._paths
+        try:
+            # Without a password here, a key that has one would be asked for at the terminal.
+            context.load_cert_chain(certificate_path, key_path, password="")
+        except ssl.SSLError as error:
+            text = f"{certificate_path}, {key_path}: not fit for TLS: {error.reason}"
+            raise OSError(errno.EINVAL, text) from error
         return context
 
     def _states(self) -> list[tuple[int, int, int]]:
@@ -183,6 +195,12 @@ class ServerCertificates:
         self.current = pems
         self.expire_ms = int(leaf.not_valid_after_utc.timestamp() * 1000)
         self._warn_of_expiry()
+        if not _is_of_server(leaf):
+            _log.warning(
+                "clients may refuse the server's certificate: its extended key usage lacks"
+                " serverAuth",
+                file=str(certificate_path),
+            )
 
     def _warn_of_expiry(self) -> None:
         """Warns once a day of a certificate that has expired or will do so soon."""
@@ -204,6 +222,15 @@ def _certificates(path: Path, pem: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise ValueError(f"{path}: no certificates in PEM: {error}") from None
+
+
+def _is_of_server(leaf: x509.Certificate) -> bool:
+    """Whether clients take it for a server's (RFC 5280, 4.2.1.12): without a list, for all uses."""
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, ValueError):  # No list, or extensions that cannot be read.
+        return True
+    return any(each in usages for each in _USAGES_OF_SERVERS)
 
 
 def _check_key(certificate_path: Path, leaf: x509.Certificate, path: Path, pem: bytes) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -13,6 +15,7 @@ import structlog
 from prometheus_client import MetricsHandler
 
 from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
+from offsetd_coordinator.observability.metrics.reader_connections import ReaderConnections
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SCRAPES_MAX: Final = 8
+_WAITING_MAX: Final = 32
 _SILENCE_SECONDS_MAX: Final = 10.0
 _PATH: Final = "/metrics"
 
@@ -44,8 +48,10 @@ class MetricsEndpoint:
             flags=socket.AI_PASSIVE,
         )
         family, *_, socket_address = found[0]
-        handler = type("Handler", (_Handler,), {"registry": registry, "security": security})
-        self._server = _Server(family, socket_address, handler, security)
+        connections = ReaderConnections(waiting_max=_WAITING_MAX, served_max=_SCRAPES_MAX)
+        parts = {"registry": registry, "security": security, "connections": connections}
+        handler = type("Handler", (_Handler,), parts)
+        self._server = _Server(family, socket_address, handler, security, connections)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -67,8 +73,16 @@ class MetricsEndpoint:
 class _Handler(MetricsHandler):
     timeout = _SILENCE_SECONDS_MAX  # A silent connection is closed after this time.
     security: EndpointSecurity
+    connections: ReaderConnections
 
     def do_GET(self) -> None:  # noqa: N802  The standard library's name.
+        self._answer()
+        if isinstance(self.connection, ssl.SSLSocket):
+            # TLS's own end tells the reader that the answer is whole. A cut answer does not get it.
+            with contextlib.suppress(OSError, ValueError):
+                self.connection.unwrap()
+
+    def _answer(self) -> None:
         if not self.security.lets_in(self.headers.get("Authorization")):
             self.send_response(401)
             self.send_header("WWW-Authenticate", "Bearer")
@@ -77,6 +91,9 @@ class _Handler(MetricsHandler):
             return
         if urlsplit(self.path).path != _PATH:
             self.send_error(404, f"there is only {_PATH}")
+            return
+        if not self.connections.admit():
+            self.send_error(503, f"there are {_SCRAPES_MAX} readers at a time")
             return
         try:
             super().do_GET()
@@ -88,9 +105,10 @@ class _Handler(MetricsHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """An HTTP server for a few scrapes at a time, each on a thread. More connections are closed."""
+    """An HTTP server for a few scrapes at a time, each on a thread."""
 
     allow_reuse_port = False  # A second server on the port must fail to start.
+    request_queue_size = 128  # In a shorter queue, a burst delays new connections by seconds.
 
     def __init__(
         self,
@@ -98,30 +116,32 @@ class _Server(ThreadingHTTPServer):
         address: Any,
         handler: type[MetricsHandler],
         security: EndpointSecurity,
+        connections: ReaderConnections,
     ) -> None:
         self._security = security
+        self._connections = connections
         self.address_family = family
-        self._room = threading.Semaphore(_SCRAPES_MAX)
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)  # HTTPServer's method resolves the host's name: maybe slow.
 
-    def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
-        return self._room.acquire(blocking=False)
-
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
+            self._connections.enter(request)
             context = self._security.context()
             if context is not None:
                 # The handshake is here, not in `accept`: a silent client holds only its thread up.
                 request.settimeout(_SILENCE_SECONDS_MAX)
-                request = context.wrap_socket(request, server_side=True)
+                request = context.wrap_socket(
+                    request, server_side=True, do_handshake_on_connect=False
+                )
+                request.do_handshake()
             super().process_request_thread(request, client_address)
-        except OSError:  # The handshake failed.
+        except (OSError, ValueError):  # The handshake failed.
             self.shutdown_request(request)
         finally:
-            self._room.release()
+            self._connections.leave()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignores the error: the client has closed the connection."""
