@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
 import structlog
+from offsetd_storage.errors import words_of
 
 from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.identities import Identities
@@ -89,7 +90,8 @@ class ServerSecurity:
         """What the metrics port asks of its readers. Raises StartFailed."""
         settings = self._settings
         certificates = self.certificates if settings.metrics_ssl_enable else None
-        return EndpointSecurity(certificates, _read(lambda: _metrics_token(settings)))
+        # The context of TLS is made here: its error must not look like one of the address.
+        return _read(lambda: EndpointSecurity(certificates, _metrics_token(settings)))
 
     def credentials(self) -> grpc.ServerCredentials | None:
         """What gRPC needs for TLS; None without TLS. Each handshake gets the newest files."""
@@ -180,7 +182,7 @@ def _read(read: Callable[[], _Read]) -> _Read:
     try:
         return read()
     except (OSError, ValueError) as error:
-        raise StartFailed(str(error)) from error
+        raise StartFailed(words_of(error)) from error
 
 
 def _certificates(settings: Settings) -> ServerCertificates | None:

@@ -37,4 +37,11 @@ ACCESS_METRICS_MUTANTS = (
         by="bool(sent)",
         caught_by=f"{_PORT_TESTS}::test_without_the_token_there_is_nothing",
     ),
+    Mutant(
+        name="a key that TLS refuses is taken for a matter of the metrics port's address",
+        where="offsetd_coordinator.server_security:ServerSecurity.endpoint_security",
+        replace="_read(lambda: EndpointSecurity(certificates, _metrics_token(settings)))",
+        by="EndpointSecurity(certificates, _read(lambda: _metrics_token(settings)))",
+        caught_by=f"{_PORT_TESTS}::test_a_key_that_tls_refuses_is_no_matter_of_the_address",
+    ),
 )

@@ -8,10 +8,15 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from security.secured_server import ACLS, GROUP, TOPIC, SecuredFiles, called, request_of
 from server_process import ServerProcess, poll
 
@@ -136,3 +141,33 @@ def test_a_wrong_token_file_is_refused_at_the_start(tmp_path: Path, content: str
     with ServerProcess(tmp_path / "data", settings=settings) as server:
         assert server.wait_for_exit() == 1
     assert "the token is printable ASCII" in server.log
+
+
+@pytest.mark.parametrize("named", [{}, {"metrics.address": None}], ids=["said", "default"])
+def test_a_key_that_tls_refuses_is_no_matter_of_the_address(
+    tmp_path: Path, named: dict[str, None]
+) -> None:
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    put_weak(certificate, key)
+    settings = {
+        "ssl.certificate.file": certificate,
+        "ssl.key.file": key,
+        "metrics.ssl.enable": "true",
+        **named,
+    }
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        assert server.wait_for_exit() == 1
+    assert f"{certificate}, {key}: not fit for TLS: EE_KEY_TOO_SMALL" in server.log
+    assert "cannot listen" not in server.log
+    assert "Errno" not in server.log
+
+
+def put_weak(certificate_path: Path, key_path: Path) -> None:
+    """A pair that fits, with a key that Python's TLS finds too short."""
+    key = rsa.generate_private_key(65537, 1024)
+    name = x509.Name.from_rfc4514_string("CN=localhost")
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=9))
+    signed = builder.sign(key, hashes.SHA256())
+    certificate_path.write_bytes(signed.public_bytes(Encoding.PEM))
+    key_path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
