@@ -14,7 +14,7 @@ from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.identities import Identities
 from offsetd_coordinator.network.ports import is_loopback
 from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
-from offsetd_coordinator.security.acl import USER_PREFIX
+from offsetd_coordinator.security.acl import ANY, USER_PREFIX
 from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.server_folder import StartFailed
 
@@ -272,6 +272,7 @@ def _web_tokens(settings: Settings, keys: KeySet | None) -> JwtVerifier | None:
 def _super_users(settings: Settings) -> frozenset[str]:
     named = [each.strip() for each in settings.super_users.split(";")]
     for each in filter(None, named):
-        if not each.startswith(USER_PREFIX) or each == USER_PREFIX:
-            raise ValueError(f"super.users: {each!r} is not User:NAME")
+        name = each.removeprefix(USER_PREFIX)
+        if name in ("", each, ANY) or f",{USER_PREFIX}" in name:
+            raise ValueError(f"super.users: {each!r} is not User:NAME; several need `;`")
     return frozenset(filter(None, named))

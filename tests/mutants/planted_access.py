@@ -10,6 +10,27 @@ _IDENTITIES = "tests/unit/coordinator/test_identities.py"
 
 ACCESS_MUTANTS = (
     Mutant(
+        name="a change of all topics needs no right to them",
+        where="offsetd_coordinator.messages.method_access:MethodAccess.check",
+        replace="self.rights.is_of_all_topics and not names_topics",
+        by="False",
+        caught_by=_MATRIX,
+    ),
+    Mutant(
+        name="the topics of a file are imported without a right",
+        where="offsetd_coordinator.services.offset_imports:ImportService.import_offsets",
+        replace="access.require(Operation.READ, ResourceType.TOPIC, topic.decode())",
+        by="pass",
+        caught_by=_MATRIX,
+    ),
+    Mutant(
+        name="a client does not know that it may open a stream again with a new token",
+        where="offsetd_coordinator.calls.access_control:Access.check_identity",
+        replace="IdentityEnded(",
+        by="AuthenticationFailed(",
+        caught_by="tests/security/test_clients.py::test_a_watcher_goes_on_with_a_renewed_token",
+    ),
+    Mutant(
         name="the right of a stream's commits is asked once, and then known for ever",
         where="offsetd_coordinator.messages.commit_access:CommitAccess._forget_if_changed",
         replace="version != self._version",

@@ -74,6 +74,14 @@ group_prefix = "billing"
 [[acl]]
 principal = "User:owner"
 allow = ["All"]
+topic = "*"
+[[acl]]
+principal = "User:of-one-topic"
+allow = ["All"]
+group_prefix = "billing"
+[[acl]]
+principal = "User:of-one-topic"
+allow = ["All"]
 topic = "orders"
 [[acl]]
 principal = "User:owner"

@@ -75,6 +75,14 @@ def options(secured: tuple[ServerProcess, SecuredFiles, Tokens], token: Any) -> 
     }
 
 
+async def is_let_in(client: AsyncOffsetClient) -> bool:
+    try:
+        await client.fetch(GROUP)
+    except AuthenticationFailed:
+        return False
+    return True
+
+
 def test_a_renewed_token_keeps_the_client_for_threads_going(
     secured: tuple[ServerProcess, SecuredFiles, Tokens],
 ) -> None:
@@ -118,13 +126,6 @@ async def test_a_renewed_token_keeps_the_client_for_asyncio_going(
     tokens = secured[2]
     async with AsyncOffsetClient(**options(secured, tokens)) as client:
 
-        async def is_known() -> bool:
-            try:
-                await client.fetch(GROUP)
-            except AuthenticationFailed:
-                return False
-            return True
-
         async def commit(value: int) -> None:
             """Many at a time, so that they share a stream."""
             await asyncio.gather(
@@ -135,7 +136,7 @@ async def test_a_renewed_token_keeps_the_client_for_asyncio_going(
             await commit(value)
         former = tokens._id
         tokens.current, tokens._id = tokens._create("User:owner")
-        while not await is_known():  # noqa: ASYNC110  Only the server knows.
+        while not await is_let_in(client):  # noqa: ASYNC110  Only the server knows.
             await asyncio.sleep(0.05)
         revoke_tokens(tokens.path, [former])
         end = time.monotonic() + 4
@@ -160,3 +161,40 @@ def test_refusals_are_errors_of_their_own(
         pytest.raises(AuthenticationFailed),
     ):
         client.fetch(GROUP)
+
+
+async def test_a_watcher_goes_on_with_a_renewed_token(
+    secured: tuple[ServerProcess, SecuredFiles, Tokens],
+) -> None:
+    tokens, seen = secured[2], list[int]()
+    async with AsyncOffsetClient(**options(secured, tokens)) as client:
+
+        async def watch() -> None:
+            async for event in client.watch_offsets([GROUP]):
+                assert event.offset is not None
+                seen.append(event.offset)
+
+        watching = asyncio.create_task(watch())
+        former, value = tokens._id, 1000
+        new, new_id = tokens._create("User:owner")
+        async with AsyncOffsetClient(**options(secured, new)) as other:
+            while not await is_let_in(other):  # noqa: ASYNC110  Only the server knows.
+                await asyncio.sleep(0.05)
+        tokens.current, tokens._id = new, new_id
+        end = time.monotonic() + 1
+        is_revoked = False
+        while time.monotonic() < end + 4:
+            value += 1
+            await client.commit(GROUP, {P0: value})
+            if not is_revoked and time.monotonic() > end:
+                revoke_tokens(tokens.path, [former])
+                is_revoked = True
+            assert not watching.done(), watching
+            await asyncio.sleep(0.02)
+        poll_end = time.monotonic() + SECONDS_MAX
+        while value not in seen:
+            assert time.monotonic() < poll_end
+            assert not watching.done(), watching
+            await asyncio.sleep(0.05)
+        watching.cancel()
+    assert seen == sorted(set(seen)), "each event came once, in order"

@@ -197,7 +197,10 @@ def test_the_streams_of_a_revoked_token_end(tokens: Tokens) -> None:
         poll(lambda: all(len(each.after(0)) > 5 for each in everybody), SECONDS_MAX)
         revoke_tokens(tokens.path, [token_id])
         poll(lambda: all(each.code is not None for each in everybody), SECONDS_MAX)
-        assert {each.code for each in everybody} == {grpc.StatusCode.UNAUTHENTICATED}
+        # A client opens them again, and is refused then, unless it has a new token.
+        assert {each.code for each in everybody} == {grpc.StatusCode.UNAVAILABLE}
+        again = called(everybody[0].channel, "ListGroups", request_of("ListGroups"), metadata)
+        assert again.code is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_a_certificate_is_exchanged_under_an_open_connection(

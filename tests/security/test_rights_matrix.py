@@ -223,3 +223,50 @@ def test_topics_are_left_out_as_if_they_were_absent(
             assert outcomes[caller].code is grpc.StatusCode.OK, outcomes[caller].details
     assert TOPIC in str(outcomes["owner"].answers)
     assert TOPIC not in str(outcomes["no-topic"].answers)
+
+
+CHANGES = ["ResetOffsets", "CloneGroup", "ImportOffsets"]
+
+
+def change_of(method: str, *topics: str) -> Any:
+    """A dry run that changes the group's offsets of these topics; of all, if none is named."""
+    request = request_of(method)
+    if method == "ImportOffsets":
+        request.content = "".join(f"{topic},0,7\n" for topic in topics).encode()
+    else:
+        request.topics.extend(topics)
+    if method == "ResetOffsets":
+        request.shift_by = 0
+    return request
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_a_change_needs_a_right_to_each_topic(
+    mtls_server: ServerProcess, files: SecuredFiles, method: str
+) -> None:
+    """So neither an answer nor an error tells of a topic that the caller may not see."""
+    with files.channel(mtls_server.address, "root") as channel:
+        commit = request_of("CommitOffsets", topic="secret")
+        assert called(channel, "CommitOffsets", commit).code is grpc.StatusCode.OK
+    with files.channel(mtls_server.address, "of-one-topic") as channel:
+        own = called(channel, method, change_of(method, TOPIC))
+        hidden = called(channel, method, change_of(method, TOPIC, "secret"))
+        absent = called(channel, method, change_of(method, TOPIC, "sacred"))
+    assert own.code is grpc.StatusCode.OK, own.details
+    assert hidden.code is absent.code is grpc.StatusCode.PERMISSION_DENIED
+    assert hidden.details == absent.details.replace("sacred", "secret")
+
+
+@pytest.mark.parametrize("method", ["ResetOffsets", "CloneGroup", "RestoreGroup"])
+def test_a_change_of_all_topics_needs_the_right_to_all(
+    mtls_server: ServerProcess, files: SecuredFiles, method: str
+) -> None:
+    request = request_of(method)
+    if method != "RestoreGroup":
+        request = change_of(method)
+    outcomes = {}
+    for caller in ("of-one-topic", "owner"):
+        with files.channel(mtls_server.address, caller) as channel:
+            outcomes[caller] = called(channel, method, request)
+    assert outcomes["of-one-topic"].code is grpc.StatusCode.PERMISSION_DENIED
+    assert not is_refused(outcomes["owner"])

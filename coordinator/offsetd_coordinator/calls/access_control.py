@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from offsetd_coordinator.calls.caller import Caller
-from offsetd_coordinator.security.acl import CLUSTER_NAME, Operation, ResourceType
-from offsetd_coordinator.security.security_errors import AuthenticationFailed, lacks_right
+from offsetd_coordinator.security.acl import ANY, CLUSTER_NAME, Operation, ResourceType
+from offsetd_coordinator.security.security_errors import (
+    AuthenticationFailed,
+    IdentityEnded,
+    lacks_right,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +120,9 @@ class Access:
         return 0 if authorizer is None else authorizer.version
 
     def check_identity(self) -> None:
-        """Raises AuthenticationFailed if the caller's token has expired or was revoked."""
+        """Raises IdentityEnded if the caller's token has expired or was revoked."""
         if not self._control.is_valid(self._identity):
-            raise AuthenticationFailed("the token has expired, or was revoked")
+            raise IdentityEnded("the token has expired, or was revoked: open the stream again")
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the caller may do this."""
@@ -133,6 +137,12 @@ class Access:
         return authorizer is None or authorizer.allows_all(
             self._principal, self._host, operation, resource_type
         )
+
+    def require_all(self, operation: Operation, resource_type: ResourceType) -> None:
+        """Raises AuthorizationFailed unless the caller may do this with all of the type."""
+        if not self.allows_all(operation, resource_type):
+            self._control.note_refusal(self.caller, operation, resource_type, ANY)
+            raise lacks_right(self._principal, operation, resource_type, ANY)
 
     def require(
         self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME

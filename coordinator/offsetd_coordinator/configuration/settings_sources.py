@@ -25,7 +25,8 @@ _KAFKA_VARIABLES: Final = f"{_ENVIRONMENT_PREFIX}CLUSTER_KAFKA_"
 # Names with offsetd's prefix that are not settings. Clients and test runs read some; Kubernetes
 # sets the others in every pod if a service is called `offsetd`.
 _ENVIRONMENT_NOT_OURS: Final = re.compile(
-    r"ADDRESS|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
+    r"ADDRESS|TLS(_.*)?|TOKEN"
+    r"|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 
 

@@ -32,7 +32,7 @@ class WatchView:
         return view
 
     async def check(self) -> None:
-        """Raises AuthenticationFailed or AuthorizationFailed once the caller may not watch."""
+        """Raises IdentityEnded or AuthorizationFailed once the caller may not watch."""
         self.access.check_identity()
         version = self.access.rules_version
         if version != self._rules_version:
@@ -42,7 +42,7 @@ class WatchView:
     def visible(
         self, response: history_pb2.WatchOffsetsResponse
     ) -> history_pb2.WatchOffsetsResponse:
-        """The events that the caller may see. Raises AuthenticationFailed."""
+        """The events that the caller may see. Raises IdentityEnded."""
         self.access.check_identity()
         shows = self._method_access.rights.shows
         events = [each for each in response.events if is_visible(self.access, shows, each)]

@@ -55,7 +55,7 @@ class CommitAccess:
         return refused
 
     def check_identity(self) -> None:
-        """Raises AuthenticationFailed if the caller's token holds no longer."""
+        """Raises IdentityEnded if the caller's token holds no longer."""
         self._access.check_identity()
 
     def require(self, commit: CommitOffsets) -> None:

@@ -16,6 +16,7 @@ from offsetd_coordinator.calls import callers
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.messages import validation
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.required_rights import METHOD_RIGHTS, MethodRights, Right
 
 if TYPE_CHECKING:
@@ -79,16 +80,19 @@ class MethodAccess:
             raise CoordinatorLoadInProgress("the server is loading its rules")
         if self.rights.reads_itself or self._control.authorizer is None:
             return
-        request, turns = None, Turns()
+        request, turns, names_topics = None, Turns(), False
         for right, path in self._names:
-            if not right.names:
+            if right.resource_type is ResourceType.CLUSTER:
                 access.require(right.operation, right.resource_type)
                 continue
             if request is None:
                 request = await validation.parse_in_turns(self._request_class, message, turns)
-            if not access.allows_all(right.operation, right.resource_type):
+            if right.names and not access.allows_all(right.operation, right.resource_type):
                 async for name in turns.each(_names_at(request, path)):
+                    names_topics |= right.resource_type is ResourceType.TOPIC
                     access.require(right.operation, right.resource_type, name)
+        if self.rights.is_of_all_topics and not names_topics:
+            access.require_all(Operation.READ, ResourceType.TOPIC)
 
     async def visible(self, access: Access, response: bytes) -> bytes:
         """An answer without what the caller may not see."""

@@ -27,13 +27,15 @@ class MethodRights(NamedTuple):
     A call needs all rights of `needs`, for every name that its request has. What the answer would
     show at the paths of `shows` is left out if the caller lacks the right for it. `reads_itself`:
     a kernel or the method itself reads the request, so the method checks what it has read.
-    `hides_itself`: the method leaves out itself what its answer would show.
+    `hides_itself`: the method leaves out itself what its answer would show. `is_of_all_topics`: a
+    request that names no topic is about all, so it needs the topic rights for all (`*`).
     """
 
     needs: tuple[Right, ...] = ()
     shows: tuple[Right, ...] = ()
     reads_itself: bool = False
     hides_itself: bool = False
+    is_of_all_topics: bool = False
 
 
 def _group(operation: Operation, names: str = "group_id") -> Right:
@@ -73,7 +75,16 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
         ),
         (_topic(_DESCRIBE, "deleted.topic"),),
     ),
-    "ResetOffsets": MethodRights((_group(Operation.ALTER),), _CHANGES),
+    "ResetOffsets": MethodRights(
+        (
+            _group(Operation.ALTER),
+            _topic(_READ, "partitions.topic"),
+            _topic(_READ, "topics"),
+            _topic(_READ, "explicit.offsets.topic"),
+        ),
+        _CHANGES,
+        is_of_all_topics=True,
+    ),
     "FetchBounds": MethodRights(
         (_topic(_DESCRIBE, "partitions.topic"), _topic(_DESCRIBE, "topics"))
     ),
@@ -87,9 +98,19 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
     "GetGroup": MethodRights((_group(_DESCRIBE),), (_topic(_DESCRIBE, "offsets.topic"),)),
     "DeleteGroup": MethodRights((_group(Operation.DELETE),)),
     "CloneGroup": MethodRights(
-        (_group(_DESCRIBE, "source_group_id"), _group(Operation.ALTER, "target_group_id")), _CHANGES
+        (
+            _group(_DESCRIBE, "source_group_id"),
+            _group(Operation.ALTER, "target_group_id"),
+            _topic(_READ, "topics"),
+            _topic(_READ, "source_offsets.offsets.topic"),
+        ),
+        _CHANGES,
+        is_of_all_topics=True,
     ),
-    "RestoreGroup": MethodRights((_group(Operation.ALTER),), _CHANGES),
+    # Its request has no field of topics: it needs the right for all.
+    "RestoreGroup": MethodRights(
+        (_group(Operation.ALTER), _topic(_READ, "")), _CHANGES, is_of_all_topics=True
+    ),
     "JoinGroup": _MEMBER,
     "SyncGroup": _MEMBER,
     "Heartbeat": _MEMBER,
@@ -114,7 +135,9 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
         (_group(_DESCRIBE, "content"), _topic(_DESCRIBE, "content")),
         hides_itself=True,
     ),
-    "ImportOffsets": MethodRights((_group(Operation.ALTER, "content"),), reads_itself=True),
+    "ImportOffsets": MethodRights(
+        (_group(Operation.ALTER, "content"), _topic(_READ, "content")), reads_itself=True
+    ),
     "ListAuditEvents": MethodRights(
         (Right(_DESCRIBE, ResourceType.CLUSTER, ""),),
         (_group(_DESCRIBE, "events.what"),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable
 from offsetd_coordinator.security.acl import Operation, ResourceType
 
 
@@ -12,6 +12,13 @@ class AuthenticationFailed(CoordinatorError):
     """The call has no valid identity. The message does not tell what a guess got right."""
 
     reason = "AUTHENTICATION_FAILED"
+
+
+class IdentityEnded(CoordinatorNotAvailable):
+    """A stream's token has expired or was revoked. Clients open the stream again, with a new one.
+
+    Without a new token, that is refused with AuthenticationFailed.
+    """
 
 
 class AuthorizationFailed(CoordinatorError):

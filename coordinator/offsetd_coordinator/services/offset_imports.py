@@ -37,7 +37,7 @@ from offsetd_coordinator.services.durable_answers import submitted_change, until
 from offsetd_coordinator.services.offset_exports import read_format
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 
     from offsetd_storage.offsets_topic.offset_file_formats import FileOffset, Line, OffsetFormat
 
@@ -108,6 +108,8 @@ class ImportService:
             if (access := callers.access()) is not None:
                 async for group_id in turns.each(file_import.groups):
                     access.require(Operation.ALTER, ResourceType.GROUP, group_id.decode())
+                async for topic in turns.each(file_import.topics):
+                    access.require(Operation.READ, ResourceType.TOPIC, topic.decode())
             return await self._write(options, file_import.groups)
         finally:
             self._held -= held
@@ -235,6 +237,11 @@ class FileImport:
         self._topics: dict[bytes, bytes] = {}
         self._problems: list[dict[str, object]] = []
         self._problem_count = 0
+
+    @property
+    def topics(self) -> Collection[bytes]:
+        """All topics of the file."""
+        return self._topics.keys()
 
     def take(self, line: Line) -> None:
         """Adds a line's offset to its group, or notes the line's problem."""

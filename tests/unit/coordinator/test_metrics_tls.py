@@ -124,7 +124,7 @@ def request_of(token: str = TOKEN) -> bytes:
     return f"GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
 
 
-def common_name(connection: ssl.SSLSocket) -> str:
+def subject_name(connection: ssl.SSLSocket) -> str:
     certificate = connection.getpeercert()
     assert certificate is not None
     subject: object = certificate["subject"]
@@ -188,11 +188,11 @@ class TestTls:
 
     def test_a_new_certificate_counts_for_new_connections(self, port: Port) -> None:
         with port.secured() as old:
-            assert "first" in common_name(old)
+            assert "first" in subject_name(old)
             port.put(SECOND)
             assert port.certificates.refresh()
             with port.secured() as new:
-                assert "second" in common_name(new)
+                assert "second" in subject_name(new)
             old.sendall(request_of())
             assert b"offsetd_answer 42" in received(old)
 
@@ -200,11 +200,11 @@ class TestTls:
         port.certificate.write_bytes(SECOND.certificate_pem)
         assert not port.certificates.refresh()
         with port.secured() as connection:
-            assert "first" in common_name(connection)
+            assert "first" in subject_name(connection)
         port.key.write_bytes(SECOND.key_pem)
         assert port.certificates.refresh()
         with port.secured() as connection:
-            assert "second" in common_name(connection)
+            assert "second" in subject_name(connection)
 
     def test_files_that_are_wrong_after_the_look_leave_the_old_certificate(
         self, port: Port
@@ -213,10 +213,10 @@ class TestTls:
         assert port.certificates.refresh()
         port.key.write_bytes(FIRST.key_pem)
         with port.secured() as connection:
-            assert "first" in common_name(connection)
+            assert "first" in subject_name(connection)
         port.key.write_bytes(SECOND.key_pem)
         with port.secured() as connection:
-            assert "second" in common_name(connection)
+            assert "second" in subject_name(connection)
 
 
 class TestEndOfAnAnswer:

@@ -227,6 +227,9 @@ def test_a_wrong_setting_is_one_clear_error(
     "variable",
     [
         "OFFSETD_ADDRESS",
+        "OFFSETD_TLS",
+        "OFFSETD_TLS_CA",
+        "OFFSETD_TOKEN",
         "OFFSETD_REQUIRE",
         "OFFSETD_TEST_KILLS",
         "OFFSETD_SERVICE_HOST",
