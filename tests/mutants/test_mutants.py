@@ -1,7 +1,7 @@
 """The tests prove themselves: with each planted bug, a test that should notice does fail.
 
 A mutant is one replacement in one function (see `mutants.planted.Mutant`), applied to a copy of
-the packages; the test that has to catch it runs against the copy. CI replays a twelfth, chosen by
+the packages; the test that has to catch it runs against the copy. CI replays an eighteenth, chosen by
 the commit, and `make nightly` all of them.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long(minutes=15)
 
 # Each commit tries one part of so many: all of them take more than an hour.
-COMMITS_FOR_ALL = 12
+COMMITS_FOR_ALL = 18
 FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
@@ -77,7 +77,7 @@ def mutated_source(mutant: Mutant) -> str:
 
 
 def chosen_mutants() -> list[Mutant]:
-    """All of them at night; else a twelfth, which the checked out commit chooses by its tree."""
+    """All of them at night; else an eighteenth, which the checked out commit chooses by its tree."""
     if os.environ.get("OFFSETD_NIGHTLY"):
         return MUTANTS
     turn = session_seed() % COMMITS_FOR_ALL
