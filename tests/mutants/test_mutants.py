@@ -1,8 +1,8 @@
 """The tests prove themselves: with each planted bug, a test that should notice does fail.
 
 A mutant is one replacement in one function (see `mutants.planted.Mutant`), applied to a copy of
-the packages; the test that has to catch it runs against the copy. CI replays an eighteenth, chosen by
-the commit, and `make nightly` all of them.
+the packages; the test that has to catch it runs against the copy. CI replays an eighteenth, chosen
+by the commit, and `make nightly` all of them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def mutated_source(mutant: Mutant) -> str:
 
 
 def chosen_mutants() -> list[Mutant]:
-    """All of them at night; else an eighteenth, which the checked out commit chooses by its tree."""
+    """All of them at night; else an eighteenth, which the commit chooses by its tree."""
     if os.environ.get("OFFSETD_NIGHTLY"):
         return MUTANTS
     turn = session_seed() % COMMITS_FOR_ALL
