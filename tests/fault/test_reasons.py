@@ -306,7 +306,12 @@ def test_a_mean_servers_reason_is_provoked(mean_stubs: Stubs, reason: str) -> No
         assert mean_stubs.offsets.FetchOffsets(fetch("simple")) == fetched
 
 
+_RIGHTS = "security/test_rights_matrix.py::test_each_kind_of_refusal_has_a_reason_of_its_own"
 ELSEWHERE = {
+    "AUTHENTICATION_FAILED": _RIGHTS,
+    "GROUP_AUTHORIZATION_FAILED": _RIGHTS,
+    "TOPIC_AUTHORIZATION_FAILED": _RIGHTS,
+    "CLUSTER_AUTHORIZATION_FAILED": _RIGHTS,
     **dict.fromkeys(
         (
             "INVALID_GROUP_ID",

@@ -212,7 +212,14 @@ _FILLED: Final = {
 class Outcome:
     """How a call ended: the code, the reason's text, and the messages of the answer."""
 
-    def __init__(self, code: grpc.StatusCode, details: str, answers: list[Any]) -> None:
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        details: str,
+        answers: list[Any],
+        error: grpc.RpcError | None = None,
+    ) -> None:
+        self.error = error
         self.code = code
         self.details = details
         self.answers = answers
@@ -244,7 +251,7 @@ def called(
             answers.append(answer)
     except grpc.RpcError as error:
         status: Any = error
-        return Outcome(status.code(), status.details() or "", answers)
+        return Outcome(status.code(), status.details() or "", answers, error)
     return Outcome(grpc.StatusCode.OK, "", answers)
 
 

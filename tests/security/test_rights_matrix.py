@@ -11,6 +11,7 @@ from certificates import Authority
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.required_rights import METHOD_RIGHTS
 from oidc_issuer import compact, signing_key, token
+from refusals import details
 from security.secured_server import (
     ALL,
     GROUP,
@@ -270,3 +271,23 @@ def test_a_change_of_all_topics_needs_the_right_to_all(
             outcomes[caller] = called(channel, method, request)
     assert outcomes["of-one-topic"].code is grpc.StatusCode.PERMISSION_DENIED
     assert not is_refused(outcomes["owner"])
+
+
+def reason_of(channel: grpc.Channel, method: str, bad_token: str | None = None) -> str:
+    """The public reason of a refusal."""
+    metadata = None if bad_token is None else [("authorization", f"Bearer {bad_token}")]
+    outcome = called(channel, method, request_of(method), metadata)
+    assert outcome.error is not None
+    return details(outcome.error)[1]
+
+
+def test_each_kind_of_refusal_has_a_reason_of_its_own(
+    mtls_server: ServerProcess, token_server: ServerProcess, files: SecuredFiles
+) -> None:
+    with files.channel(mtls_server.address, "no-topic") as channel:
+        assert reason_of(channel, "CommitOffsets") == "TOPIC_AUTHORIZATION_FAILED"
+    with files.channel(mtls_server.address, "nobody") as channel:
+        assert reason_of(channel, "CommitOffsets") == "GROUP_AUTHORIZATION_FAILED"
+        assert reason_of(channel, "DescribeLog") == "CLUSTER_AUTHORIZATION_FAILED"
+    with files.channel(token_server.address) as channel:
+        assert reason_of(channel, "ListGroups", "unknown") == "AUTHENTICATION_FAILED"
