@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -118,6 +118,11 @@ def test_commits_go_on_after_the_brokers_last_offset_and_leave_its_bytes_alone(
         assert fetched(client, list(answers["listed"])) == all_groups
         assert all(client.fetch(group_id)[position].offset == 77 for group_id in group_ids)
     after = logs_of(broker_folder)
-    grown = [name for name in before if len(after[name]) > len(before[name])]
+    # The broker's segments may be old enough to be rolled: then a commit is in a new one.
+    grown = {
+        PurePath(name).parent
+        for name, content in after.items()
+        if len(content) > len(before.get(name, b""))
+    }
     assert len(grown) == len({partition_of(group_id, PARTITIONS) for group_id in group_ids})
     assert all(after[name].startswith(content) for name, content in before.items())
