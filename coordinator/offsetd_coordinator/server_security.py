@@ -55,8 +55,8 @@ class ServerSecurity:
         self._settings = settings
         self._now_ms = now_ms
         self.certificates = _read(lambda: _certificates(settings))
-        self._note_expiry(figures)
         self._figures = figures
+        self._note_expiry()
         self._tokens = _read(lambda: _tokens(settings))
         self._acl_file = _read(lambda: _acl_file(settings))
         self._keys = _read(lambda: _keys(settings))
@@ -77,9 +77,9 @@ class ServerSecurity:
             self.control = AccessControl(identities, rules, figures)
             self.control.has_loaded_rules = rules is None or self._acl_file is not None
 
-    def _note_expiry(self, figures: AccessFigures) -> None:
+    def _note_expiry(self) -> None:
         if self.certificates is not None:
-            figures.certificate_expire_ms = self.certificates.expire_ms
+            self._figures.certificate_expire_ms = self.certificates.expire_ms
 
     @property
     def rules_are_of_file(self) -> bool:
@@ -143,7 +143,7 @@ class ServerSecurity:
     async def _look(self) -> None:
         if self.certificates is not None:
             await asyncio.to_thread(self.certificates.refresh)
-            self._note_expiry(self._figures)
+            self._note_expiry()
         has_changed = False
         if self._tokens is not None:
             has_changed |= await asyncio.to_thread(self._tokens.refresh)

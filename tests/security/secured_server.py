@@ -155,7 +155,7 @@ def request_of(method: str, group: str = GROUP, topic: str = TOPIC) -> Any:
     request = GetMessageClass(METHODS[method].input_type)()
     fields = request.DESCRIPTOR.fields_by_name
     for name in ("group_id", "target_group_id", "source_group_id"):
-        if name in fields and name != "group_ids":
+        if name in fields:
             setattr(request, name, group)
     fill = _FILLED.get(method)
     if fill is not None:

@@ -14,6 +14,7 @@ from offsetd_coordinator.calls.caller import Caller
 from offsetd_coordinator.security.acl import ANY, CLUSTER_NAME, Operation, ResourceType
 from offsetd_coordinator.security.security_errors import (
     AuthenticationFailed,
+    AuthorizationFailed,
     IdentityEnded,
     lacks_right,
 )
@@ -141,16 +142,20 @@ class Access:
     def require_all(self, operation: Operation, resource_type: ResourceType) -> None:
         """Raises AuthorizationFailed unless the caller may do this with all of the type."""
         if not self.allows_all(operation, resource_type):
-            self._control.note_refusal(self.caller, operation, resource_type, ANY)
-            raise lacks_right(self._principal, operation, resource_type, ANY)
+            raise self._refusal(operation, resource_type, ANY)
 
     def require(
         self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> None:
         """Raises AuthorizationFailed if the caller may not do this."""
         if not self.allows(operation, resource_type, name):
-            self._control.note_refusal(self.caller, operation, resource_type, name)
-            raise lacks_right(self._principal, operation, resource_type, name)
+            raise self._refusal(operation, resource_type, name)
+
+    def _refusal(
+        self, operation: Operation, resource_type: ResourceType, name: str
+    ) -> AuthorizationFailed:
+        self._control.note_refusal(self.caller, operation, resource_type, name)
+        return lacks_right(self._principal, operation, resource_type, name)
 
     def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `AccessControl.call_on_change`."""

@@ -216,13 +216,13 @@ class Connection:
         self.unread_answers = 0
         """Answers that the client's window has not taken yet."""
         self.unread_seconds = 0.0
+        """The time since which answers are unread and the window took none (monotonic)."""
         self._frames_bytes = _ENCRYPTED_FRAMES_BYTES if is_encrypted else _FRAMES_BYTES
         self._per_window_byte = (
             _ENCRYPTED_ANSWER_BYTES_PER_WINDOW_BYTE
             if is_encrypted
             else _ANSWER_BYTES_PER_WINDOW_BYTE
         )
-        """The time since which answers are unread and the window took none (monotonic)."""
 
     def note_message(self, context: Context, size: int) -> None:
         """Notes that a call's message has arrived completely."""

@@ -82,7 +82,7 @@ def generic_handlers(
         unary_calls.service_handler(
             OFFSET_SERVICE,
             {
-                **_offset_methods(node, admission, settings, figures, access_of),
+                **_offset_methods(node, admission, settings, figures, access_of, unary),
                 "ResetOffsets": unary(offset_admin.reset_offsets),
                 "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
                 "ListOffsetHistory": unary(history.list_offset_history),
@@ -144,12 +144,12 @@ def _offset_methods(
     settings: Settings,
     figures: CallFigures,
     access_of: AccessOf,
+    unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
         message_bytes_max=settings.log.message_bytes_max,
     )
-    unary = _unary_handlers(node, admission, settings, figures, access_of)
     offsets = OffsetService(node, parser)
     watch = WatchService(
         node,

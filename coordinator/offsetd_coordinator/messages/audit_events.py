@@ -24,6 +24,29 @@ CHANGES_MAX: Final = 1000
 _NAMES_BYTES_MAX: Final = 64 * 1024  # Escaped text may be six times as long.
 
 
+def change_event(
+    method: str,
+    what: Mapping[str, Any],
+    *,
+    topic: str | None = None,
+    time_ms: int,
+    reason: str,
+    request_id: str,
+) -> AuditEvent:
+    """The audit event of a change by the current call's caller."""
+    caller = callers.caller()
+    return AuditEvent(
+        time_ms=time_ms,
+        method=method,
+        topic=topic,
+        what=what,
+        reason=reason,
+        request_id=request_id,
+        peer=caller.address,
+        principal=caller.principal,
+    )
+
+
 def group_event(
     method: str,
     group_id: bytes,
@@ -34,15 +57,12 @@ def group_event(
     request_id: str,
 ) -> AuditEvent:
     """The audit event of a change of one group."""
-    return AuditEvent(
+    return change_event(
+        method,
+        {"group": group_id.decode(), **what},
         time_ms=time_ms,
-        method=method,
-        topic=None,
-        what={"group": group_id.decode(), **what},
         reason=reason,
         request_id=request_id,
-        peer=callers.caller().address,
-        principal=callers.caller().principal,
     )
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import acl_service_pb2
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
-from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.calls import callers
 from offsetd_coordinator.configuration.acl_filter import acl_order
 from offsetd_coordinator.configuration.acl_record import decode_acl_key, encode_acl_key
 from offsetd_coordinator.configuration.acl_state import ChangeAcls
@@ -25,6 +23,7 @@ from offsetd_coordinator.messages.access_rules import (
     read_filter,
     read_question,
 )
+from offsetd_coordinator.messages.audit_events import change_event
 from offsetd_coordinator.messages.page_tokens import (
     not_ours,
     page_token,
@@ -36,6 +35,7 @@ from offsetd_coordinator.messages.revisions import set_revision
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from offsetd_coordinator.administration.audit import AuditEvent
     from offsetd_coordinator.configuration.acl_filter import AclFilter
     from offsetd_coordinator.configuration.acl_state import AclsReply
     from offsetd_coordinator.node import Node
@@ -176,18 +176,14 @@ class AclCalls:
 
     async def _change(self, change: ChangeAcls, method: str, reason: str) -> AclsReply:
         administration = self._node.administering()
-        caller = callers.caller()
 
         def event_of(reply: AclsReply) -> AuditEvent:
-            return AuditEvent(
+            return change_event(
+                method,
+                {"acls": [audited_acl(acl) for acl in reply.changed]},
                 time_ms=administration.clock.now_ms(),
-                method=method,
-                topic=None,
-                what={"acls": [audited_acl(acl) for acl in reply.changed]},
                 reason=reason,
                 request_id=change.request_id.decode(),
-                peer=caller.address,
-                principal=caller.principal,
             )
 
         return await administration.change_acls(change, event_of)

@@ -8,11 +8,10 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_storage.configuration.settings import canonical_name
 from offsetd_storage.configuration.topic_configs import SettingEntry, Source
 
-from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.calls import callers
 from offsetd_coordinator.configuration.config_state import UpdateConfig
 from offsetd_coordinator.errors import InvalidConfig, InvalidRequest
 from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.audit_events import change_event
 from offsetd_coordinator.messages.topic_partitions import named_topic
 
 if TYPE_CHECKING:
@@ -66,15 +65,13 @@ class ConfigAdmin:
         administration = self._node.administering()
         received = validation.parse(admin_service_pb2.UpdateConfigRequest, message)
         request = update_config(received, self._topic(received.topic))
-        event = AuditEvent(
-            time_ms=administration.clock.now_ms(),
-            method="UpdateConfig",
+        event = change_event(
+            "UpdateConfig",
+            {"set": dict(request.changes), "remove": list(request.removals)},
             topic=request.topic,
-            what={"set": dict(request.changes), "remove": list(request.removals)},
+            time_ms=administration.clock.now_ms(),
             reason=received.reason,
             request_id=received.request_id,
-            peer=callers.caller().address,
-            principal=callers.caller().principal,
         )
         decision = await administration.update_config(request, event)
         assert decision.reply is not None, "a refusal is raised"

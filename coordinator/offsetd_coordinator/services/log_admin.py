@@ -11,8 +11,6 @@ from offsetd_storage import errors as storage_errors
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 
-from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.calls import callers
 from offsetd_coordinator.errors import (
     InvalidOffset,
     InvalidRequest,
@@ -20,6 +18,7 @@ from offsetd_coordinator.errors import (
     PolicyViolation,
 )
 from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.audit_events import change_event
 from offsetd_coordinator.messages.cleaning_messages import (
     blocked_retention,
     cleaning_round,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from offsetd_storage.maintenance.upkeep import Upkeep
     from offsetd_storage.topic_partition import TopicPartition
 
-    from offsetd_coordinator.administration.audit import RecordedEvent
+    from offsetd_coordinator.administration.audit import AuditEvent, RecordedEvent
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
 
@@ -192,15 +191,13 @@ class LogAdmin:
     def _event(
         self, method: str, topic: str, what: dict[str, Any], request: Mutation
     ) -> AuditEvent:
-        return AuditEvent(
-            time_ms=self._now_ms(),
-            method=method,
+        return change_event(
+            method,
+            what,
             topic=topic,
-            what=what,
+            time_ms=self._now_ms(),
             reason=request.reason,
             request_id=request.request_id,
-            peer=callers.caller().address,
-            principal=callers.caller().principal,
         )
 
     def _log_partition(
