@@ -18,7 +18,7 @@ from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.calling.connection import address_of, addresses_in
 from offsetd_clients.calling.retry import RetryPolicy
-from offsetd_clients.calling.security import Security, TlsOptions, Token
+from offsetd_clients.calling.security import AsyncToken, Security, TlsOptions
 from offsetd_clients.errors import CommitsUnanswered
 
 log = logging.getLogger("offsetd_clients")
@@ -57,7 +57,7 @@ class AsyncOffsetClient(
         retry: RetryPolicy | None = None,
         stream_commits: bool = True,
         tls: TlsOptions | None = None,
-        token: Token | None = None,
+        token: AsyncToken | None = None,
         token_without_tls: bool = False,
     ) -> None:
         """The client connects when it is first used.
@@ -71,8 +71,8 @@ class AsyncOffsetClient(
         a separate call.
 
         `token` is sent with each call (`authorization: Bearer …`); a stream counts as one call. A
-        function is called for each call. Raises `InsecureToken` if the token would go to another
-        machine without TLS, unless `token_without_tls` is set.
+        function is called for each call; with asyncio it may be `async`. Raises `InsecureToken` if
+        the token would go to another machine without TLS, unless `token_without_tls` is set.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()

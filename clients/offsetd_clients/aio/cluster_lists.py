@@ -70,7 +70,7 @@ async def _begun(
 
     async def ask(channel: Channel, timeout_s: float) -> tuple[Any, Answers]:
         del timeout_s  # The whole stream may take the timeout of the policy, not of one attempt.
-        answers = channel.stream("ExportOffsets", request, policy.timeout_s)
+        answers = await channel.stream("ExportOffsets", request, policy.timeout_s)
         return await anext(answers, None), answers
 
     begun: tuple[Any, Answers] = await servers.asked(request, ask, policy)

@@ -268,7 +268,7 @@ class Commits:
             self._is_stuck = False
         error: OffsetdError | None = None
         try:
-            self._answers = self._channel.stream("StreamCommits", self._messages(wake))
+            self._answers = await self._channel.stream("StreamCommits", self._messages(wake))
             async for response in self._answers:
                 self._failures = 0
                 with self._guard:

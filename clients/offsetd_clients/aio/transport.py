@@ -6,6 +6,7 @@ The twin in `sync` offers the same names for threads.
 import asyncio
 import functools
 import os
+import time
 from typing import Any, Self
 
 import grpc
@@ -49,9 +50,12 @@ class Channel:
 
     async def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """Makes the call. `request` is an iterable of requests if the method takes a stream."""
+        begin_s = time.monotonic()
+        metadata = await self._security.metadata_async(timeout_s)
         callee = self._method(name)
+        left_s = max(timeout_s - (time.monotonic() - begin_s), 0)
         try:
-            return await callee(request, timeout=timeout_s, metadata=self._security.metadata())
+            return await callee(request, timeout=left_s, metadata=metadata)
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except asyncio.CancelledError:
@@ -63,10 +67,10 @@ class Channel:
         """The stored offsets of the one group in the request. Concurrent fetches share calls."""
         return await self._fetches.fetch(request, timeout_s)
 
-    def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
+    async def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The stream of answers of a method. If `timeout_s` is None, it has no time limit."""
-        callee = self._method(name)
-        return Answers(self, callee(request, timeout=timeout_s, metadata=self._security.metadata()))
+        metadata = await self._security.metadata_async(timeout_s)
+        return Answers(self, self._method(name)(request, timeout=timeout_s, metadata=metadata))
 
     async def close(self) -> None:
         """Closes the connection. Calls in flight, and all later ones, raise `ClientClosed`."""
@@ -117,7 +121,7 @@ class Channel:
         return self._closed and not _task_is_cancelled()
 
     def _error_of(self, error: grpc.RpcError) -> OffsetdError:
-        failure = call_failure(error)
+        failure = call_failure(error, self._security.tls)
         if self._closed and failure.code == "CANCELLED":
             return closed_while_waiting()
         return error_of(failure)

@@ -96,7 +96,7 @@ class AsyncOffsetWatch:
 
     async def _batches(self) -> AsyncIterator[OffsetEvents]:
         home = self._servers.home
-        self._answers = home.stream("WatchOffsets", self._request)
+        self._answers = await home.stream("WatchOffsets", self._request)
         if self._cancelled:  # Another thread cancelled it, perhaps before it could see `answers`.
             self._answers.cancel()
         try:

@@ -61,7 +61,9 @@ class _Feed:
 
     async def _read(self) -> None:
         try:
-            self._answers = self._channel.stream("WatchOffsets", self._request)
+            self._answers = await self._channel.stream("WatchOffsets", self._request)
+            if self._is_stopped:  # While the stream was opened.
+                return
             async for response in self._answers:
                 self.answer = response
                 self._arrived.set()

@@ -1,8 +1,10 @@
 """TLS and tokens: how the client and the server authenticate each other."""
 
+import asyncio
+import inspect
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import attrs
@@ -12,7 +14,11 @@ from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]
 """Each call sends the token as `authorization: Bearer …`. A function is called for each call."""
+AsyncToken: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""The same for asyncio, with a function that may be `async`. Another one must not block."""
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
+_TOKEN_TIMEOUT_S = 30.0
 _LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
 _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
 
@@ -79,7 +85,7 @@ class Security:
     """The security of a client's calls: TLS, a token, and whether to send it without TLS."""
 
     tls: TlsOptions | None = None
-    token: Token | None = attrs.field(default=None, repr=False, validator=_check_token)
+    token: AsyncToken | None = attrs.field(default=None, repr=False, validator=_check_token)
     token_without_tls: bool = False
 
     def check(self, address: str) -> None:
@@ -88,15 +94,33 @@ class Security:
         if self.token is not None and is_open:
             raise insecure_token(address)
 
-    def metadata(self) -> tuple[tuple[str, str], ...] | None:
+    def metadata(self) -> Metadata | None:
         """The metadata of a call. Raises TokenUnavailable if the token function fails."""
         if self.token is None:
             return None
         try:
-            token = self.token if isinstance(self.token, str) else _checked_token(self.token())
+            return _bearer(self.token() if callable(self.token) else self.token)
         except Exception as error:
             raise no_token(error) from error
-        return (("authorization", f"Bearer {token}"),)
+
+    async def metadata_async(self, timeout_s: float | None) -> Metadata | None:
+        """The same, with a function that may be `async`, and then take so many seconds.
+
+        `timeout_s` None: half a minute, so that a stream does not wait for ever.
+        """
+        if self.token is None:
+            return None
+        try:
+            token = self.token() if callable(self.token) else self.token
+            if inspect.isawaitable(token):
+                token = await asyncio.wait_for(token, timeout_s or _TOKEN_TIMEOUT_S)
+            return _bearer(token)
+        except Exception as error:
+            raise no_token(error) from error
+
+
+def _bearer(token: object) -> Metadata:
+    return (("authorization", f"Bearer {_checked_token(token)}"),)
 
 
 def is_loopback(address: str) -> bool:

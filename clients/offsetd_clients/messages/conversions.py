@@ -1,7 +1,6 @@
 """Conversions between values and messages, without IO: the parts that several modules share."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -14,6 +13,8 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2, group_service_pb2, types_pb2
 
+from offsetd_clients.calling.handshakes import explained
+from offsetd_clients.calling.security import TlsOptions
 from offsetd_clients.errors import (
     Conflict,
     Failure,
@@ -271,24 +272,10 @@ def error_in(status: Status) -> OffsetdError:
     return error_of(failure_of(Code.Name(status.code), status.message, details))
 
 
-_PEER_ADDRESS = re.compile(r"ipv[46]:(\S+): Tls handshake failed")
-# OpenSSL's error for an answer that is not TLS.
-_NOT_TLS = "WRONG_VERSION_NUMBER"
-
-
-def call_failure(error: Any) -> Failure:
-    """The failure in gRPC's exception."""
+def call_failure(error: Any, tls: TlsOptions | None) -> Failure:
+    """The failure in gRPC's exception, of a client with these TLS settings."""
     details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS_KEY)
-    return failure_of(error.code().name, _of_handshakes(error.details() or ""), details)
-
-
-def _of_handshakes(message: str) -> str:
-    """gRPC's message, or a plain explanation if a TLS handshake met a port without TLS."""
-    if _NOT_TLS not in message:
-        return message
-    peer = _PEER_ADDRESS.search(message)
-    where = peer[1] if peer else "the address"
-    return f"what answers at {where} does not speak TLS: connect without TLS, or to its TLS port"
+    return failure_of(error.code().name, explained(error.details() or "", tls), details)
 
 
 def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:

@@ -72,8 +72,8 @@ class OffsetClient(
         a separate call.
 
         `token` is sent with each call (`authorization: Bearer …`); a stream counts as one call. A
-        function is called for each call. Raises `InsecureToken` if the token would go to another
-        machine without TLS, unless `token_without_tls` is set.
+        function is called for each call; with asyncio it may be `async`. Raises `InsecureToken` if
+        the token would go to another machine without TLS, unless `token_without_tls` is set.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()

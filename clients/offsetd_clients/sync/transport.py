@@ -3,6 +3,7 @@
 The twin in `aio` offers the same names for asyncio.
 """
 
+import inspect
 import os
 from typing import Any, Self
 
@@ -29,8 +30,10 @@ class Channel:
     """
 
     def __init__(self, address: str, security: Security) -> None:
-        """The channel connects when it is first used. Raises InsecureToken."""
+        """The channel connects when it is first used. Raises InsecureToken, TypeError."""
         security.check(address)
+        if inspect.iscoroutinefunction(security.token):
+            raise TypeError("token: an `async` function is for the client for asyncio")
         self.address = address
         self._closed = False
         self._process = os.getpid()
@@ -100,7 +103,7 @@ class Channel:
         return callee
 
     def _error_of(self, error: grpc.RpcError) -> OffsetdError:
-        failure = call_failure(error)
+        failure = call_failure(error, self._security.tls)
         if self._closed and failure.code == "CANCELLED":
             return closed_while_waiting()
         return error_of(failure)

@@ -63,6 +63,8 @@ class _Feed:
     def _read(self) -> None:
         try:
             self._answers = self._channel.stream("WatchOffsets", self._request)
+            if self._is_stopped:  # While the stream was opened.
+                return
             for response in self._answers:
                 self.answer = response
                 self._arrived.set()

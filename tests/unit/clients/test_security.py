@@ -1,5 +1,6 @@
 """offsetd_clients.calling.security, and what the transports make of it."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 from fake_server import FakeServer, outcome
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import (
+    AsyncOffsetClient,
     InsecureToken,
     NotCoordinator,
+    OffsetClient,
     OffsetdError,
     RetryPolicy,
     Revision,
@@ -185,6 +188,50 @@ async def test_a_token_that_was_not_there_once_is_asked_for_again(
         assert await outcome(future) == Revision(7, 1)
         assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
     assert set(fake.told) == {"Bearer one"}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_an_async_function_for_tokens_does_not_hold_the_loop(
+    guarded: tuple[Guarded, str], streams: bool
+) -> None:
+    fake, address = guarded
+    issued = asyncio.Event()
+
+    async def token() -> str:
+        await issued.wait()
+        return "one"
+
+    async with AsyncOffsetClient(address, token=token, stream_commits=streams) as client:
+        committing = asyncio.create_task(client.commit("g", {WHERE: 1}))
+        await asyncio.sleep(0)  # The loop goes on, and the test with it.
+        assert not committing.done()
+        issued.set()
+        assert await committing == Revision(7, 1)
+    assert fake.told == ["Bearer one"]
+
+
+async def test_a_token_that_is_awaited_for_too_long_is_the_callers_error(
+    guarded: tuple[Guarded, str],
+) -> None:
+    fake, address = guarded
+
+    async def token() -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    policy = RetryPolicy(timeout_s=0.2, try_timeout_s=0.1)
+    async with AsyncOffsetClient(address, retry=policy, token=token) as client:
+        with pytest.raises(TokenUnavailable, match="TimeoutError"):
+            await client.fetch("g")
+    assert fake.told == []
+
+
+def test_the_client_for_threads_takes_no_async_function() -> None:
+    async def token() -> str:
+        return "one"
+
+    with pytest.raises(TypeError, match="for the client for asyncio"):
+        OffsetClient("127.0.0.1:1", token=token)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("streams", [True, False])

@@ -27,7 +27,7 @@ def surface(kind: type) -> dict[str, Any]:
             text = re.sub(
                 r"\boffsetd_clients\.(aio|sync)\.|\b(_?asyncio|concurrent)[\w.]*\.", "", text
             )
-            found[name] = text
+            found[name] = text.replace("str | collections.abc.Awaitable[str]", "str")
         else:
             found[name] = type(value).__name__
     return found
