@@ -14,6 +14,7 @@ ALL, SHORT, REST = PARTS = ("all", "short", "rest")
 # Whole folders of the rest, and what is in them.
 REST_FOLDERS: Final = {
     "cluster": "nodes on three Kafka brokers (they need Java): killed, stopped, cut off",
+    "deployment": "what is in deploy/, with the tools that read it (systemd, Prometheus, Helm)",
     "fault": "servers in processes of their own: killed, attacked, on a full disk; some need root",
     "interop": "Kafka and ZooKeeper (they need Java), and commands in processes of their own",
     "mutants": "planted bugs: for each, a test has to fail",

@@ -45,6 +45,7 @@ RUNS: Final = {
     "offsetd groups offset-delete": "offsetd groups offset-delete trial --topic orders --dry-run",
     "offsetd groups remove-members": "offsetd groups remove-members readers --all --dry-run",
     "offsetd admin status": "offsetd admin status --partition 9",
+    "offsetd admin health": "offsetd admin health",
     "offsetd admin config": "offsetd admin config --changed",
     "offsetd admin config --long": "offsetd admin config --long",
     "offsetd admin clean": "offsetd admin clean --roll-active --dry-run",

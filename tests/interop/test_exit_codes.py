@@ -91,6 +91,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
         1: "--principal User:b --operation Read --group billing",
     },
     "admin status": {0: "", 1: "--address HURT"},
+    "admin health": {0: "offsetd.cleaner", 1: SILENT},
     "admin clean": {
         0: "--dry-run",
         1: "--dry-run --address HURT --partition DAMAGED",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 from offsetd_coordinator.commands.kernel_commands import link_kernels
+from offsetd_coordinator.commands.service_notification import notify_when_serving
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.configuration.server_settings import (
     ALL_SETTINGS,
@@ -260,6 +261,7 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         )
         _stop_on_signals(server)
         loading = asyncio.create_task(load_later_kernels(server.serving))
+        notifying = asyncio.create_task(notify_when_serving(server.serving))
         code = 1
         try:
             await server.run()
@@ -271,6 +273,7 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends because of a defect")
         loading.cancel()
+        notifying.cancel()
         # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
 
