@@ -15,9 +15,27 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 UNITS = ("seconds", "bytes", "ratio", "info")
-LABELS = {"partition", "method", "code", "operation", "task", "state", "reason", "le"}
+LABELS = {
+    "partition",
+    "method",
+    "code",
+    "operation",
+    "task",
+    "state",
+    "reason",
+    "verdict",
+    "le",
+}
 # Only what is bounded by a setting has a label that clients can fill.
-LABELS_OF = {"offsetd_group_commits_last_minute": {"group"}}
+LABELS_OF = {
+    "offsetd_group_commits_last_minute": {"group"},
+    "offsetd_group_verdict": {"group"},
+    "offsetd_group_members": {"group"},
+    "offsetd_group_committed_offset": {"group", "topic"},
+    "offsetd_group_lag_records": {"group", "topic"},
+    "offsetd_quota_refusals": {"principal", "quota"},
+    "offsetd_quota_delay_seconds": {"principal"},
+}
 # Counts of things have no unit.
 _NAME = re.compile(r"offsetd(_[a-z]+)+")
 _WORDS_OF_OTHER_UNITS = {"ms", "milliseconds", "millis", "percent", "mb", "kb", "minutes", "hours"}

@@ -346,6 +346,20 @@ class CommitRateExceeded(CoordinatorError):
         self.retry_after_ms = retry_after_ms
 
 
+class QuotaExceeded(CoordinatorError):
+    """The caller exceeds a quota; nothing was done. The refusal is sent after `hold_seconds`."""
+
+    reason = "QUOTA_EXCEEDED"
+    retriable = True
+
+    def __init__(
+        self, message: str, *, retry_after_ms: int, hold_seconds: float = 0.0, **variables: object
+    ) -> None:
+        super().__init__(message, retry_after_ms=retry_after_ms, **variables)
+        self.retry_after_ms = retry_after_ms
+        self.hold_seconds = hold_seconds
+
+
 class DiskFull(CoordinatorError):
     """There is no room for the write; nothing was changed."""
 

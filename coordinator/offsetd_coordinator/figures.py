@@ -58,7 +58,7 @@ class WatchFigures:
 class AccessFigures:
     """What callers were refused since the start because of who they are; the certificate's end."""
 
-    __slots__ = ("certificate_expire_ms", "failed_authentications", "refusals")
+    __slots__ = ("certificate_expire_ms", "failed_authentications", "quotas", "refusals")
 
     def __init__(self) -> None:
         self.certificate_expire_ms: int | None = None
@@ -66,6 +66,39 @@ class AccessFigures:
         self.failed_authentications = 0
         self.refusals: Counter[str] = Counter()
         """By Kafka's name of the operation."""
+        self.quotas: QuotaFigures | None = None
+        """None without quotas."""
+
+
+class QuotaFigures:
+    """Refusals and delays for quotas, by principal. `OTHERS` has those of further principals."""
+
+    __slots__ = ("_principals_max", "delay_seconds", "refusals")
+
+    OTHERS: Final = "other"
+
+    def __init__(self, principals_max: int) -> None:
+        self._principals_max = principals_max
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        """By principal and quota."""
+        self.delay_seconds: dict[str, float] = {}
+        """By principal. How long the server has not read or written streams."""
+
+    def note_refusal(self, principal: str, quota: str) -> None:
+        """Counts a refused call."""
+        self.refusals[self._label(principal), quota] += 1
+
+    def note_delay(self, principal: str, seconds: float) -> None:
+        """Counts a pause of a stream."""
+        label = self._label(principal)
+        self.delay_seconds[label] = self.delay_seconds.get(label, 0) + seconds
+
+    def _label(self, principal: str) -> str:
+        known = self.delay_seconds
+        if principal not in known and len(known) >= self._principals_max:
+            return self.OTHERS
+        known.setdefault(principal, 0)
+        return principal
 
 
 class CallFigures:
@@ -105,6 +138,29 @@ class ClusterFigures:
         """Partitions that another node may have got before this one gave them up."""
         self.transaction_retries = 0
         self.producer_replacements = 0
+
+
+class BackupFigures:
+    """The server's own backups in one run of the server."""
+
+    __slots__ = (
+        "failures",
+        "last_bytes",
+        "last_moment_ms",
+        "last_seconds",
+        "made",
+        "new_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.failures = 0
+        self.new_bytes = 0
+        """What all of them took at the target, in addition to what was there."""
+        self.last_moment_ms: int | None = None
+        self.last_seconds: float | None = None
+        self.last_bytes: int | None = None
+        """The size of all logs in the last backup."""
 
 
 class ExpiryFigures:

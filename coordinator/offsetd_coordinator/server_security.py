@@ -12,8 +12,10 @@ from offsetd_storage.errors import words_of
 
 from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.identities import Identities
+from offsetd_coordinator.figures import QuotaFigures
 from offsetd_coordinator.network.ports import is_loopback
 from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
+from offsetd_coordinator.quotas.caller_quotas import Quotas
 from offsetd_coordinator.security.acl import ANY, USER_PREFIX
 from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.server_folder import StartFailed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.identities import PrincipalOf
     from offsetd_coordinator.configuration.server_settings import Settings
     from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.quotas.quota_table import QuotaTable
     from offsetd_coordinator.security.acl import Acl
     from offsetd_coordinator.security.certificates import ServerCertificates
     from offsetd_coordinator.security.json_web_tokens import JwtVerifier
@@ -65,8 +68,13 @@ class ServerSecurity:
             acls=() if self._acl_file is None else self._acl_file.current,
         )
         self._is_in_doubt = False
+        self._quota_file = _read(lambda: _quota_file(settings))
+        self._quotas: Quotas | None = None
+        if self._quota_file is not None:
+            figures.quotas = QuotaFigures(settings.metrics_quota_principals_max)
+            self._quotas = Quotas(self._quota_file.current, figures.quotas)
         self.control: AccessControl | None = None
-        if settings.has_tls or settings.takes_tokens or settings.has_rules:
+        if settings.has_tls or settings.takes_tokens or settings.has_rules or self._quotas:
             identities = Identities(
                 now_ms=now_ms,
                 principal_of=_read(lambda: _principal_of(settings)),
@@ -74,7 +82,7 @@ class ServerSecurity:
                 web_tokens=_web_tokens(settings, self._keys),
             )
             rules = self.authorizer if settings.has_rules else None
-            self.control = AccessControl(identities, rules, figures)
+            self.control = AccessControl(identities, rules, figures, self._quotas)
             self.control.has_loaded_rules = rules is None or self._acl_file is not None
 
     def _note_expiry(self) -> None:
@@ -151,6 +159,10 @@ class ServerSecurity:
             self.authorizer.set_acls(self._acl_file.current)
             _log.info("rules were read again", rules=len(self._acl_file.current))
             has_changed = True
+        if self._quota_file is not None and await asyncio.to_thread(self._quota_file.refresh):
+            assert self._quotas is not None, "it has the file's quotas"
+            self._quotas.set_table(self._quota_file.current)
+            _log.info("quotas were read again", entities=len(self._quota_file.current))
         if self._keys is not None:
             await self._keys.refresh_if_due(self._now_ms())
         if has_changed and self.control is not None:
@@ -241,6 +253,15 @@ def _acl_file(settings: Settings) -> WatchedFile[tuple[Acl, ...]] | None:
     from offsetd_coordinator.security.watched_file import WatchedFile  # noqa: PLC0415
 
     return WatchedFile(Path(settings.security_acl_file), parse_acl_file, "rules")
+
+
+def _quota_file(settings: Settings) -> WatchedFile[QuotaTable] | None:
+    if not settings.security_quotas_file:
+        return None
+    from offsetd_coordinator.quotas.quota_file import parse_quota_file  # noqa: PLC0415
+    from offsetd_coordinator.security.watched_file import WatchedFile  # noqa: PLC0415
+
+    return WatchedFile(Path(settings.security_quotas_file), parse_quota_file, "quotas")
 
 
 def _keys(settings: Settings) -> KeySet | None:

@@ -308,6 +308,7 @@ def test_a_mean_servers_reason_is_provoked(mean_stubs: Stubs, reason: str) -> No
 
 _RIGHTS = "security/test_rights_matrix.py::test_each_kind_of_refusal_has_a_reason_of_its_own"
 ELSEWHERE = {
+    "QUOTA_EXCEEDED": "security/test_quotas_of_callers.py::test_every_method_counts_as_a_call",
     "AUTHENTICATION_FAILED": _RIGHTS,
     "GROUP_AUTHORIZATION_FAILED": _RIGHTS,
     "TOPIC_AUTHORIZATION_FAILED": _RIGHTS,

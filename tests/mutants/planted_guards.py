@@ -52,9 +52,9 @@ GUARD_MUTANTS = (
     ),
     Mutant(
         name="buckets of idle groups are kept",
-        where="offsetd_coordinator.runtime.commit_guards:CommitQuota._forget_idle",
-        replace="if buckets[oldest] > now_ns and len(buckets) <= _BUCKETS_MAX:",
-        by="if len(buckets) <= _BUCKETS_MAX:",
+        where="offsetd_coordinator.quotas.token_buckets:TokenBuckets._forget_idle",
+        replace="if buckets[oldest] > now_ns and len(buckets) <= self._count_max:",
+        by="if len(buckets) <= self._count_max:",
         caught_by=f"{_GUARDS}::test_idle_groups_are_forgotten_and_the_others_bounded",
     ),
     Mutant(

@@ -80,13 +80,26 @@ def _checked_token(token: object) -> str:
     return token
 
 
+def _check_client_id(_: object, _attribute: Any, client_id: object) -> None:
+    if client_id is None:
+        return
+    if not isinstance(client_id, str):
+        raise TypeError(f"client_id: a text is expected, not {type(client_id).__name__}")
+    if not _SENDABLE.fullmatch(client_id) or client_id != client_id.strip():
+        raise ValueError(f"client_id: {client_id!r} is not printable ASCII without outer spaces")
+
+
 @attrs.frozen(kw_only=True)
 class Security:
-    """The security of a client's calls: TLS, a token, and whether to send it without TLS."""
+    """The security of a client's calls: TLS, a token, and whether to send it without TLS.
+
+    Each call also sends `client_id`, by which the server's quotas know the client.
+    """
 
     tls: TlsOptions | None = None
     token: AsyncToken | None = attrs.field(default=None, repr=False, validator=_check_token)
     token_without_tls: bool = False
+    client_id: str | None = attrs.field(default=None, validator=_check_client_id)
 
     def check(self, address: str) -> None:
         """Raises InsecureToken if others on the way to the address could read the token."""
@@ -97,9 +110,9 @@ class Security:
     def metadata(self) -> Metadata | None:
         """The metadata of a call. Raises TokenUnavailable if the token function fails."""
         if self.token is None:
-            return None
+            return self._named(())
         try:
-            return _bearer(self.token() if callable(self.token) else self.token)
+            return self._named(_bearer(self.token() if callable(self.token) else self.token))
         except Exception as error:
             raise no_token(error) from error
 
@@ -109,14 +122,19 @@ class Security:
         `timeout_s` None: half a minute, so that a stream does not wait for ever.
         """
         if self.token is None:
-            return None
+            return self._named(())
         try:
             token = self.token() if callable(self.token) else self.token
             if inspect.isawaitable(token):
                 token = await asyncio.wait_for(token, timeout_s or _TOKEN_TIMEOUT_S)
-            return _bearer(token)
+            return self._named(_bearer(token))
         except Exception as error:
             raise no_token(error) from error
+
+    def _named(self, metadata: Metadata) -> Metadata | None:
+        if self.client_id is not None:
+            metadata = (*metadata, ("client-id", self.client_id))
+        return metadata or None
 
 
 def _bearer(token: object) -> Metadata:

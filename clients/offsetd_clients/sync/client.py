@@ -60,6 +60,7 @@ class OffsetClient(
         tls: TlsOptions | None = None,
         token: Token | None = None,
         token_without_tls: bool = False,
+        client_id: str | None = None,
     ) -> None:
         """The client connects when it is first used.
 
@@ -74,10 +75,15 @@ class OffsetClient(
         `token` is sent with each call (`authorization: Bearer …`); a stream counts as one call. A
         function is called for each call; with asyncio it may be `async`. Raises `InsecureToken` if
         the token would go to another machine without TLS, unless `token_without_tls` is set.
+
+        `client_id` is sent with each call: the server may have quotas for it. Raises ValueError if
+        it is not printable ASCII.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        security = Security(tls=tls, token=token, token_without_tls=token_without_tls)
+        security = Security(
+            tls=tls, token=token, token_without_tls=token_without_tls, client_id=client_id
+        )
         self._servers = Servers(
             addresses_in(self.address),
             self._retry,

@@ -25,21 +25,29 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.connections import Context
     from offsetd_coordinator.calls.identities import Identities, Identity
     from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.quotas.caller_quotas import CallerQuotas, Quotas
     from offsetd_coordinator.security.authorizer import Authorizer
 
 _log = structlog.get_logger(__name__)
 
 _TOLD_AGAIN_SECONDS: Final = 60.0
 _TOLD_MAX: Final = 1000
+_CLIENT_ID_KEY: Final = "client-id"
+_CLIENT_ID_CHARACTERS_MAX: Final = 256
 
 
 class AccessControl:
     """The door of a server. `authorizer` is None if there are no rules. For the event loop."""
 
     def __init__(
-        self, identities: Identities, authorizer: Authorizer | None, figures: AccessFigures
+        self,
+        identities: Identities,
+        authorizer: Authorizer | None,
+        figures: AccessFigures,
+        quotas: Quotas | None = None,
     ) -> None:
         self.authorizer = authorizer
+        self._quotas = quotas
         self._identities = identities
         self._figures = figures
         self.has_loaded_rules = True
@@ -54,7 +62,10 @@ class AccessControl:
         except AuthenticationFailed:
             self._figures.failed_authentications += 1
             raise
-        return Access(self, Caller(identity.principal, context.peer()), identity)
+        client_id = _client_id_of(context)
+        caller = Caller(identity.principal, context.peer(), client_id)
+        quotas = None if self._quotas is None else self._quotas.of(identity.principal, client_id)
+        return Access(self, caller, identity, quotas)
 
     def is_valid(self, identity: Identity) -> bool:
         """Whether an identity that was found before still holds."""
@@ -100,10 +111,18 @@ class AccessControl:
 class Access:
     """What one caller may do. Each question is answered by the rules of this moment."""
 
-    __slots__ = ("_control", "_host", "_identity", "_principal", "caller")
+    __slots__ = ("_control", "_host", "_identity", "_principal", "caller", "quotas")
 
-    def __init__(self, control: AccessControl, caller: Caller, identity: Identity) -> None:
+    def __init__(
+        self,
+        control: AccessControl,
+        caller: Caller,
+        identity: Identity,
+        quotas: CallerQuotas | None = None,
+    ) -> None:
         self.caller = caller
+        self.quotas = quotas
+        """None without quotas."""
         self._control = control
         self._identity = identity
         self._principal = caller.principal
@@ -160,3 +179,11 @@ class Access:
     def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `AccessControl.call_on_change`."""
         return self._control.call_on_change(callback)
+
+
+def _client_id_of(context: Context) -> str:
+    """The name that the client gives itself in the call's metadata."""
+    for name, value in context.invocation_metadata() or ():
+        if name == _CLIENT_ID_KEY and isinstance(value, str):
+            return value[:_CLIENT_ID_CHARACTERS_MAX]
+    return ""

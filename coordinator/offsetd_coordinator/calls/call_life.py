@@ -6,13 +6,19 @@ closes it. `refusal_of` turns an error of the call into a refusal; the transport
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
 import structlog
 
 from offsetd_coordinator.calls import answer_reservations, callers
-from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    DeadlineSpent,
+    QuotaExceeded,
+    RequestTooLarge,
+)
 from offsetd_coordinator.status_codes import CODE_BY_REASON, StatusCode
 
 if TYPE_CHECKING:
@@ -53,14 +59,24 @@ class CallLife:
         self._admission.take(size)
         self._taken_bytes = size
 
+    async def hold(self, refusal: CoordinatorError | None) -> None:
+        """Returns when a refusal may leave. Until then, only the call itself takes room."""
+        if isinstance(refusal, QuotaExceeded):
+            self._give_back()
+            await asyncio.sleep(refusal.hold_seconds)
+
     def close(self, figures: MethodFigures, code: int) -> None:
         """Ends the call with `code`. Removes its bytes from all counts."""
         if code != StatusCode.OK:
             answer_reservations.let_go()
-        if self._taken_bytes >= 0:
-            self._admission.give_back(self._taken_bytes)
+        self._give_back()
         self.connection.end_call()
         figures.note(code, time.perf_counter() - self._begun_seconds)
+
+    def _give_back(self) -> None:
+        if self._taken_bytes >= 0:
+            self._admission.give_back(self._taken_bytes)
+            self._taken_bytes = -1
 
 
 def check_deadline(context: Context) -> None:

@@ -181,6 +181,7 @@ class Connection:
     """The counts of one connection."""
 
     __slots__ = (
+        "__weakref__",
         "_frames_bytes",
         "_per_window_byte",
         "answer_bytes",

@@ -116,6 +116,23 @@ class SecuritySettings:
         "super.users",
         reason="Principals that may do everything, with semicolons between them: User:a;User:b.",
     )
+    security_quotas_file: str = text(
+        "",
+        "security.quotas.file",
+        is_ours=True,
+        reason="TOML file of quotas of principals and client ids, read again when it changes."
+        " Empty: no quotas.",
+    )
+    metrics_quota_principals_max: int = whole(
+        100,
+        "metrics.quota.principals.max",
+        unit="principals",
+        least=0,
+        most=10_000,
+        is_ours=True,
+        reason="How many principals that exceeded a quota have metrics of their own, the first"
+        " ones since the start. Further ones are counted together.",
+    )
     security_health_open: bool = flag(
         True,
         "security.health.open",

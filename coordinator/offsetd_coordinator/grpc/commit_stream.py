@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -34,8 +35,10 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.grpc.stream_results import ResultEncoder
 from offsetd_coordinator.grpc.unary_calls import refuse
+from offsetd_coordinator.kernels.wire.commit_fields import ROWS
 from offsetd_coordinator.messages.commit_access import CommitAccess
 from offsetd_coordinator.messages.statuses import status_of
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.status_codes import StatusCode
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
@@ -125,6 +128,7 @@ def stream_commits(
         figures.streams.open_streams += 1
         try:
             await stream.run()
+            await life.hold(stream.refusal)
         finally:
             figures.streams.open_streams -= 1
             life.close(method, stream.code)
@@ -148,8 +152,10 @@ class CommitStream:
         request_bytes_max: int,
         method_access: MethodAccess | None,
     ) -> None:
-        # The code of the call's end, after `run` has returned.
         self.code = StatusCode.CANCELLED
+        """The code of the call's end, after `run` has returned."""
+        self.refusal: CoordinatorError | None = None
+        """The call's end, if it is not OK."""
         self._connection = connection
         connection.note_stream(context)
         self._figures = figures
@@ -168,7 +174,6 @@ class CommitStream:
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
         self._ended = False  # Reading has ended.
-        self._refusal: CoordinatorError | None = None  # The call's end, if it is not OK.
         # Log partitions of commits that were refused because they are not served here.
         self._absent: set[int] = set()
         self._losses = 0  # The log's losses when the unanswered commits were last looked through.
@@ -178,19 +183,26 @@ class CommitStream:
         try:
             check_deadline(self._context)
             if self._method_access is not None:
-                access = await self._method_access.enter(self._context)
+                access = await self._method_access.enter(self._context, self._connection)
                 self._commit_access = CommitAccess(access)
             await self._node.load_ended(self._context.time_remaining())
             self._node.serving()
+            with nullcontext() if self._commit_access is None else self._commit_access.one_stream():
+                await self._answer()
         except CoordinatorError as error:
-            self._finish(error)
-            return
+            self.refusal = error
+        self.code = code_of(self.refusal)
+        if self.refusal is not None:
+            refuse(self._context, status_of(self.refusal))
+
+    async def _answer(self) -> None:
+        """Reads and writes until the stream ends."""
         reader = self._loop.create_task(self._read())
         forget = self._node.call_on_drain(lambda: self._drain(reader))
         try:
             await self._write()
         except CoordinatorError as error:
-            self._refusal = error
+            self.refusal = error
         finally:
             # Appended commits stay even if the call was abandoned. Nothing else of the call is
             # kept.
@@ -198,12 +210,6 @@ class CommitStream:
             reader.cancel()
             _let_go(self._unanswered)
             self._unanswered.clear()
-        self._finish(self._refusal)
-
-    def _finish(self, refusal: CoordinatorError | None) -> None:
-        self.code = code_of(refusal)
-        if refusal is not None:
-            refuse(self._context, status_of(refusal))
 
     def _drain(self, reader: asyncio.Task[None]) -> None:
         self._end(self._node.refusal_of_drain())
@@ -212,7 +218,7 @@ class CommitStream:
     def _end(self, refusal: CoordinatorError | None) -> None:
         if not self._ended:
             self._ended = True
-            self._refusal = refusal
+            self.refusal = refusal
         _wake(self._taken)
 
     async def _read(self) -> None:
@@ -234,12 +240,20 @@ class CommitStream:
             rest, turns = self._parser.open_stream(message), Turns()
             while not rest.is_read:
                 room = self._unanswered_max - self._unanswered_commits
-                commits = self._submit(rest.read(min(room, COMMITS_AT_ONCE)), taken)
+                read = rest.read(min(room, COMMITS_AT_ONCE))
+                offsets = _offset_count(read)
+                commits = self._submit(read, taken)
+                if self._commit_access is not None:
+                    await self._commit_access.pay(
+                        {Quota.COMMIT_RATE: commits, Quota.OFFSET_RATE: offsets}
+                    )
                 if not rest.is_read:
                     await turns.spend(max(commits * _ITEMS_PER_COMMIT, _ITEMS_ALONE))
                 while self._unanswered_commits >= self._unanswered_max:
                     self._room = self._loop.create_future()
                     await self._room
+            if self._commit_access is not None:
+                await self._commit_access.pay({Quota.REQUEST_BYTE_RATE: len(message)})
         finally:
             taken.let_go()
 
@@ -343,6 +357,13 @@ class CommitStream:
                 self._figures.result_codes[code] += 1
         self._unanswered_commits -= commits
         return durable
+
+
+def _offset_count(read: ReadCommits | SequencedOutcome) -> int:
+    if isinstance(read, ReadCommits):
+        return int(read.commits[:, ROWS].sum())
+    commit = read[1]
+    return 0 if isinstance(commit, InvalidField) else len(commit.columns)
 
 
 def submitted_alone(

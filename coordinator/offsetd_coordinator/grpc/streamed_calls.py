@@ -12,6 +12,8 @@ from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import CallLife, check_size, code_of, refusal_of
 from offsetd_coordinator.grpc.unary_calls import refuse
 from offsetd_coordinator.messages.statuses import status_of
+from offsetd_coordinator.quotas.caller_quotas import one_stream
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.figures import MethodFigures
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.messages.method_access import MethodAccess
+    from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
 
     StreamedAnswer = Callable[[bytes], AsyncIterator[bytes]]
     StreamedQuestion = Callable[[AsyncIterator[bytes]], Awaitable[bytes]]
@@ -47,17 +50,22 @@ def answering(
         connection = life.connection
 
         async def run() -> None:
+            quotas = None
             if method_access is not None:
-                access = await method_access.enter(context)
+                access = await method_access.enter(context, connection, len(message))
                 await method_access.check(access, message)
+                quotas = access.quotas
             life.take(len(message), request_bytes_max)
             try:
-                async for piece in answer(message):
-                    connection.hold_answer(len(piece))
-                    try:
-                        await context.write(piece)
-                    finally:
-                        connection.let_go_answer()
+                with one_stream(quotas):
+                    async for piece in answer(message):
+                        connection.hold_answer(len(piece))
+                        try:
+                            await context.write(piece)
+                        finally:
+                            connection.let_go_answer()
+                        if quotas is not None:
+                            await quotas.pay({Quota.RESPONSE_BYTE_RATE: len(piece)})
             finally:
                 answer_reservations.let_go()
 
@@ -83,10 +91,12 @@ def asking(
     """
 
     async def call(_: object, context: Context) -> bytes:
-        async def messages() -> AsyncIterator[bytes]:
+        async def messages(quotas: CallerQuotas | None) -> AsyncIterator[bytes]:
             while (message := await context.read()) is not _END_OF_STREAM:
                 life.connection.note_streamed(len(message))
                 check_size(len(message), request_bytes_max)
+                if quotas is not None:
+                    await quotas.pay({Quota.REQUEST_BYTE_RATE: len(message)})
                 await admission.take_in_turn(len(message))
                 try:
                     yield message
@@ -98,10 +108,12 @@ def asking(
         async def run() -> None:
             nonlocal response
             if method_access is None:
-                response = await answer(messages())
+                response = await answer(messages(None))
                 return
-            access = await method_access.enter(context)
-            response = await method_access.visible(access, await answer(messages()))
+            access = await method_access.enter(context, life.connection)
+            with one_stream(access.quotas):
+                response = await answer(messages(access.quotas))
+            response = await method_access.visible(access, response)
 
         life = CallLife(admission, context)
         life.connection.note_stream(context)
@@ -131,6 +143,7 @@ async def run_call(
         _log.debug("the client went away", call=name)
     except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
         refusal = refusal_of(error, name)
+        await life.hold(refusal)
         refuse(context, status_of(refusal))
         code = code_of(refusal)
     finally:

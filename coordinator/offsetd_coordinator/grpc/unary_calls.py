@@ -16,6 +16,7 @@ from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.calls.call_life import CallLife, code_of, refusal_of
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.messages.statuses import STATUS_KEY, status_of
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.call_life import LoadEnded
+    from offsetd_coordinator.calls.connections import Connection
     from offsetd_coordinator.figures import MethodFigures
     from offsetd_coordinator.messages.method_access import MethodAccess
 
@@ -50,12 +52,15 @@ def unary(
     `method_access`, everybody may call it.
     """
 
-    async def answered(message: bytes, context: Context) -> bytes:
+    async def answered(message: bytes, context: Context, connection: Connection) -> bytes:
         if method_access is None:
             return await answer(message)
-        access = await method_access.enter(context)
+        access = await method_access.enter(context, connection, len(message))
         await method_access.check(access, message)
-        return await method_access.visible(access, await answer(message))
+        response = await method_access.visible(access, await answer(message))
+        if access.quotas is not None:
+            access.quotas.spend({Quota.RESPONSE_BYTE_RATE: len(response)})
+        return response
 
     async def call(_: object, context: Context) -> bytes:
         life = CallLife(admission, context)
@@ -70,16 +75,17 @@ def unary(
             life.begin(context)
             life.take(size, request_bytes_max)
             try:
-                response = await answered(message, context)
+                response = await answered(message, context, life.connection)
             except CoordinatorLoadInProgress:
                 await load_ended(context.time_remaining())
-                response = await answered(message, context)
+                response = await answered(message, context, life.connection)
             sent = answer_reservations.sent(life.connection, len(response))
             if sent is not None:
                 context.add_done_callback(sent.note_done)  # type: ignore[arg-type]  # Its stub.
             code = StatusCode.OK
         except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
             refusal = refusal_of(error, answer.__qualname__)
+            await life.hold(refusal)
             refuse(context, status_of(refusal))
             code = code_of(refusal)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -71,9 +72,10 @@ class WatchService:
             check_size(len(message), self._request_bytes_max)
             view = None
             if self._method_access is not None:
-                view = await WatchView.open(self._method_access, context, message)
+                view = await WatchView.open(self._method_access, context, life.connection, message)
             try:
-                await self._watch(message, context, life.connection, view)
+                with contextlib.nullcontext() if view is None else view.one_watcher():
+                    await self._watch(message, context, life.connection, view)
             except WatcherTooSlow:
                 self._watches.cut_off += 1
                 raise
@@ -243,6 +245,8 @@ class _Call:
             held.end()
         if writing.done():
             writing.result()
+            if self._view is not None:
+                await self._view.pay(len(message), self._drained)
             return
         self._node.serving()
         raise WatcherTooSlow(

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.kernels.columns import TOPIC_SIZE, TOPIC_START
 from offsetd_coordinator.kernels.wire.commit_fields import FIRST_ROW, ROWS
+from offsetd_coordinator.quotas.caller_quotas import one_stream
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.security_errors import AuthorizationFailed
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Mapping
 
     from offsetd_coordinator.calls.access_control import Access
@@ -19,6 +22,13 @@ if TYPE_CHECKING:
 _READ, _GROUP, _TOPIC = Operation.READ, ResourceType.GROUP, ResourceType.TOPIC
 _NAMES_KEPT: Final = 100_000
 _NAME_BYTES_KEPT_MAX: Final = 256
+
+
+def admit_commit(access: Access, commit: CommitOffsets) -> None:
+    """Raises AuthorizationFailed or QuotaExceeded if the caller may not commit this."""
+    require_commit(access, commit)
+    if access.quotas is not None:
+        access.quotas.take({Quota.COMMIT_RATE: 1, Quota.OFFSET_RATE: len(commit.columns)})
 
 
 def require_commit(access: Access, commit: CommitOffsets) -> None:
@@ -53,6 +63,15 @@ class CommitAccess:
         if not access.allows_all(_READ, _TOPIC):
             self._check_topics(read, refused)
         return refused
+
+    async def pay(self, costs: Mapping[Quota, int]) -> None:
+        """Takes what was read from the caller's quotas. Returns when it may send more."""
+        if self._access.quotas is not None:
+            await self._access.quotas.pay(costs)
+
+    def one_stream(self) -> contextlib.AbstractContextManager[None]:
+        """Counts the stream for as long as the context lasts. Raises QuotaExceeded."""
+        return one_stream(self._access.quotas)
 
     def check_identity(self) -> None:
         """Raises IdentityEnded if the caller's token holds no longer."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from offsetd_coordinator.calls.access_control import Access, AccessControl
-    from offsetd_coordinator.calls.connections import Context
+    from offsetd_coordinator.calls.connections import Connection, Context
 
 _FILES: Final = (offset_service_pb2, group_service_pb2, admin_service_pb2, acl_service_pb2)
 METHODS: Final[dict[str, MethodDescriptor]] = {
@@ -61,13 +61,15 @@ class MethodAccess:
         self._names = [(right, right.names.split(".")) for right in self.rights.needs]
         self._shown = [] if self.rights.hides_itself else list(_shown(self.rights.shows))
 
-    async def enter(self, context: Context) -> Access:
+    async def enter(self, context: Context, connection: Connection, size: int = 0) -> Access:
         """Finds the caller of a call, and makes it the caller of the task.
 
-        Raises AuthenticationFailed.
+        `size` is that of its first message, in bytes. Raises AuthenticationFailed, QuotaExceeded.
         """
         access = await self._control.enter(context)
         callers.note_access(access)
+        if access.quotas is not None:
+            access.quotas.begin_call(connection, size)
         return access
 
     async def check(self, access: Access, message: bytes) -> None:

@@ -22,6 +22,7 @@ from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidField,
     Listing,
+    QuotaExceeded,
 )
 from offsetd_coordinator.history.history_errors import WatchRefused
 from offsetd_coordinator.status_codes import CODE_BY_REASON, StatusCode
@@ -95,6 +96,8 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     subject = "server"
     if isinstance(error, CommitRateExceeded):
         subject = f"group:{_cut(error.variables['group'])}"
+    elif isinstance(error, QuotaExceeded):
+        subject = _cut(error.variables["entity"])
     if code == StatusCode.RESOURCE_EXHAUSTED:
         quota = error_details_pb2.QuotaFailure.Violation(subject=subject, description=message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_coordinator.errors import CommitRateExceeded
+from offsetd_coordinator.quotas.token_buckets import TokenBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,58 +123,44 @@ class GroupActivity:
 
 
 class CommitQuota:
-    """A token bucket for each group. A full bucket is not kept, because it equals a new one.
-
-    A bucket is one number: the time at which it is full again.
-    """
+    """A token bucket for each group."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.refusals = 0
         self._rate = 0
         self._interval_ns = 0
-        self._depth_ns = 0
-        self._full_at_ns: OrderedDict[bytes, int] = OrderedDict()  # The least recently used first.
+        self._burst = 0
+        self._buckets = TokenBuckets[bytes](_BUCKETS_MAX)
 
     def configure(self, *, rate: int, burst: int) -> None:
         """Sets the commits per second (0: no limit) and the `burst` (0: as many as in a second)."""
         self._rate = rate
         if rate:
             self._interval_ns = 1_000_000_000 // rate
-            self._depth_ns = ((burst or rate) - 1) * self._interval_ns
+            self._burst = burst or rate
         self.is_on = rate > 0
 
     @property
     def bucket_count(self) -> int:
         """The number of groups that are remembered."""
-        return len(self._full_at_ns)
+        return len(self._buckets)
 
     def take(self, group_id: bytes, now_ms: int) -> None:
         """Takes a token. Raises CommitRateExceeded if there is none, and nothing is taken then."""
         key = group_id
         if len(key) > _GROUP_BYTES_MAX:
             key = hashlib.blake2b(key).digest()
-        buckets = self._full_at_ns
         now_ns = now_ms * _MS_NS
-        full_at_ns = max(buckets.get(key, 0), now_ns)
-        wait_ns = full_at_ns - now_ns - self._depth_ns
+        wait_ns = self._buckets.wait_ns(
+            key, now_ns, interval_ns=self._interval_ns, depth=self._burst
+        )
         if wait_ns > 0:
             self.refusals += 1
             raise CommitRateExceeded(
                 "group {group!r} commits more than {rate_max} times a second",
-                retry_after_ms=-(-wait_ns // _MS_NS),
+                retry_after_ms=int(-(-wait_ns // _MS_NS)),
                 group=group_id,
                 rate_max=self._rate,
             )
-        buckets[key] = full_at_ns + self._interval_ns
-        buckets.move_to_end(key)
-        self._forget_idle(now_ns)
-
-    def _forget_idle(self, now_ns: int) -> None:
-        """Checks the two least recently used buckets, because a commit adds at most one."""
-        buckets = self._full_at_ns
-        for _ in range(2):
-            oldest = next(iter(buckets))
-            if buckets[oldest] > now_ns and len(buckets) <= _BUCKETS_MAX:
-                return
-            del buckets[oldest]
+        self._buckets.take(key, 1, now_ns, interval_ns=self._interval_ns)

@@ -315,6 +315,12 @@ class Runtime:
         """The shards that this node has loaded, by log partition."""
         return self._shards
 
+    def holds_lease(self, group_id: bytes, epoch: int) -> bool:
+        """Whether the lease of this epoch is served here, and has not ended."""
+        shard = self.shards.get(self.partition_of(group_id))
+        status = None if shard is None else shard.leases.status(group_id, self.moment())
+        return status is not None and status.is_held and status.lease.epoch == epoch
+
     def partition_of(self, group_id: bytes) -> int:
         """The log partition that a group lives in."""
         if len(group_id) > _PLACED_GROUP_BYTES_MAX:

@@ -13,15 +13,12 @@ patterns.
 from __future__ import annotations
 
 import itertools
-import tomllib
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offsetd_coordinator.security.acl import (
     ANY,
     CLUSTER_NAME,
     OPERATIONS_OF,
-    USER_PREFIX,
     Acl,
     Operation,
     PatternType,
@@ -29,9 +26,16 @@ from offsetd_coordinator.security.acl import (
     ResourceType,
     known_host,
 )
+from offsetd_coordinator.security.toml_tables import (
+    listed,
+    read_principal,
+    shown,
+    suggestion,
+    tables_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 ACLS_MAX: Final = 100_000
 """The most rules of one file: tables multiply principals, operations and hosts."""
@@ -50,7 +54,6 @@ _KEYS: Final = (
     *_RESOURCES,
 )
 _OPERATIONS: Final = {operation.value: operation for operation in Operation}
-_SHOWN_CHARACTERS_MAX: Final = 80
 
 
 class InvalidAclFile(ValueError):
@@ -76,14 +79,8 @@ def parse_acl_file(content: bytes | str, name: str = "") -> tuple[Acl, ...]:
 
 
 def _acls(content: bytes | str) -> tuple[Acl, ...]:
-    document = _document(content)
-    if unknown := document.keys() - {"acl"}:
-        raise ValueError(f"unknown key {_shown(min(unknown))} outside of the tables [[acl]]")
-    tables = document.get("acl", [])
-    if not isinstance(tables, list):
-        raise ValueError("`acl` is no list of tables: each begins with [[acl]]")  # noqa: TRY004
     acls: dict[Acl, None] = {}
-    for number, table in enumerate(tables, 1):
+    for number, table in enumerate(tables_of(content, "acl"), 1):
         try:
             acls.update(dict.fromkeys(itertools.islice(_table_acls(table), ACLS_MAX + 1)))
         except ValueError as error:
@@ -93,27 +90,14 @@ def _acls(content: bytes | str) -> tuple[Acl, ...]:
     return tuple(acls)
 
 
-def _document(content: bytes | str) -> dict[str, Any]:
-    try:
-        text = content.decode() if isinstance(content, bytes) else content
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is not TOML: its values are nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
-
-
 def _table_acls(table: Any) -> Iterable[Acl]:
     """The rules of one table: its lists, multiplied. Raises ValueError."""
     if not isinstance(table, dict):
         raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
     if unknown := table.keys() - set(_KEYS):
         word = min(unknown)
-        raise ValueError(f"unknown key {_shown(word)}{_suggestion(word, _KEYS)}")
-    principals = [_principal(each) for each in _one_or_more(table, "principal", "principals")]
+        raise ValueError(f"unknown key {shown(word)}{suggestion(word, _KEYS)}")
+    principals = [read_principal(each) for each in _one_or_more(table, "principal", "principals")]
     hosts = [_host(each) for each in _one_or_more(table, "host", "hosts", default=ANY)]
     resource = _resource(table)
     permission, operations = _permission(table, resource.resource_type)
@@ -143,7 +127,7 @@ def _one_or_more(
     if value is None:
         raise ValueError(f"`{one}` is missing")
     if not isinstance(value, str):
-        raise ValueError(f"`{one}` is {_shown(value)}, not a string")  # noqa: TRY004
+        raise ValueError(f"`{one}` is {shown(value)}, not a string")  # noqa: TRY004
     return [value]
 
 
@@ -156,38 +140,31 @@ def _texts(table: Mapping[str, Any], key: str) -> list[str]:
     return values
 
 
-def _principal(principal: str) -> str:
-    name = principal.removeprefix(USER_PREFIX)
-    if not name or name == principal:
-        raise ValueError(f"principal {_shown(principal)} is not User:NAME")
-    return principal
-
-
 def _host(host: str) -> str:
     """A host in the form in which callers have it: a rule for any other text would never count."""
     known = known_host(host)
     if known is None:
-        raise ValueError(f"host {_shown(host)} is not an IP address, `unix`, or *")
+        raise ValueError(f"host {shown(host)} is not an IP address, `unix`, or *")
     return known
 
 
 def _resource(table: Mapping[str, Any]) -> _Resource:
     keys = [key for key in _RESOURCES if key in table]
     if len(keys) != 1:
-        found = f"it has {_listed(keys, 'and')}" if keys else "no resource"
-        raise ValueError(f"{found}: give one of {_listed(_RESOURCES, 'or')}")
+        found = f"it has {listed(keys, 'and')}" if keys else "no resource"
+        raise ValueError(f"{found}: give one of {listed(_RESOURCES, 'or')}")
     key, value = keys[0], table[keys[0]]
     resource_type, pattern = _RESOURCES[key]
     if resource_type is ResourceType.CLUSTER:
         if value is not True:
-            raise ValueError(f"`{key}` is {_shown(value)}: it is true, or left out")
+            raise ValueError(f"`{key}` is {shown(value)}: it is true, or left out")
         return _Resource(resource_type, pattern, CLUSTER_NAME)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"`{key}` is {_shown(value)}, not a name")
+        raise ValueError(f"`{key}` is {shown(value)}, not a name")
     if ANY in value and (value != ANY or pattern is PatternType.PREFIXED):
         prefix = value.partition(ANY)[0]
         hint = f'{resource_type.value.lower()}_prefix = "{prefix}"' if prefix else "the name *"
-        raise ValueError(f"`{key}` is {_shown(value)}: a * in a name is no pattern; use {hint}")
+        raise ValueError(f"`{key}` is {shown(value)}: a * in a name is no pattern; use {hint}")
     return _Resource(resource_type, pattern, value)
 
 
@@ -202,36 +179,12 @@ def _permission(
     for word in _texts(table, keys[0]):
         if word not in _OPERATIONS:
             raise ValueError(
-                f"`{keys[0]}` has {_shown(word)}, which is no operation{_suggestion(word, words)}"
+                f"`{keys[0]}` has {shown(word)}, which is no operation{suggestion(word, words)}"
             )
         if word not in words:
             raise ValueError(
                 f"`{keys[0]}` has {word}, which is no operation of {resource_type.value}: that has"
-                f" {_listed(sorted(words), 'and')}"
+                f" {listed(sorted(words), 'and')}"
             )
         operations.append(_OPERATIONS[word])
     return _PERMISSIONS[keys[0]], operations
-
-
-def _suggestion(word: str, known: Collection[str]) -> str:
-    """A question for the word that was meant, if one is near."""
-    by_small_letters = {each.lower(): each for each in sorted(known)}
-    near = get_close_matches(word.lower()[:_SHOWN_CHARACTERS_MAX], by_small_letters, n=1)
-    return f"; did you mean {by_small_letters[near[0]]}?" if near else ""
-
-
-def _listed(words: Iterable[str], last: str) -> str:
-    *others, final = words
-    return f"{', '.join(others)} {last} {final}" if others else final
-
-
-def _shown(value: Any) -> str:
-    """A value in one line, shortened. A number or a table has no text that is always short."""
-    if isinstance(value, str):
-        shown = repr(value)
-        is_long = len(shown) > _SHOWN_CHARACTERS_MAX
-        return shown[: _SHOWN_CHARACTERS_MAX - 1] + "…" if is_long else shown
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    kinds = ((int, "a number"), (float, "a number"), (list, "a list"), (dict, "a table"))
-    return next((kind for type_, kind in kinds if isinstance(value, type_)), "a time")

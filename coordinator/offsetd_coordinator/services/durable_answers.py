@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from offsetd_coordinator.calls import answer_reservations
+from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.messages.audit_events import group_event
+from offsetd_coordinator.offset_changes import OffsetsChangedReply, RestoredReply
+from offsetd_coordinator.quotas.quota_table import Quota
+from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -69,11 +72,28 @@ async def changed_group(
     """The reply to an administrator's change of a group, once it is durable.
 
     The audit event of the call contains what `what_of` returns for the reply. Raises the refusal
-    once it is durable, and the errors of `Administration.change_group`.
+    once it is durable, QuotaExceeded, and the errors of `Administration.change_group`.
     """
+    access = callers.access()
+    quotas = None if access is None else access.quotas
+    if quotas is not None:
+        quotas.take({Quota.OFFSET_RATE: 0})
     method = received.DESCRIPTOR.name.removesuffix("Request")
-    changed = await submitted_change(node, method, received, request, reply_type, what_of)
-    return await once_durable(node.serving(), *changed)
+    ticket, outcome = await submitted_change(node, method, received, request, reply_type, what_of)
+    if quotas is not None and not isinstance(outcome, CoordinatorError):
+        quotas.spend({Quota.OFFSET_RATE: _offsets_changed(outcome)})
+    return await once_durable(node.serving(), ticket, outcome)
+
+
+def _offsets_changed(reply: Reply) -> int:
+    match reply:
+        case OffsetsChangedReply() | RestoredReply():
+            return len(reply.changes)
+        case DeleteOffsetsReply():
+            return len(reply.deleted)
+        case DeleteGroupReply():
+            return reply.offset_count
+    return 0
 
 
 async def submitted_change(

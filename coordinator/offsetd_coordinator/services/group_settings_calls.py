@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 from offsetd.v1 import group_service_pb2, types_pb2
 
+from offsetd_coordinator.calls import callers
 from offsetd_coordinator.messages import lease_validation, validation
 from offsetd_coordinator.messages.timestamps import set_duration, set_time
 from offsetd_coordinator.requests import LeaseReply, ReleaseGroupReply, UpdateGroupReply
@@ -44,6 +45,10 @@ class GroupSettingsService:
         """Acquires the lease; answers once the change is durable."""
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
+        access = callers.access()
+        quotas = None if access is None else access.quotas
+        if quotas is not None:
+            quotas.check_lease(request.group_id, self._node.serving().holds_lease)
         if request.force:
             what = {"holder": request.holder, "force": True}
             reply = await changed_group(self._node, received, request, LeaseReply, lambda _: what)
@@ -51,6 +56,8 @@ class GroupSettingsService:
             submitted = await self._submitted(request)
             assert isinstance(submitted, LeaseReply)
             reply = submitted
+        if quotas is not None:
+            quotas.note_lease(request.group_id, reply.lease.epoch)
         if reply.deadline_ms >= 0:
             _log.info(
                 "lease acquired",

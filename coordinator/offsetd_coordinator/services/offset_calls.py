@@ -14,7 +14,7 @@ from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.large_groups.large_fetches import add_large
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.audit_events import listed_partitions
-from offsetd_coordinator.messages.commit_access import require_commit
+from offsetd_coordinator.messages.commit_access import admit_commit
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.revisions import set_revision
@@ -53,7 +53,7 @@ class OffsetService:
         runtime = self._node.serving()
         request = self._parser.parse(message)
         if (access := callers.access()) is not None:
-            require_commit(access, request)
+            admit_commit(access, request)
         ticket, outcome = runtime.submit(request)
         waiting = runtime.durable(ticket)
         if waiting is not None:

@@ -32,6 +32,7 @@ from offsetd_coordinator.offset_changes import (
     PutOffset,
     PutOffsets,
 )
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.durable_answers import submitted_change, until_all_durable
 from offsetd_coordinator.services.offset_exports import read_format
@@ -146,6 +147,8 @@ class ImportService:
         self, options: admin_service_pb2.ImportOffsetsOptions, groups: Mapping[bytes, FileGroup]
     ) -> bytes:
         runtime = self._node.serving()
+        access = callers.access()
+        quotas = None if access is None else access.quotas
         response = admin_service_pb2.ImportOffsetsResponse()
         tickets, changes_left = set[int](), CHANGES_LISTED_MAX
         turns = Turns()
@@ -161,6 +164,8 @@ class ImportService:
                 validate_only=options.validate_only,
             )
             await turns.spend(count + ITEMS_PER_GROUP)  # A large write gets a turn of its own.
+            if quotas is not None and not options.validate_only:
+                await quotas.pay({Quota.OFFSET_RATE: count})
             ticket, outcome = await self._write_group(options, request)
             tickets.add(ticket)
             if isinstance(outcome, CoordinatorError):

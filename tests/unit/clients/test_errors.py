@@ -75,6 +75,7 @@ EXPECTED = [
     ("RESPONSE_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("TOO_MANY_BYTES_IN_FLIGHT", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("COMMIT_RATE_EXCEEDED", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
+    ("QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("DISK_FULL", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("GROUP_MAX_SIZE_REACHED", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("GROUP_RECORD_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),

@@ -193,6 +193,12 @@ VARIABLES = {
     "OFFSET_NOT_COMMITTED": {"group": b"g", "partition_count": 3},
     "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
     "COMMIT_RATE_EXCEEDED": {"group": b"g", "rate_max": 5, "retry_after_ms": 120},
+    "QUOTA_EXCEEDED": {
+        "entity": "User:früh",
+        "quota": "commit_rate",
+        "most": 5,
+        "retry_after_ms": 120,
+    },
     "WATCHER_TOO_SLOW": {"idle_ms": 30_000},
     "TOO_MANY_WATCHERS": {"watchers_max": 100},
     "COMPACTED": {"oldest_revision": 7, "group": b"g"},
@@ -290,13 +296,25 @@ MANY_CONFLICTS = tuple(
         errors.GroupIdNotFound(LONG),
         errors.GroupSubscribedToTopic("{group} {topic}", group=LONG, topic=LONG),
         errors.CommitRateExceeded("{group}", group=LONG, retry_after_ms=1),
+        errors.QuotaExceeded("{entity}", entity=LONG, retry_after_ms=1),
         errors.RecordUndecodable(
             "{group} {topic} {partition}", group=LONG, topic=LONG, partition=1
         ),
         errors.NonEmptyGroup("🚀" * 10_000),
         errors.InvalidImport("content", LONG, tuple({"problem": LONG} for _ in range(9))),
     ],
-    ids=["field", "conflicts", "partition", "group", "topic", "rate", "record", "text", "lines"],
+    ids=[
+        "field",
+        "conflicts",
+        "partition",
+        "group",
+        "topic",
+        "rate",
+        "quota",
+        "record",
+        "text",
+        "lines",
+    ],
 )
 def test_a_status_never_outgrows_what_clients_take_in_trailers(
     error: errors.CoordinatorError,

@@ -1,4 +1,4 @@
-"""Metrics of who may call. No principal, group or topic is a label: only operators see names."""
+"""Metrics of callers: refusals and quotas. Only quotas name principals; none names a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.figures import AccessFigures, QuotaFigures
 
 
 def access_families(figures: AccessFigures) -> Iterator[Metric]:
@@ -32,4 +32,21 @@ def access_families(figures: AccessFigures) -> Iterator[Metric]:
         "offsetd_ssl_certificate_expiry_timestamp_seconds",
         "When the server's certificate ends.",
         seconds(figures.certificate_expire_ms),
+    )
+    if figures.quotas is not None:
+        yield from _quota_families(figures.quotas)
+
+
+def _quota_families(figures: QuotaFigures) -> Iterator[Metric]:
+    yield counters(
+        "offsetd_quota_refusals_total",
+        "Calls that were refused because their caller exceeds a quota.",
+        ("principal", "quota"),
+        figures.refusals.copy().items(),
+    )
+    yield counters(
+        "offsetd_quota_delay_seconds_total",
+        "How long streams were paused because their caller exceeds a quota.",
+        ("principal",),
+        (((name,), value) for name, value in figures.delay_seconds.copy().items()),
     )

@@ -1,0 +1,1 @@
+"""Quotas: how much a principal or a client may ask for, pure."""

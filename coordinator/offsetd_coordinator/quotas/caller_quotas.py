@@ -1,0 +1,239 @@
+"""What callers have used of their quotas, and what they may still use. For the event loop's thread.
+
+A caller may begin while its bucket has a token. Then the whole cost is taken, also if the bucket
+goes below zero, so that no request is too large for ever. A bucket holds what one second brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from offsetd_coordinator.errors import QuotaExceeded
+from offsetd_coordinator.quotas.quota_table import Entity, Limit, Quota, QuotaTable
+from offsetd_coordinator.quotas.token_buckets import TokenBuckets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from offsetd_coordinator.figures import QuotaFigures
+
+_SECOND_NS: Final = 1_000_000_000
+_MS_NS: Final = 1_000_000
+_BUCKETS_MAX: Final = 65_536
+_CALLERS_MAX: Final = 10_000
+_PAUSE_SECONDS_MAX: Final = 1.0  # After it, a changed file counts.
+_COUNT_RETRY_MS: Final = 1000
+_REFUSALS_PER_SECOND: Final = 20
+_HOLD_SECONDS_MAX: Final = 1.0
+
+
+class Quotas:
+    """The quotas of one server."""
+
+    def __init__(
+        self,
+        table: QuotaTable,
+        figures: QuotaFigures,
+        *,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.table = table
+        self.figures = figures
+        self.now_ns = now_ns
+        self.buckets = TokenBuckets[tuple[Quota | None, Entity]](_BUCKETS_MAX)
+        self.in_use: Counter[tuple[Quota, Entity]] = Counter()
+        """Streams and watchers, by those that share a limit."""
+        self.leases: dict[Entity, dict[bytes, int]] = {}
+        """Epochs of acquired leases by group, by those that share a limit. Some may have ended."""
+        self._connections: dict[Entity, weakref.WeakSet[Any]] = {}
+        self._callers: dict[Entity, CallerQuotas] = {}
+
+    def set_table(self, table: QuotaTable) -> None:
+        """Puts other limits in force. What was used stays used."""
+        self.table = table
+
+    def of(self, principal: str, client_id: str) -> CallerQuotas:
+        """The quotas of a caller."""
+        caller = Entity(principal, client_id if self.table.names_client_ids else "")
+        known = self._callers.get(caller)
+        if known is None:
+            if len(self._callers) >= _CALLERS_MAX:
+                self._callers.clear()
+            known = self._callers[caller] = CallerQuotas(self, caller)
+        return known
+
+    def connections_of(self, sharers: Entity) -> weakref.WeakSet[Any]:
+        """The open connections of those that share a limit."""
+        counted = self._connections.get(sharers)
+        if counted is None:
+            if len(self._connections) >= _CALLERS_MAX:
+                self._connections = {key: each for key, each in self._connections.items() if each}
+            counted = self._connections[sharers] = weakref.WeakSet()
+        return counted
+
+    def leases_of(self, sharers: Entity) -> dict[bytes, int]:
+        """The leases of those that share a limit. With very many such, the oldest are forgotten."""
+        if sharers not in self.leases and len(self.leases) >= _CALLERS_MAX:
+            del self.leases[next(iter(self.leases))]
+        return self.leases.setdefault(sharers, {})
+
+
+class CallerQuotas:
+    """The quotas of one caller, for as long as it calls. The limits may change meanwhile."""
+
+    def __init__(self, quotas: Quotas, caller: Entity) -> None:
+        self._quotas = quotas
+        self._caller = caller
+        self._table: QuotaTable | None = None
+        self._known: dict[Quota, Limit] = {}
+
+    @property
+    def _limits(self) -> dict[Quota, Limit]:
+        if self._table is not self._quotas.table:
+            self._table = self._quotas.table
+            self._known = self._table.limits_of(*self._caller)
+        return self._known
+
+    def begin_call(self, connection: object, request_bytes: int) -> None:
+        """Takes what a call costs when it arrives. Raises QuotaExceeded."""
+        self.note_connection(connection)
+        self.take(
+            {
+                Quota.CALL_RATE: 1,
+                Quota.REQUEST_BYTE_RATE: request_bytes,
+                Quota.RESPONSE_BYTE_RATE: 0,
+            }
+        )
+
+    def take(self, costs: Mapping[Quota, int]) -> None:
+        """Takes what a call costs. Raises QuotaExceeded if a bucket is empty; then takes nothing.
+
+        With a cost of 0, a bucket only must not be empty.
+        """
+        now_ns = self._quotas.now_ns()
+        for quota in costs:
+            wait_ns = self._wait_ns(quota, now_ns)
+            if wait_ns > 0:
+                raise self._refusal(self._limits[quota], int(-(-wait_ns // _MS_NS)))
+        self.spend(costs)
+
+    def spend(self, costs: Mapping[Quota, int]) -> None:
+        """Takes what has been used already."""
+        now_ns = self._quotas.now_ns()
+        for quota, tokens in costs.items():
+            limit = self._limits.get(quota)
+            if limit is not None and tokens:
+                self._quotas.buckets.take(
+                    limit[:2], tokens, now_ns, interval_ns=_SECOND_NS / limit.most
+                )
+
+    async def pay(self, costs: Mapping[Quota, int]) -> None:
+        """Takes what has been used already, and returns once no bucket is below zero."""
+        self.spend(costs)
+        while (seconds := self.pause_seconds(costs)) > 0:  # noqa: ASYNC110  Time is the event.
+            await asyncio.sleep(seconds)
+
+    def pause_seconds(self, quotas: Iterable[Quota]) -> float:
+        """How long a stream must pause now, before this is asked again; 0 if it may go on.
+
+        It must pause while a bucket is below zero.
+        """
+        now_ns = self._quotas.now_ns()
+        wait_ns = max((self._wait_ns(quota, now_ns) for quota in quotas), default=0)
+        seconds = min(wait_ns / _SECOND_NS, _PAUSE_SECONDS_MAX)
+        if seconds > 0:
+            self._quotas.figures.note_delay(self._caller.principal, seconds)
+        return seconds
+
+    @contextlib.contextmanager
+    def one_of(self, quota: Quota) -> Iterator[None]:
+        """Counts a stream or a watcher for as long as the context lasts. Raises QuotaExceeded."""
+        limit, in_use = self._limits.get(quota), self._quotas.in_use
+        if limit is None:
+            yield
+            return
+        key = limit.quota, limit.sharers
+        if in_use[key] >= limit.most:
+            raise self._refusal(limit)
+        in_use[key] += 1
+        try:
+            yield
+        finally:
+            in_use[key] -= 1
+            if not in_use[key]:
+                del in_use[key]
+
+    def note_connection(self, connection: object) -> None:
+        """Counts a connection for as long as it exists. Raises QuotaExceeded."""
+        limit = self._limits.get(Quota.CONNECTIONS_MAX)
+        if limit is None:
+            return
+        counted = self._quotas.connections_of(limit.sharers)
+        if connection not in counted:
+            if len(counted) >= limit.most:
+                raise self._refusal(limit)
+            counted.add(connection)
+
+    def check_lease(self, group_id: bytes, is_held: Callable[[bytes, int], bool]) -> None:
+        """Raises QuotaExceeded if the caller may not acquire the lease of one more group.
+
+        `is_held` tells whether a lease of this group and epoch is still held.
+        """
+        limit = self._limits.get(Quota.LEASES_MAX)
+        if limit is None:
+            return
+        held = self._quotas.leases.get(limit.sharers, {})
+        if group_id in held or len(held) < limit.most:
+            return
+        for group, epoch in tuple(held.items()):
+            if not is_held(group, epoch):
+                del held[group]
+        if len(held) >= limit.most:
+            raise self._refusal(limit)
+
+    def note_lease(self, group_id: bytes, epoch: int) -> None:
+        """Counts a lease that the caller has acquired."""
+        limit = self._limits.get(Quota.LEASES_MAX)
+        if limit is not None:
+            self._quotas.leases_of(limit.sharers)[group_id] = epoch
+
+    def hold_seconds(self) -> float:
+        """How long a refusal should wait before it is sent.
+
+        The first refusals of a second leave at once. So a client that calls again at once, whatever
+        it is told, costs little more than one that waits.
+        """
+        buckets, now_ns = self._quotas.buckets, self._quotas.now_ns()
+        key, interval_ns = (None, self._caller), _SECOND_NS / _REFUSALS_PER_SECOND
+        wait_ns = buckets.wait_ns(key, now_ns, interval_ns=interval_ns, depth=_REFUSALS_PER_SECOND)
+        buckets.take(key, 1, now_ns, interval_ns=interval_ns)
+        return min(wait_ns / _SECOND_NS, _HOLD_SECONDS_MAX)
+
+    def _wait_ns(self, quota: Quota, now_ns: int) -> float:
+        limit = self._limits.get(quota)
+        if limit is None:
+            return 0
+        return self._quotas.buckets.wait_ns(
+            limit[:2], now_ns, interval_ns=_SECOND_NS / limit.most, depth=limit.most
+        )
+
+    def _refusal(self, limit: Limit, retry_after_ms: int = _COUNT_RETRY_MS) -> QuotaExceeded:
+        self._quotas.figures.note_refusal(self._caller.principal, limit.quota.value)
+        return QuotaExceeded(
+            "{entity} exceeds the quota {quota} = {most}",
+            retry_after_ms=retry_after_ms,
+            hold_seconds=self.hold_seconds(),
+            entity=str(limit.sharers),
+            quota=limit.quota.value,
+            most=limit.most,
+        )
+
+
+def one_stream(quotas: CallerQuotas | None) -> contextlib.AbstractContextManager[None]:
+    """Counts a stream for as long as the context lasts. Raises QuotaExceeded."""
+    return contextlib.nullcontext() if quotas is None else quotas.one_of(Quota.STREAMS_MAX)
