@@ -11,6 +11,8 @@
 #   make test-all     all tests; ARGS= goes to pytest
 #   make nightly      all tests at their long settings, and every planted bug; ARGS= goes to pytest
 #   make bounds       the tests of the kernels, with every load and store checked; ARGS= goes to pytest
+#   make deploy-tools fetch what the tests of deploy/ read it with (needs Go); ARGS= is after how many
+#                     seconds to stop, to go on at the next call
 #   make check        lint, types, import contracts, house rules, generated code up to date
 #   make protos       generate the code of protos/ again
 #   make protos-check fail if the code of protos/ is not what they generate
@@ -24,7 +26,7 @@
 #   make help         this list
 
 .POSIX:
-.PHONY: serve cluster test test-rest test-all bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
+.PHONY: serve cluster test test-rest test-all bounds deploy-tools check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -54,6 +56,10 @@ test-all: $(VENV)/.test
 
 bounds: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q -m kernel tests/unit tests/property $(ARGS)
+
+deploy-tools: $(VENV)/.test
+	@.ci/venv $(VENV) $(CONSTRAINTS) --group deployment
+	@.ci/deploy_tools $(ARGS)
 
 check: $(VENV)/.check protos-check sync-check
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.single_server
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_ready_is_said_when_calls_are_taken(tmp_path: Path, abstract: bool) -> None:  # noqa: FBT001
+def test_ready_is_said_when_calls_are_taken(tmp_path: Path, abstract: bool) -> None:
     name = f"{tmp_path}/notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
         messages.bind("\0" + name if abstract else name)
