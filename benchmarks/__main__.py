@@ -22,6 +22,8 @@ BENCHMARKS = {
     "migration": "100,000 znodes of a ZooKeeper: plan, run and verify",
     "commit_path": "durable commits beside a bare grpc.aio server",
     "acl": "decisions by 10,000 access rules for 1,000 principals",
+    "security": "commits with mTLS and 10,000 access rules, beside plain ones",
+    "quotas": "commits beside a caller that asks for ten times its quota",
     "cluster": "nodes on three Kafka brokers, beside Kafka's own groups on these brokers",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",
 }

@@ -32,7 +32,6 @@ SECONDS = 3.0
 CALLS_OF_ONE = 2000
 _STREAM = commit_path.SERVICE + "StreamCommits"
 _WHERE = TopicPartition("orders", 0)
-_FRAME = 16_384  # The largest frame of HTTP/2, unless the server announces another.
 _PLACEHOLDER = "0" * 32
 
 
@@ -111,29 +110,15 @@ def _raw_streams(address: commit_path.Address, seconds: float) -> float:
 
 def _raw_coalescing(address: commit_path.Address, seconds: float) -> float:
     """The rate of one raw stream with as many unanswered commits as the client has coroutines."""
-    connection = http2_load.Connection(address, _STREAM)
-    connection.socket.sendall(connection.open_call())
     commits = [_encoded_commit(number) for number in range(COROUTINES)]
-    answered = list(range(COROUTINES))
-    done = 0
-    warm_until = time.perf_counter() + seconds / 4
-    started, end = 0.0, warm_until + seconds
-    while (now := time.perf_counter()) < end:
-        if not started and now >= warm_until:
-            started, done = now, 0
-        if answered:
-            message = http2_load.grpc_message(b"".join(_fresh(commits[each]) for each in answered))
-            if connection.may_send(len(message)):
-                pieces = (message[at : at + _FRAME] for at in range(0, len(message), _FRAME))
-                connection.socket.sendall(b"".join(map(connection.messages_frame, pieces)))
-                answered = []
-        for answer in connection.receive():
-            results = http2_load.result_sequences(answer)
-            done += len(results)
-            answered += results
-    elapsed = time.perf_counter() - started
-    connection.socket.close()
-    return done / elapsed
+    return http2_load.coalesced_rate(
+        address,
+        _STREAM,
+        lambda number: _fresh(commits[number]),
+        callers=COROUTINES,
+        streams=1,
+        seconds=seconds,
+    )
 
 
 def _encoded_commit(number: int) -> tuple[bytes, bytes]:

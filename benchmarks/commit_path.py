@@ -26,7 +26,7 @@ from offsetd.v1 import offset_service_pb2
 from benchmarks.harness import http2_load, rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 SERVICE = "/offsetd.v1.OffsetService/"
 GROUPS = 512
@@ -153,13 +153,17 @@ def our_server(core: int) -> Iterator[Address]:
 
 
 @contextlib.contextmanager
-def our_process(core: int) -> Iterator[tuple[Address, int]]:
-    """Does what `our_server` does, and also yields the id of the server's process."""
+def our_process(core: int, settings: Iterable[str] = ()) -> Iterator[tuple[Address, int]]:
+    """Does what `our_server` does, and also yields the id of the server's process.
+
+    `settings` are more of them, NAME=VALUE.
+    """
     port = free_port()
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent, prefix=".commit-path-") as folder:
         command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", folder]
         command += ["--listen", f"127.0.0.1:{port}", "--set", "logging.format=json"]
-        command += ["--set", "metrics.address=127.0.0.1:0"]
+        for setting in ("metrics.address=127.0.0.1:0", *settings):
+            command += ["--set", setting]
         with _process(command, core, ready='"serving"') as process:
             yield ("127.0.0.1", port), process.pid
 

@@ -12,12 +12,13 @@ import struct
 import time
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import ssl
+    from collections.abc import Callable, Iterable, Iterator
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
@@ -25,6 +26,7 @@ INITIAL_WINDOW_SIZE = 4
 _WINDOW_MAX = 2**31 - 1
 WINDOW_DEFAULT = 65_535
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_FRAME_BYTES_MAX: Final = 16_384  # The largest frame of HTTP/2, unless the server says another.
 _SILENCE_SECONDS_MAX = 30.0
 FRAME_HEADER = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
 # The headers after the server's table has them: two static entries, and the newest four.
@@ -33,6 +35,17 @@ INDEXED_HEADERS = b"\x83\x86\xc1\xc0\xbf\xbe"
 
 class LoadFailed(Exception):
     """The server answered with an error, or did not answer."""
+
+
+class TlsAddress(NamedTuple):
+    """An address at which TLS is spoken. Each connection takes the next context."""
+
+    host: str
+    port: int
+    contexts: Iterator[ssl.SSLContext]
+
+
+Address: TypeAlias = tuple[str, int] | TlsAddress
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
@@ -94,9 +107,12 @@ def literal_headers(path: str) -> bytes:
 class Connection:
     """A client connection with one open call at a time, always of the same method."""
 
-    def __init__(self, address: tuple[str, int], path: str) -> None:
-        self.socket = socket.create_connection(address, timeout=_SILENCE_SECONDS_MAX)
+    def __init__(self, address: Address, path: str) -> None:
+        self.socket = socket.create_connection(address[:2], timeout=_SILENCE_SECONDS_MAX)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(address, TlsAddress):
+            context = next(address.contexts)
+            self.socket = context.wrap_socket(self.socket, server_hostname=address.host)
         self.socket.sendall(OPENING)
         self._headers = literal_headers(path)
         self._stream_id = -1
@@ -171,7 +187,7 @@ class Connection:
 
 
 def unary_rate(
-    address: tuple[str, int],
+    address: Address,
     path: str,
     messages: Iterable[bytes],
     *,
@@ -206,7 +222,7 @@ def unary_rate(
 
 
 def unary_latencies(
-    address: tuple[str, int], path: str, messages: Iterable[bytes], *, calls: int
+    address: Address, path: str, messages: Iterable[bytes], *, calls: int
 ) -> list[float]:
     """The seconds of each of `calls` calls, one after the other on one connection."""
     connection = Connection(address, path)
@@ -225,7 +241,7 @@ def unary_latencies(
 
 
 def stream_rate(
-    address: tuple[str, int],
+    address: Address,
     path: str,
     messages: Iterable[bytes],
     *,
@@ -275,6 +291,50 @@ def stream_rate(
     return done / elapsed
 
 
+def coalesced_rate(
+    address: Address,
+    path: str,
+    commit_of: Callable[[int], bytes],
+    *,
+    callers: int,
+    streams: int,
+    seconds: float,
+) -> float:
+    """Commits a second of callers in a closed loop: a message has the commits of all that wait.
+
+    `commit_of` gives the StreamCommitsRequest with a caller's next commit, whose sequence is the
+    caller's number.
+    """
+    selector = selectors.DefaultSelector()
+    waiting: dict[Connection, list[int]] = {}
+    for number in range(streams):
+        connection = Connection(address, path)
+        connection.socket.sendall(connection.open_call())
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+        waiting[connection] = list(range(number, callers, streams))
+    done = 0
+    warm_until = time.perf_counter() + seconds / 4
+    started, end = 0.0, warm_until + seconds
+    while (now := time.perf_counter()) < end:
+        if not started and now >= warm_until:
+            started, done = now, 0
+        for connection, numbers in waiting.items():
+            message = grpc_message(b"".join(map(commit_of, numbers)))
+            if numbers and connection.may_send(len(message)):
+                steps = range(0, len(message), _FRAME_BYTES_MAX)
+                pieces = (message[step : step + _FRAME_BYTES_MAX] for step in steps)
+                connection.socket.sendall(b"".join(map(connection.messages_frame, pieces)))
+                waiting[connection] = []
+        for key, _ in _ready(selector):
+            for answer in key.data.receive():
+                answered = result_sequences(answer)
+                done += len(answered)
+                waiting[key.data] += answered
+    elapsed = time.perf_counter() - started
+    _close(selector)
+    return done / elapsed
+
+
 @attrs.frozen(kw_only=True)
 class Latencies:
     """Commits in the order of their answers."""
@@ -284,7 +344,7 @@ class Latencies:
 
 
 def stream_latencies(
-    address: tuple[str, int],
+    address: Address,
     path: str,
     messages: Iterable[tuple[int, bytes]],
     *,
