@@ -24,6 +24,7 @@ BENCHMARKS = {
     "acl": "decisions by 10,000 access rules for 1,000 principals",
     "security": "commits with mTLS and 10,000 access rules, beside plain ones",
     "quotas": "commits beside a caller that asks for ten times its quota",
+    "quotas": "commits beside a caller that asks for ten times its quota",
     "cluster": "nodes on three Kafka brokers, beside Kafka's own groups on these brokers",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",
 }
