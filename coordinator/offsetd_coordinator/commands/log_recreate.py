@@ -21,6 +21,13 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")
+_WITHOUT_SETTINGS: Final = (
+    f"{CONFIG_PARTITION.topic} has the settings that were changed while a server ran, and the"
+    " access rules of `offsetd acls`. Without them the next start uses the settings given to serve,"
+    " and defaults: give it those that matter (--set NAME=VALUE) before it expires, cleans or"
+    " deletes by the defaults. With security.acl.enable only super.users may do anything, until"
+    " rules are added"
+)
 
 
 def recreate(
@@ -52,6 +59,8 @@ def recreate(
                 f"it would lose {sum(lost.values())} bytes; nothing was changed: repeat with"
                 " --execute to do it"
             )
+            if CONFIG_PARTITION in asked:
+                terminal.note(_WITHOUT_SETTINGS)
             return
         settings = offline_settings(terminal, OFFSETS_TOPIC, assignments)
         with (
@@ -61,11 +70,7 @@ def recreate(
             starts = {each: store.log(each).log_start_offset for each in asked}
         terminal.rows(COLUMNS, [_row(each, lost[each], starts[each]) for each in asked])
         if CONFIG_PARTITION in asked:
-            terminal.note(
-                "settings that were changed while a server ran are lost: the next start uses those"
-                " given to serve, and defaults; give it the settings that matter (--set NAME=VALUE)"
-                " before it expires, cleans or deletes by the defaults"
-            )
+            terminal.note(_WITHOUT_SETTINGS)
 
 
 def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_KINDS: Final = ("certificate", "key", "truststore")
 _WARNED_DAYS: Final = 30
 _WARNED_AGAIN_SECONDS: Final = 86_400
 # The types that RFC 2253 has names for. Java writes others by number.
@@ -133,7 +134,6 @@ class ServerCertificates:
     ) -> None:
         """Raises OSError, and ValueError with one line that names the file."""
         self._paths = certificate_path, key_path, truststore_path
-        self._seen: object = None
         self._problem = ""
         self._warned_seconds = -float(_WARNED_AGAIN_SECONDS)
         self._seen = self._states()
@@ -157,8 +157,13 @@ class ServerCertificates:
                 self._problem = str(error)
                 _log.warning("the old certificate stays in use", reason=self._problem)
             return False
+        changed = [kind for kind in states if states[kind] != self._seen.get(kind)]
         self._seen, self._problem = states, ""
-        _log.info("the certificate was read again", expires=_date(self.expire_ms))
+        _log.info(
+            "changed files of TLS were read again",
+            changed=", ".join(changed),
+            expires=_date(self.expire_ms),
+        )
         return True
 
     def ssl_context(self) -> ssl.SSLContext:
@@ -174,11 +179,12 @@ class ServerCertificates:
             raise OSError(errno.EINVAL, text) from error
         return context
 
-    def _states(self) -> list[tuple[int, int, int]]:
-        found = []
-        for path in filter(None, self._paths):
-            state = path.stat()
-            found.append((state.st_mtime_ns, state.st_size, state.st_ino))
+    def _states(self) -> dict[str, tuple[int, int, int]]:
+        found = {}
+        for kind, path in zip(_KINDS, self._paths, strict=True):
+            if path is not None:
+                state = path.stat()
+                found[kind] = (state.st_mtime_ns, state.st_size, state.st_ino)
         return found
 
     def _take(self) -> None:

@@ -173,7 +173,9 @@ class TestRefresh:
         opened = files.opened()
         former_ms = opened.expire_ms
         files.put(OTHER)
-        assert opened.refresh()
+        with capture_logs() as events:
+            assert opened.refresh()
+        assert events[0]["changed"] == "certificate, key"
         assert opened.current == (OTHER.certificate_pem, OTHER.key_pem, AUTHORITY.pem)
         assert opened.expire_ms > former_ms
         assert not opened.refresh()
@@ -182,8 +184,10 @@ class TestRefresh:
         opened = files.opened()
         both = AUTHORITY.pem + Authority("another").pem
         replace(files.truststore, both)
-        assert opened.refresh()
+        with capture_logs() as events:
+            assert opened.refresh()
         assert opened.current.truststore == both
+        assert [each["changed"] for each in events] == ["truststore"]
 
     @pytest.mark.parametrize("kept", ["size and inode", "size and time"])
     def test_each_mark_of_a_change_counts(self, files: Files, kept: str) -> None:

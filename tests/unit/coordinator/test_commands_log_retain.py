@@ -375,6 +375,15 @@ def test_a_topic_begins_anew(tmp_path: Path) -> None:
     store.close()
 
 
+def test_who_gives_up_the_settings_is_told_what_goes_with_them(tmp_path: Path) -> None:
+    folder = made(tmp_path / "offsets")
+    for argument in ("--dry-run", "--execute"):
+        outcome, _ = recreate(folder, "--topic", CONFIG_TOPIC, argument)
+        assert outcome.code == 0
+        assert "the access rules of `offsetd acls`" in outcome.err
+        assert "only super.users may do anything" in outcome.err
+
+
 def test_a_quarantined_partition_begins_anew(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     store = opened(folder)
