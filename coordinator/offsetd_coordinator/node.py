@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.administration.administration import Administration
     from offsetd_coordinator.administration.audit_reader import AuditReader
+    from offsetd_coordinator.background.backup_source import BackupSource
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.figures import ClusterFigures
@@ -59,6 +60,8 @@ class Node:
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
         self.cluster_report: Callable[[], ClusterReport] | None = None
+        self.lag_survey: LagSurvey | None = None
+        self.backup_source: BackupSource | None = None
         self.cluster_figures: ClusterFigures | None = None
         self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None

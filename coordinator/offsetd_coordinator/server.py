@@ -29,7 +29,10 @@ from offsetd_coordinator.administration.internal_topics import (
     InternalTopics,
     upkeep_config,
 )
+from offsetd_coordinator.background.backup_source import BackupSource, ends_of_node
 from offsetd_coordinator.background.expirer import Expirer, grace_of_folder_ms
+from offsetd_coordinator.background.lag_survey import LagSurvey
+from offsetd_coordinator.background.scheduled_backups import ScheduledBackups
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.grpc import handlers
@@ -83,6 +86,7 @@ class _Loaded:
     upkeep: Upkeep
     administration: Administration
     expirer: Expirer
+    backup_source: BackupSource
     cluster: Cluster | None
 
 
@@ -165,6 +169,7 @@ class Server:
         self.visibility.note_loaded()
         runtime = loaded.runtime
         await asyncio.to_thread(runtime.start, loaded.upkeep)  # It may write a checkpoint.
+        self.node.backup_source = loaded.backup_source
         self.node.serve(runtime, loaded.large_changes, loaded.administration)
         if loaded.cluster is not None:
             await self._join(loaded.cluster)
@@ -173,9 +178,14 @@ class Server:
         self.visibility.watch_clock_and_disk(self._health)
         self.node.expirer = loaded.expirer
         loaded.expirer.start()
+        self.node.lag_survey = LagSurvey(runtime)
+        self.node.lag_survey.start()
+        backups = self._scheduled_backups(loaded.backup_source)
+        backups.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         self.serving.set()
         await self._stopping.wait()
+        await backups.stop()
         await loaded.expirer.stop()
         await self._end(runtime, loaded.cluster)
 
@@ -344,6 +354,13 @@ class Server:
                 administration=administration,
                 expirer=await asyncio.to_thread(self._expirer, store, runtime, administration),
                 cluster=cluster,
+                backup_source=BackupSource(
+                    store,
+                    clock=self._clock,
+                    bytes_per_second_max=self.settings.backup_max_bytes_per_second,
+                    cluster_id="" if cluster is None else self.settings.cluster_id,
+                    ends=None if cluster is None else ends_of_node(store, log),
+                ),
             )
         except BaseException:
             store.abandon()
@@ -446,6 +463,11 @@ class Server:
         )
 
     def _note_failed(self, error: StorageFailed) -> None:
+    def _scheduled_backups(self, source: BackupSource) -> ScheduledBackups:
+        return ScheduledBackups(
+            source, self.settings, self.visibility.backups, clock=self._clock, random=self._random
+        )
+
         _log.error(
             f"{what_happened(error)}: nothing more is acknowledged",
             error=str(error),

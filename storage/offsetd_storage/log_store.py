@@ -121,11 +121,13 @@ class LogStore:
         on_progress: Callable[[RecoveryProgress], None] | None = None,
         begin_anew: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
+        ends_restore: bool = False,
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
         Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
-        the offsets at which they ended. Damaged logs in `repaired` keep their valid batches.
+        the offsets at which they ended. Damaged logs in `repaired` keep their valid batches. Only
+        a restore opens a folder that it has not completed (`ends_restore`).
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (after
         these, only the lock's file has changed), StorageFull, StorageFailed.
@@ -142,6 +144,7 @@ class LogStore:
                     on_progress=on_progress,
                     begin_anew=begin_anew,
                     repaired=repaired,
+                    ends_restore=ends_restore,
                 )
             except OSError as error:
                 failed = storage_failed(error, f"{folder} could not be recovered")
@@ -314,6 +317,11 @@ class LogStore:
         journaled = self._journal.journaled.get(topic_partition)
         point = self._journal.points[topic_partition].offset
         return point if journaled is None else max(point, journaled.offset_next)
+
+    def durable_ends(self) -> dict[TopicPartition, int]:
+        """The durable ends of all logs at one moment: no flush ends in between. For any thread."""
+        with self._locks.journal:
+            return {each: self.durable_end(each) for each in self.logs}
 
     @property
     def journal_used_ratio(self) -> float:

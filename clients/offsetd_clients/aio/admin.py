@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
 from offsetd.v1.admin_service_pb2 import DescribeClusterRequest, GetServerInfoRequest
+from offsetd.v1.backup_service_pb2 import BackupHead, StreamBackupRequest
 
 from offsetd_clients.admin_values import (
     CompactedLog,
@@ -56,6 +57,29 @@ class AdminCalls(Calls):
         )
 
     async def is_serving(self, service: str = "") -> bool:
+    async def stream_backups(
+        self, held_digests: Iterable[bytes] = (), *, bytes_per_second_max: int = 0
+    ) -> list[tuple[BackupHead, Answers]]:
+        """Backups of this server, and of the other nodes of its cluster: heads, and their chunks.
+
+        `docs/formats/backup.md` describes both. The chunks come as `StreamBackupResponse`, without
+        those in `held_digests`, and without a time limit. `offsetd backup create` writes them.
+        """
+        request = StreamBackupRequest(
+            held_digests=held_digests, bytes_per_second_max=bytes_per_second_max
+        )
+        home = await self._backup_of(self._servers.home.address, request)
+        others = home[0].other_addresses
+        return [home, *[await self._backup_of(each, request) for each in others]]
+
+    async def _backup_of(self, address: str, request: Any) -> tuple[BackupHead, Answers]:
+        async def attempt(timeout_s: float) -> tuple[BackupHead, Answers]:
+            del timeout_s  # A backup takes as long as it needs.
+            answers = await self._servers.channel(address).stream("StreamBackup", request)
+            return (await anext(answers)).head, answers
+
+        return await self._retry.call_async(attempt)
+
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(await self._call("Check", request))

@@ -9,6 +9,7 @@ from google.protobuf.message_factory import GetMessageClass
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     offset_service_pb2,
 )
@@ -50,7 +51,13 @@ METHODS: Mapping[str, Method] = {
     "Check": Method("/grpc.health.v1.Health/Check"),
     **{
         method.name: _method(method)
-        for module in (offset_service_pb2, group_service_pb2, admin_service_pb2, acl_service_pb2)
+        for module in (
+            offset_service_pb2,
+            group_service_pb2,
+            admin_service_pb2,
+            acl_service_pb2,
+            backup_service_pb2,
+        )
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     },

@@ -66,6 +66,7 @@ OFFSETD = Program(
     commands={
         "acls": "offsetd_clients.cli.acls:register",
         "admin": "offsetd_clients.cli.admin:register",
+        "backup": "offsetd_clients.cli.backup:register",
         "commit": "offsetd_clients.cli.offsets:register_commit",
         "fetch": "offsetd_clients.cli.offsets:register_fetch",
         "groups": "offsetd_clients.cli.groups.group_commands:register",

@@ -15,7 +15,7 @@ from offsetd_storage.configuration.setting_kinds import INT32_MAX
 from offsetd_storage.configuration.settings import listed, milliseconds, text, whole
 from offsetd_storage.errors import InvalidSetting
 
-from offsetd_coordinator.configuration.security_settings import SecuritySettings
+from offsetd_coordinator.configuration.backup_settings import BackupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _FILE_SUFFIX: Final = ".file"
 
 
 @attrs.frozen(kw_only=True)
-class ClusterSettings(SecuritySettings):
+class ClusterSettings(BackupSettings):
     """The values for a node of a cluster."""
 
     cluster_bootstrap_servers: str = text(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     offset_service_pb2,
 )
@@ -20,6 +21,7 @@ from offsetd_coordinator.messages.method_access import MethodAccess
 from offsetd_coordinator.security.required_rights import METHOD_RIGHTS
 from offsetd_coordinator.services.acl_calls import AclCalls
 from offsetd_coordinator.services.audit_admin import AuditAdmin
+from offsetd_coordinator.services.backup_calls import BackupService
 from offsetd_coordinator.services.bounds_calls import BoundsService
 from offsetd_coordinator.services.cluster_calls import ClusterService
 from offsetd_coordinator.services.config_admin import ConfigAdmin
@@ -55,7 +57,8 @@ OFFSET_SERVICE: Final = offset_service_pb2.DESCRIPTOR.services_by_name["OffsetSe
 GROUP_SERVICE: Final = group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
 ADMIN_SERVICE: Final = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 ACL_SERVICE: Final = acl_service_pb2.DESCRIPTOR.services_by_name["AclService"].full_name
-SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE, ACL_SERVICE)
+BACKUP_SERVICE: Final = backup_service_pb2.DESCRIPTOR.services_by_name["BackupService"].full_name
+SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE, ACL_SERVICE, BACKUP_SERVICE)
 
 
 def generic_handlers(
@@ -104,6 +107,9 @@ def generic_handlers(
             },
         ),
         unary_calls.service_handler(ACL_SERVICE, _acl_methods(node, authorizer, settings, unary)),
+        unary_calls.service_handler(
+            BACKUP_SERVICE, _backup_methods(node, admission, settings, figures, access_of)
+        ),
     )
 
 
@@ -266,6 +272,25 @@ def _acl_methods(
         "AddAcls": unary(acls.add_acls),
         "RemoveAcls": unary(acls.remove_acls),
         "TestAcl": unary(acls.test_acl),
+    }
+
+
+def _backup_methods(
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    access_of: AccessOf,
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    return {
+        "StreamBackup": streamed_calls.answering(
+            BackupService(node).stream_backup,
+            admission,
+            figures.method("StreamBackup"),
+            load_ended=node.load_ended,
+            request_bytes_max=settings.socket_request_max_bytes,
+            method_access=access_of("StreamBackup"),
+        )
     }
 
 

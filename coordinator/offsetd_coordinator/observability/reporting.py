@@ -11,7 +11,7 @@ import structlog
 from grpc_health.v1 import health_pb2
 
 from offsetd_coordinator.expiry.expiry_guard import CLOCK_JUMP_MS
-from offsetd_coordinator.figures import CallFigures, ExpiryFigures
+from offsetd_coordinator.figures import BackupFigures, CallFigures, ExpiryFigures
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE, CleanerWatch
 from offsetd_coordinator.observability.cleaner_log import CleanerLog
 
@@ -47,6 +47,7 @@ class Visibility:
     ) -> None:
         self.figures = CallFigures()
         self.expiry = ExpiryFigures()
+        self.backups = BackupFigures()
         reports = settings.logging_cleaner_file
         self.cleaner_log = CleanerLog(Path(settings.data_dir) / reports if reports else None)
         self._settings = settings
@@ -81,6 +82,7 @@ class Visibility:
             self.cleaner_log,
             self._clock,
             expiry=self.expiry,
+            backups=self.backups,
         )
         self._endpoint = MetricsEndpoint(address, registry_of(self._collector), security=security)
         _log.info("metrics served", address=self._endpoint.address)

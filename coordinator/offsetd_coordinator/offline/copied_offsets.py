@@ -91,7 +91,7 @@ def read_groups(
                 problem(each)
             if state.pending:
                 note(f"{log}: offsets of open transactions are left out: {len(state.pending)}")
-            for group in _groups(log, state, nameless):
+            for group in groups_of(log, state, nameless):
                 if group.has_members is None:
                     problem(f"{log}: whether group {group.group_id} has members cannot be read")
                 yield group
@@ -133,10 +133,15 @@ def _furthest(
     return furthest
 
 
-def _replayed(files: Files, view: LogView, config: LogConfig) -> ReplayedState:
-    state = ReplayedState(
+def new_state() -> ReplayedState:
+    """A state that remembers no requests."""
+    return ReplayedState(
         request_window_ms=0, request_ids_max=0, deletion_bytes_max=0, hash_seeds=fresh_hash_seeds()
     )
+
+
+def _replayed(files: Files, view: LogView, config: LogConfig) -> ReplayedState:
+    state = new_state()
     with ExitStack() as stack:
         log = stack.enter_context(viewed_log(files, view, config))
         for buffer, end in log.read_chunks(_CHUNK_BYTES):
@@ -153,9 +158,10 @@ def _nameless(log: TopicPartition, state: ReplayedState) -> tuple[str, ...]:
     )
 
 
-def _groups(
+def groups_of(
     log: TopicPartition, state: ReplayedState, nameless: tuple[str, ...]
 ) -> Iterator[FolderGroup]:
+    """The groups of a replayed log that have offsets. Each gets the problems in `nameless`, too."""
     for group_id in sorted(state.offsets.group_ids()):
         records = state.group_records(group_id)
         offsets = sorted(state.offsets.read_group(group_id))

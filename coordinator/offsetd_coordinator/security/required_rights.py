@@ -141,6 +141,8 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
     "ListAuditEvents": MethodRights(
         (Right(_DESCRIBE, ResourceType.CLUSTER, ""),),
         (_group(_DESCRIBE, "events.what"),),
+    # It sends all offsets, settings, rules and audit events.
+    "StreamBackup": _cluster(Operation.CLUSTER_ACTION),
         hides_itself=True,
     ),
     "ListAcls": _cluster(_DESCRIBE),

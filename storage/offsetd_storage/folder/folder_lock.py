@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import FolderGone, FolderLocked, FolderMismatch
+from offsetd_storage.folder.unfinished_restore import refuse_unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +45,14 @@ class FolderLock:
         self._lock = lock
 
     @classmethod
-    def acquire(cls, files: Files, folder: Path) -> FolderLock:
+    def acquire(cls, files: Files, folder: Path, *, ends_restore: bool = False) -> FolderLock:
         """Takes the lock, before anything else in the folder is read or written.
 
-        Raises FolderLocked if it is held, even by this process.
+        Raises FolderLocked if it is held, even by this process; FolderMismatch if a restore into
+        the folder has not ended, unless the caller `ends_restore`.
         """
+        if not ends_restore:
+            refuse_unfinished(files, folder)
         lock = files.lock(folder / LOCK_NAME)
         if lock is None:
             raise FolderLocked(f"{folder} is in use by another process (a server, or a broker)")

@@ -88,13 +88,13 @@ def recover_folder(
     on_progress: Callable[[RecoveryProgress], None] | None,
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
+    ends_restore: bool = False,
 ) -> RecoveredFolder:
     """Locks, checks and recovers a folder, and begins a new life of its journal.
 
-    Logs in `begin_anew` lose all their batches. Damaged logs in `repaired` keep their valid
-    batches. `cleanup` will release the lock, the journal and the logs, even after an error.
+    The options are those of `LogStore.open`. `cleanup` will release everything, also after an error.
     """
-    lock = lock_folder(files, path)
+    lock = lock_folder(files, path, ends_restore=ends_restore)
     cleanup.callback(lock.release)
     files = lock.files
     folder = RecoveryRequest(

@@ -172,7 +172,7 @@ def survey_as_it_is(
 # Step 1 --------------------------------------------------------------------------------------
 
 
-def lock_folder(files: Files, path: Path) -> FolderLock:
+def lock_folder(files: Files, path: Path, *, ends_restore: bool = False) -> FolderLock:
     """1. Locks the folder, and makes it if it is missing: one process at a time.
 
     A folder of a newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat,
@@ -183,7 +183,7 @@ def lock_folder(files: Files, path: Path) -> FolderLock:
     elif not files.is_folder(path):
         raise FolderMismatch(f"{path} is not a folder")
     read_properties(files, path)
-    return FolderLock.acquire(files, path)
+    return FolderLock.acquire(files, path, ends_restore=ends_restore)
 
 
 def check_format(folder: RecoveryRequest) -> FolderProperties | None:

@@ -18,9 +18,10 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from offsetd_coordinator.figures import CODES, ExpiryFigures
+from offsetd_coordinator.figures import CODES, BackupFigures, ExpiryFigures
 from offsetd_coordinator.node import NodeState
 from offsetd_coordinator.observability.metrics.access_metrics import access_families
+from offsetd_coordinator.observability.metrics.backup_metrics import backup_families
 from offsetd_coordinator.observability.metrics.cluster_metrics import cluster_families
 from offsetd_coordinator.observability.metrics.commit_metrics import commit_families
 from offsetd_coordinator.observability.metrics.expiry_metrics import expiry_families
@@ -66,6 +67,7 @@ class ServerCollector(Collector):
         *,
         expiry: ExpiryFigures | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        backups: BackupFigures | None = None,
     ) -> None:
         self.load_seconds: float | None = None
         self._node = node
@@ -75,6 +77,7 @@ class ServerCollector(Collector):
         self._clock = clock
         self._expiry = expiry or ExpiryFigures()
         self._sleep = sleep
+        self._backups = backups or BackupFigures()
 
     def collect(self) -> Iterator[Metric]:
         """Yields all metric families for one scrape."""
@@ -102,6 +105,10 @@ class ServerCollector(Collector):
             yield from cluster_families(self._node.cluster_figures, runtime, lags)
         yield from expiry_families(self._expiry)
         if runtime.store is not None and runtime.upkeep is not None:
+        survey = self._node.lag_survey
+        if survey is not None and survey.report is not None:
+            yield from lag_families(survey.report)
+        yield from backup_families(self._backups)
             yield from upkeep_families(
                 runtime.upkeep,
                 runtime.store,

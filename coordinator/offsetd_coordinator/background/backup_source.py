@@ -1,0 +1,89 @@
+"""Backups of a running server: its logs, pinned, one backup at a time."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from offsetd_storage.backups.backup_errors import BackupRefused
+from offsetd_storage.backups.chunk_reading import ByteRate, KnownDigests, chunks_of
+from offsetd_storage.backups.pinned_logs import PinnedLogs
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+
+from offsetd_coordinator.runtime.commit_log import PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from offsetd_storage.backups.chunk_reading import Chunk
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.topic_partition import TopicPartition
+
+    from offsetd_coordinator.runtime.commit_log import CommitLog
+
+    Ends = Callable[[], Mapping[TopicPartition, int]]
+
+
+def ends_of_node(store: LogStore, log: CommitLog) -> Ends:
+    """The ends of a cluster's node: of the log partitions that it serves, and of its own topics.
+
+    Its copies of them have committed records only.
+    """
+
+    def ends() -> dict[TopicPartition, int]:
+        return {
+            each: of_log.offset_next
+            for each, of_log in store.logs.items()
+            if each.topic != OFFSETS_TOPIC or log.state(each.partition) is PartitionState.SERVING
+        }
+
+    return ends
+
+
+class BackupSource:
+    """What backups read. Its methods block; any thread may call them."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        clock: Clock,
+        bytes_per_second_max: int,
+        cluster_id: str = "",
+        ends: Ends | None = None,
+    ) -> None:
+        """`ends` gives the ends of the logs that are acknowledged, if the store does not know."""
+        self._store = store
+        self._clock = clock
+        self._bytes_per_second_max = bytes_per_second_max
+        self._cluster_id = cluster_id
+        self._ends = ends or store.durable_ends
+        self._known = KnownDigests()
+        self._running = threading.Lock()
+
+    @contextmanager
+    def pinned(self) -> Iterator[PinnedLogs]:
+        """All logs as they are durable now. Raises BackupRefused, StorageFailed, OSError."""
+        if not self._running.acquire(blocking=False):
+            raise BackupRefused("the server is making a backup already: try again later")
+        try:
+            with PinnedLogs.pin(
+                self._store,
+                clock=self._clock,
+                server_version=metadata.version("offsetd"),
+                cluster_id=self._cluster_id,
+                ends=self._ends,
+            ) as pinned:
+                yield pinned
+        finally:
+            self._running.release()
+
+    def chunks(
+        self, pinned: PinnedLogs, held: Collection[str], *, bytes_per_second_max: int = 0
+    ) -> Iterator[Chunk]:
+        """See `chunks_of`. 0: the rate of the settings."""
+        rate = ByteRate(bytes_per_second_max or self._bytes_per_second_max)
+        return chunks_of(pinned, held, known=self._known, rate=rate)

@@ -1,0 +1,142 @@
+"""The background task that makes the server's own backups, on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from offsetd_storage.backups.backup_writing import write_backup
+from offsetd_storage.backups.repository import Repository
+from offsetd_storage.backups.targets import target_of
+from offsetd_storage.errors import StorageError, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from offsetd_storage.backups.backup_writing import WrittenBackup
+    from offsetd_storage.backups.chunk_reading import Chunk
+    from offsetd_storage.backups.repository import Prune
+    from offsetd_storage.clock import Clock
+
+    from offsetd_coordinator.background.backup_source import BackupSource
+    from offsetd_coordinator.configuration.backup_settings import BackupSettings
+    from offsetd_coordinator.figures import BackupFigures
+
+_log = structlog.get_logger(__name__)
+
+_RETRY_MS_MAX: Final = 60_000
+"""A backup that failed is tried again after this time, or after the interval if that is less."""
+
+
+class _Stopped(Exception):
+    """The server stops."""
+
+
+class ScheduledBackups:
+    """Makes a backup each `backup.interval.ms`. For the event loop's thread."""
+
+    def __init__(
+        self,
+        source: BackupSource,
+        settings: BackupSettings,
+        figures: BackupFigures,
+        *,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._figures = figures
+        self._clock = clock
+        self._random = random
+        self._is_stopping = False
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts the task, if there is a target. The first backup begins at once."""
+        if self._settings.backup_target:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends the task; a backup that goes on ends at its next chunk, and is not made."""
+        if self._running is None:
+            return
+        self._is_stopping = True
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        self._running = None
+
+    async def _run(self) -> None:
+        while True:
+            begun_s = time.monotonic()
+            # The thread ends soon after `stop`; until then it must not outlive the store.
+            making = asyncio.ensure_future(asyncio.to_thread(self._make))
+            try:
+                is_made = await asyncio.shield(making)
+            except asyncio.CancelledError:
+                await asyncio.wait([making])
+                raise
+            wait_ms = self._settings.backup_interval_ms
+            if not is_made:
+                wait_ms = min(wait_ms, _RETRY_MS_MAX)
+            await asyncio.sleep(max(wait_ms / 1000 - (time.monotonic() - begun_s), 0))
+
+    def _make(self) -> bool:
+        """Makes one backup, and prunes. Returns whether both were done. On a thread."""
+        begun_s = time.monotonic()
+        target = self._settings.backup_target
+        try:
+            repository = Repository(target_of(target))
+            written = self._written(repository)
+            pruned = self._pruned(repository)
+        except _Stopped:
+            return False
+        except (StorageError, OSError) as error:
+            self._figures.failures += 1
+            _log.error("a backup failed; it is tried again", target=target, error=words_of(error))
+            return False
+        except Exception:  # noqa: BLE001  Commits go on.
+            self._figures.failures += 1
+            _log.exception("a defect in backups; it is tried again", target=target)
+            return False
+        figures = self._figures
+        figures.made += 1
+        figures.last_moment_ms = written.manifest.moment_ms
+        figures.last_seconds = time.monotonic() - begun_s
+        figures.last_bytes = written.manifest.size_bytes
+        figures.new_bytes += written.new_bytes
+        _log.info(
+            "backup made",
+            target=target,
+            backup=written.backup_id,
+            new_bytes=written.new_bytes,
+            all_bytes=written.manifest.size_bytes,
+            seconds=round(figures.last_seconds, 3),
+            pruned=0 if pruned is None else len(pruned.backup_ids),
+        )
+        return True
+
+    def _written(self, repository: Repository) -> WrittenBackup:
+        with self._source.pinned() as pinned:
+            held = repository.chunks()
+            return write_backup(
+                repository,
+                pinned.head,
+                self._until_stop(self._source.chunks(pinned, held)),
+                held=held,
+                random=self._random,
+                now_ms=self._clock.now_ms(),
+            )
+
+    def _until_stop(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._is_stopping:
+                raise _Stopped
+            yield chunk
+
+    def _pruned(self, repository: Repository) -> Prune | None:
+        keep = self._settings.backup_keep
+        return repository.prune(keep, now_ms=self._clock.now_ms()) if keep else None

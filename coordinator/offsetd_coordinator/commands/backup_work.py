@@ -1,0 +1,239 @@
+"""The work of `offsetd backup`. The command line finds it by the entry point `offsetd.backups`."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.backups.backup_check import chunk_problems
+from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.backup_writing import write_backup
+from offsetd_storage.backups.repository import Repository
+from offsetd_storage.backups.targets import target_of
+from offsetd_storage.clock import SystemClock
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.errors import NewerFormat, StorageError, words_of
+
+from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
+from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, merged
+from offsetd_coordinator.offline.backup_groups import groups_in_backup
+from offsetd_coordinator.offline.folder_restore import chosen_backup, restore_folder
+from offsetd_coordinator.rfc3339 import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from offsetd.v1.backup_service_pb2 import BackupHead, StreamBackupResponse
+    from offsetd_storage.backups.chunk_reading import Chunk
+    from offsetd_storage.backups.manifest import Manifest
+
+    from offsetd_coordinator.offline.copied_offsets import FolderGroup
+
+    Answers = Iterator[StreamBackupResponse]
+    Stream = tuple[BackupHead, Answers]
+
+CREATE_COLUMNS: Final = ("backup", "moment", "logs", "bytes", "new_bytes")
+LIST_COLUMNS: Final = ("backup", "moment", "logs", "bytes", "server_version", "folder", "problem")
+LIST_DROPPABLE: Final = ("folder", "server_version", "logs")
+VERIFY_COLUMNS: Final = ("backup", "log", "problem")
+PRUNE_COLUMNS: Final = ("backup", "action")
+RESTORE_COLUMNS: Final = ("topic", "partition", "restored_end", "next_offset", "bytes")
+
+
+@attrs.define
+class BackupWork:
+    """The commands, without their options."""
+
+    terminal: Terminal
+
+    def create(self, target: str, open_streams: Callable[[list[bytes]], list[Stream]]) -> None:
+        """Makes a backup of what servers send.
+
+        `open_streams` takes the digests that the target holds. It returns the head and the other
+        answers of each server, that of the command's address first.
+        """
+        with self._told(), self.terminal.progress("backup") as report:
+            repository = Repository(target_of(target))
+            held = repository.chunks()
+            streams = open_streams([bytes.fromhex(each) for each in held])
+            head = merged([head_of(each) for each, _ in streams])
+            _check_complete(head)
+            written = write_backup(
+                repository,
+                head,
+                _chunks(each for _, each in streams),
+                held=held,
+                random=random.SystemRandom(),
+                now_ms=SystemClock().now_ms(),
+                on_bytes=lambda done: report(done, head.size_bytes, "bytes"),
+            )
+        row = {
+            "backup": written.backup_id,
+            "moment": rfc3339(written.manifest.moment_ms),
+            "logs": len(written.manifest.logs),
+            "bytes": written.manifest.size_bytes,
+            "new_bytes": written.new_bytes,
+        }
+        self.terminal.rows(CREATE_COLUMNS, [row])
+
+    def list_backups(self, source: str) -> None:
+        """Prints all backups, the oldest first. Fails if one is damaged."""
+        with self._told():
+            backups = Repository(target_of(source)).backups()
+        rows = [
+            {"backup": backup_id, "problem": problem or None}
+            if manifest is None
+            else {
+                "backup": backup_id,
+                "moment": rfc3339(manifest.moment_ms),
+                "logs": len(manifest.logs),
+                "bytes": manifest.size_bytes,
+                "server_version": manifest.server_version,
+                "folder": manifest.folder_id,
+            }
+            for backup_id, manifest, problem in backups
+        ]
+        self.terminal.rows(LIST_COLUMNS, rows, droppable=LIST_DROPPABLE)
+        if any(each.manifest is None for each in backups):
+            self.terminal.fail("a backup cannot be used")
+
+    def verify(self, source: str, backup_id: str | None) -> None:
+        """Reads every byte of one backup, or of all; prints what is wrong, and fails then."""
+        with self._told(), self.terminal.progress("verify") as report:
+            repository = Repository(target_of(source))
+            if backup_id is not None:
+                repository.manifest(backup_id)
+            ids = repository.backup_ids() if backup_id is None else [backup_id]
+            found: list[dict[str, str]] = []
+            checked: set[str] = set()
+            for each in ids:
+                found += _problems(repository, each, checked, report)
+        self.terminal.rows(VERIFY_COLUMNS, found)
+        if found:
+            self.terminal.fail(f"{len({each['backup'] for each in found})} of {len(ids)} damaged")
+        self.terminal.note(f"{len(ids)} backups and {len(checked)} chunks are intact")
+
+    def prune(self, source: str, keep: int, *, execute: bool) -> bool:
+        """Removes old backups, or shows what would go. Returns whether that is something."""
+        with self._told():
+            repository = Repository(target_of(source))
+            if execute:
+                pruned = repository.prune(keep, now_ms=SystemClock().now_ms())
+            else:
+                pruned = repository.planned_prune(keep)
+        goes, stays = ("removed", "kept") if execute else ("remove", "keep")
+        rows = [
+            *({"backup": each, "action": goes} for each in pruned.backup_ids),
+            *({"backup": each, "action": stays} for each in pruned.kept_ids),
+        ]
+        self.terminal.rows(PRUNE_COLUMNS, rows)
+        self.terminal.note(
+            f"{len(pruned.chunks)} chunks with {pruned.chunk_bytes} bytes"
+            f" {'were removed' if execute else 'are needed by no kept backup'}"
+        )
+        return bool(pruned.backup_ids or pruned.chunks or pruned.leftovers)
+
+    def restore(self, source: str, folder: Path, backup_id: str | None, to_ms: int | None) -> None:
+        """Restores all logs to an empty folder, up to a time or to the moment of the backup."""
+        clock = SystemClock()
+        with self._told(), self.terminal.progress("restore") as report:
+            repository = Repository(target_of(source))
+            chosen = chosen_backup(repository, backup_id, time_ms=to_ms, now_ms=clock.now_ms())
+            total_bytes = chosen.manifest.size_bytes
+            logs, ended = restore_folder(
+                OsFiles(),
+                folder.absolute(),
+                repository,
+                chosen,
+                clock=clock,
+                random=random.SystemRandom(),
+                on_bytes=lambda done: report(done, total_bytes, "bytes"),
+            )
+        rows = [
+            {
+                "topic": each.topic_partition.topic,
+                "partition": each.topic_partition.partition,
+                "restored_end": each.end_offset,
+                "next_offset": each.next_offset,
+                "bytes": each.size_bytes,
+            }
+            for each in logs
+        ]
+        self.terminal.rows(RESTORE_COLUMNS, rows)
+        state_ms = chosen.manifest.moment_ms if to_ms is None else to_ms
+        self.terminal.note(
+            f"restored from backup {chosen.backup_id}, as of {rfc3339(state_ms)};"
+            f" {ended.leases} leases and the members of {ended.groups} groups were ended:"
+            " their writers acquire and join again"
+        )
+
+    def groups(
+        self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
+    ) -> list[FolderGroup]:
+        """The offsets of groups in a backup. Fails if one is not there, or cannot be read."""
+        with self._told():
+            repository = Repository(target_of(source))
+            chosen = chosen_backup(
+                repository, backup_id, time_ms=to_ms, now_ms=SystemClock().now_ms()
+            )
+            found = list(groups_in_backup(repository, chosen, group_ids))
+        for each in found:
+            if each.problems:
+                self.terminal.fail("; ".join(each.problems))
+        missing = sorted(set(group_ids) - {each.group_id for each in found})
+        if missing:
+            self.terminal.fail(f"backup {chosen.backup_id} has no offsets of {', '.join(missing)}")
+        self.terminal.note(f"from backup {chosen.backup_id}")
+        return found
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Ends the command with one line for a failure."""
+        try:
+            yield
+        except BackupRefused as error:
+            self.terminal.fail(str(error), code=WRONG_USE)
+        except StorageError as error:
+            self.terminal.fail(str(error))
+        except OSError as error:
+            self.terminal.fail(words_of(error))
+
+
+def _check_complete(head: Manifest) -> None:
+    """Raises BackupRefused if a log partition came from no server."""
+    there = {
+        each.topic_partition.partition
+        for each in head.logs
+        if each.topic_partition.topic == OFFSETS_TOPIC
+    }
+    missing = sorted(set(range(head.offsets_partitions)) - there)
+    if missing:
+        raise BackupRefused(
+            f"no node serves log partition {missing[0]} now ({len(missing)} in all): try again"
+        )
+
+
+def _chunks(streams: Iterable[Answers]) -> Iterator[Chunk]:
+    return (chunk_of(each.chunk) for each in chain.from_iterable(streams))
+
+
+def _problems(
+    repository: Repository, backup_id: str, checked: set[str], report: ProgressReport
+) -> Iterator[dict[str, str]]:
+    try:
+        manifest = repository.manifest(backup_id)
+    except (BackupDamaged, NewerFormat) as error:
+        yield {"backup": backup_id, "log": "", "problem": str(error)}
+        return
+    for log, problem in chunk_problems(
+        repository,
+        manifest,
+        checked=checked,
+        on_bytes=lambda done: report(done, manifest.size_bytes, backup_id),
+    ):
+        yield {"backup": backup_id, "log": log, "problem": problem}

@@ -1,0 +1,45 @@
+"""Settings of the backups that the server makes itself."""
+
+from __future__ import annotations
+
+import attrs
+from offsetd_storage.configuration.settings import milliseconds, text, whole
+
+from offsetd_coordinator.configuration.security_settings import SecuritySettings
+
+
+@attrs.frozen(kw_only=True)
+class BackupSettings(SecuritySettings):
+    """The values for backups."""
+
+    backup_target: str = text(
+        "",
+        "backup.target",
+        is_ours=True,
+        reason="Where the server puts its own backups: a folder, or a URL (s3://BUCKET/PREFIX)."
+        " Empty: it makes none.",
+    )
+    backup_interval_ms: int = milliseconds(
+        3_600_000,
+        "backup.interval.ms",
+        least=1000,
+        most=86_400_000 * 366,
+        is_ours=True,
+        reason="The time between two backups. At most history.ms, for a restore to any time.",
+    )
+    backup_keep: int = whole(
+        0,
+        "backup.keep",
+        unit="backups",
+        least=0,
+        is_ours=True,
+        reason="After each backup, all but the newest N are removed. 0: all are kept.",
+    )
+    backup_max_bytes_per_second: int = whole(
+        33_554_432,
+        "backup.max.bytes.per.second",
+        unit="bytes",
+        least=65_536,
+        is_ours=True,
+        reason="How fast a backup reads the logs, so that commits keep the disk to themselves.",
+    )

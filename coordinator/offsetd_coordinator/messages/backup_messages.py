@@ -1,0 +1,102 @@
+"""The messages of backups: pinned logs to a head, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd.v1 import backup_service_pb2
+from offsetd_storage.backups.backup_errors import BackupDamaged
+from offsetd_storage.backups.chunk_reading import Chunk
+from offsetd_storage.backups.manifest import LogEntry, Manifest, SegmentEntry
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def head_message(
+    head: Manifest, other_addresses: Iterable[str]
+) -> backup_service_pb2.StreamBackupResponse:
+    """The first answer of a backup."""
+    message = backup_service_pb2.BackupHead(
+        moment_ms=head.moment_ms,
+        server_version=head.server_version,
+        folder_id=head.folder_id,
+        log_partitions=head.offsets_partitions,
+        is_from_elsewhere=head.is_from_elsewhere,
+        cluster_id=head.cluster_id,
+        other_addresses=other_addresses,
+    )
+    for log in head.logs:
+        added = message.logs.add(
+            topic=log.topic_partition.topic,
+            partition=log.topic_partition.partition,
+            start_offset=log.start_offset,
+            end_offset=log.end_offset,
+            exact_from_offset=log.exact_from,
+        )
+        for segment in log.segments:
+            added.segments.add(base_offset=segment.base_offset, size_bytes=segment.size_bytes)
+    return backup_service_pb2.StreamBackupResponse(head=message)
+
+
+def head_of(message: backup_service_pb2.BackupHead) -> Manifest:
+    """The head in a server's answer. Raises BackupDamaged if it names impossible partitions."""
+    try:
+        return Manifest(
+            moment_ms=message.moment_ms,
+            server_version=message.server_version,
+            folder_id=message.folder_id,
+            offsets_partitions=message.log_partitions,
+            is_from_elsewhere=message.is_from_elsewhere,
+            cluster_id=message.cluster_id,
+            logs=tuple(map(_log_of, message.logs)),
+        )
+    except ValueError as error:
+        raise BackupDamaged(f"the server's answer cannot be used: {error}") from error
+
+
+def _log_of(log: backup_service_pb2.BackupLog) -> LogEntry:
+    return LogEntry(
+        topic_partition=TopicPartition.checked(log.topic, log.partition),
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        exact_from=log.exact_from_offset,
+        segments=tuple(
+            SegmentEntry(base_offset=each.base_offset, size_bytes=each.size_bytes)
+            for each in log.segments
+        ),
+    )
+
+
+def chunk_message(chunk: Chunk) -> backup_service_pb2.StreamBackupResponse:
+    """An answer with a chunk."""
+    message = backup_service_pb2.BackupChunk(
+        digest=bytes.fromhex(chunk.digest), content=chunk.content
+    )
+    return backup_service_pb2.StreamBackupResponse(chunk=message)
+
+
+def chunk_of(message: backup_service_pb2.BackupChunk) -> Chunk:
+    """The chunk in an answer."""
+    content = message.content if message.HasField("content") else None
+    return Chunk(message.digest.hex(), content)
+
+
+def merged(heads: Sequence[Manifest]) -> Manifest:
+    """The head of a whole cluster. The first node asked gives the topics that each node has.
+
+    Raises BackupDamaged if nodes are of different clusters.
+    """
+    first = heads[0]
+    if any(
+        (each.folder_id, each.offsets_partitions) != (first.folder_id, first.offsets_partitions)
+        for each in heads
+    ):
+        raise BackupDamaged("the nodes are not of one cluster")
+    logs = {each.topic_partition: each for head in reversed(heads) for each in head.logs}
+    # The earliest moment counts, because the offsets of a restored folder follow from it.
+    return attrs.evolve(
+        first, moment_ms=min(each.moment_ms for each in heads), logs=tuple(logs.values())
+    )

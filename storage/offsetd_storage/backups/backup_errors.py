@@ -1,0 +1,17 @@
+"""Errors of backups and restores."""
+
+from offsetd_storage.errors import StorageError
+
+
+class BackupDamaged(StorageError):
+    """A part of a backup is missing, or differs from its checksum."""
+
+
+class BackupRefused(StorageError):
+    """A backup, or a restore, that cannot be done as asked. Nothing was changed."""
+
+
+class TargetFailed(StorageError):
+    """The place of the backups could not be read or written."""
+
+    retriable = True

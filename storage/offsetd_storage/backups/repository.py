@@ -1,0 +1,222 @@
+"""What a target holds: manifests, chunks, and marks of work that goes on.
+
+A backup and a prune exclude each other: each first puts a mark, then looks for marks of the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+
+from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.manifest import (
+    Manifest,
+    checked_id,
+    digest_of,
+    is_backup_id,
+)
+from offsetd_storage.errors import NewerFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from offsetd_storage.backups.targets import Target
+
+_CHUNKS: Final = "chunks/"
+_MANIFESTS: Final = "manifests/"
+_BACKUP_MARKS: Final = "running/backup-"
+_PRUNE_MARK: Final = "running/prune"
+_RUNNING: Final = "running/"
+_SUFFIX: Final = ".json"
+_DIGEST_CHARACTERS: Final = 64
+MARK_MS_MAX: Final = 86_400_000
+"""A mark that is older was left by a process that was killed."""
+
+
+class ListedBackup(NamedTuple):
+    """A backup. `manifest` is None if it cannot be used, for the reason in `problem`."""
+
+    backup_id: str
+    manifest: Manifest | None
+    problem: str = ""
+
+
+class Prune(NamedTuple):
+    """What a prune removes: backups, the oldest first, and chunks with their size."""
+
+    backup_ids: tuple[str, ...]
+    kept_ids: tuple[str, ...]
+    chunks: tuple[str, ...]
+    chunk_bytes: int
+    leftovers: tuple[str, ...]
+
+
+@attrs.define
+class Repository:
+    """The backups of a target. All methods raise TargetFailed."""
+
+    target: Target
+
+    # Manifests -------------------------------------------------------------------------------
+
+    def backup_ids(self) -> list[str]:
+        """All backups, the oldest first. One that was broken off is not among them."""
+        names = (
+            each.name.removeprefix(_MANIFESTS).removesuffix(_SUFFIX)
+            for each in self.target.objects(_MANIFESTS)
+            if each.name.endswith(_SUFFIX)
+        )
+        return sorted(filter(is_backup_id, names))
+
+    def backups(self) -> list[ListedBackup]:
+        """All backups, the oldest first, also damaged ones."""
+        found = []
+        for each in self.backup_ids():
+            try:
+                found.append(ListedBackup(each, self.manifest(each)))
+            except (BackupDamaged, NewerFormat) as error:
+                found.append(ListedBackup(each, None, str(error)))
+        return found
+
+    def manifest(self, backup_id: str) -> Manifest:
+        """The manifest of a backup. Raises BackupRefused, BackupDamaged, NewerFormat."""
+        name = f"{_MANIFESTS}{checked_id(backup_id)}{_SUFFIX}"
+        content = self.target.get(name)
+        if content is None:
+            raise BackupRefused(f"{self.target.address} has no backup {backup_id}")
+        return Manifest.decode(content, name)
+
+    def newest_id(self) -> str:
+        """The newest backup. Raises BackupRefused if there is none."""
+        ids = self.backup_ids()
+        if not ids:
+            raise BackupRefused(f"{self.target.address} has no backup")
+        return ids[-1]
+
+    def put_manifest(self, backup_id: str, manifest: Manifest) -> None:
+        """Makes a backup whole: its chunks are durable before, and the backup is afterwards."""
+        self.target.settle()
+        self.target.put(f"{_MANIFESTS}{backup_id}{_SUFFIX}", manifest.encode())
+        self.target.settle()
+
+    # Chunks ----------------------------------------------------------------------------------
+
+    def chunks(self) -> dict[str, int]:
+        """The sizes of all chunks, by digest."""
+        return {
+            name: each.size_bytes
+            for each in self.target.objects(_CHUNKS)
+            if len(name := each.name.rpartition("/")[2]) == _DIGEST_CHARACTERS
+        }
+
+    def put_chunk(self, digest: str, content: bytes) -> None:
+        """Adds a chunk. `settle` of the target makes it durable."""
+        self.target.put(_chunk_name(digest), content)
+
+    def chunk(self, digest: str) -> bytes:
+        """A chunk's bytes, checked. Raises BackupDamaged."""
+        content = self.target.get(_chunk_name(digest))
+        if content is None:
+            raise BackupDamaged(f"{_chunk_name(digest)} is missing")
+        if digest_of(content) != digest:
+            raise BackupDamaged(f"{_chunk_name(digest)} differs from its checksum")
+        return content
+
+    # Work that goes on -----------------------------------------------------------------------
+
+    def begin_backup(self, folder_id: str, *, now_ms: int) -> None:
+        """Marks a backup of this folder. Raises BackupRefused while a prune goes on."""
+        self.target.put(f"{_BACKUP_MARKS}{folder_id}", str(now_ms).encode())
+        if self._marks(_PRUNE_MARK, now_ms):
+            self.end_backup(folder_id)
+            raise BackupRefused(f"{self.target.address} is being pruned: try again")
+
+    def check_backup(self, folder_id: str) -> None:
+        """Raises BackupRefused if a prune took the backup for one that was killed."""
+        if self.target.get(f"{_BACKUP_MARKS}{folder_id}") is None:
+            raise BackupRefused(
+                f"{self.target.address} was pruned while the backup went on: make it again"
+            )
+
+    def end_backup(self, folder_id: str) -> None:
+        """Removes the mark."""
+        self.target.remove(f"{_BACKUP_MARKS}{folder_id}")
+        self.target.settle()
+
+    def planned_prune(self, keep: int) -> Prune:
+        """What `prune` would remove. Raises BackupDamaged, NewerFormat.
+
+        A damaged manifest among the kept ones stops it: which chunks it needs is not known.
+        """
+        ids = self.backup_ids()
+        split = max(len(ids) - keep, 0)
+        kept = ids[split:]
+        needed: set[str] = set()
+        for each in kept:
+            needed |= self.manifest(each).digests
+        chunks = self.chunks()
+        gone = sorted(chunks.keys() - needed)
+        known = {_chunk_name(each) for each in chunks}
+        leftovers = [
+            each.name
+            for folder in (_CHUNKS, _MANIFESTS)
+            for each in self.target.objects(folder)
+            if each.name not in known and not _is_manifest(each.name)
+        ]
+        return Prune(
+            tuple(ids[:split]),
+            tuple(kept),
+            tuple(gone),
+            sum(chunks[each] for each in gone),
+            tuple(leftovers),
+        )
+
+    def prune(self, keep: int, *, now_ms: int) -> Prune:
+        """Removes all backups but the newest `keep`, and chunks that no backup needs.
+
+        Raises BackupRefused while a backup or another prune goes on; the errors of
+        `planned_prune`.
+        """
+        if others := self._marks(_PRUNE_MARK, now_ms):
+            raise BackupRefused(f"{self.target.address} is being pruned ({others[0]})")
+        self.target.put(_PRUNE_MARK, str(now_ms).encode())
+        try:
+            if others := self._marks(_BACKUP_MARKS, now_ms):
+                raise BackupRefused(
+                    f"{self.target.address}: a backup goes on ({others[0]}); if it was killed, make"
+                    " another one, or wait a day"
+                )
+            plan = self.planned_prune(keep)
+            self._remove([f"{_MANIFESTS}{each}{_SUFFIX}" for each in plan.backup_ids])
+            self._remove([*map(_chunk_name, plan.chunks), *plan.leftovers])
+        finally:
+            self.target.remove(_PRUNE_MARK)
+            self.target.settle()
+        return plan
+
+    def _remove(self, names: Collection[str]) -> None:
+        for name in names:
+            self.target.remove(name)
+        self.target.settle()
+
+    def _marks(self, prefix: str, now_ms: int) -> list[str]:
+        """The marks with this prefix. Old ones are removed."""
+        found = []
+        for each in self.target.objects(_RUNNING):
+            if not each.name.startswith(prefix):
+                continue
+            since_ms = (self.target.get(each.name) or b"").decode(errors="replace")
+            if since_ms.isdecimal() and now_ms - int(since_ms) <= MARK_MS_MAX:
+                found.append(each.name)
+            else:
+                self.target.remove(each.name)
+        return found
+
+
+def _chunk_name(digest: str) -> str:
+    return f"{_CHUNKS}{digest[:2]}/{digest}"
+
+
+def _is_manifest(name: str) -> bool:
+    return is_backup_id(name.removeprefix(_MANIFESTS).removesuffix(_SUFFIX))

@@ -1,0 +1,223 @@
+"""Where backups are kept: a folder, or an object store through `fsspec`.
+
+A target has objects with names such as `chunks/0a/0a1b…`. An object is there as a whole or not at
+all, and is not changed once it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from offsetd_storage.backups.backup_errors import TargetFailed
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.errors import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.disk.files import Files
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+(?=://)", re.ASCII)
+_UNFINISHED: Final = ".unfinished"
+
+
+class TargetObject(NamedTuple):
+    """An object's name and size; the time of its last change (ms), or None if it is not known."""
+
+    name: str
+    size_bytes: int
+    changed_ms: int | None
+
+
+class Target(Protocol):
+    """A place for backups. All methods raise TargetFailed. For one thread at a time."""
+
+    address: str
+
+    def put(self, name: str, content: bytes) -> None:
+        """Makes or replaces an object in one step. It is durable after `settle`."""
+
+    def get(self, name: str) -> bytes | None:
+        """An object's bytes; None if there is no such object."""
+
+    def objects(self, prefix: str) -> Iterator[TargetObject]:
+        """The objects whose names begin with a prefix that ends with `/`."""
+
+    def remove(self, name: str) -> None:
+        """Removes an object; there may be none."""
+
+    def settle(self) -> None:
+        """Makes durable what was put and removed before."""
+
+
+def target_of(address: str, *, files: Files | None = None) -> Target:
+    """The target with this address: a path, or a URL such as `s3://bucket/prefix`.
+
+    Raises TargetFailed if the library for the URL is missing.
+    """
+    found = _SCHEME.match(address)
+    if found is None or found[0] == "file":
+        path = Path(address.removeprefix("file://")).absolute()
+        return FolderTarget(files or OsFiles(), path)
+    return ObjectStoreTarget(address)
+
+
+class FolderTarget:
+    """A folder. An object is a file, complete and synced before it gets its name."""
+
+    def __init__(self, files: Files, folder: Path) -> None:
+        self.address = str(folder)
+        self._files = files
+        self._folder = folder
+        self._unsynced: set[Path] = set()
+
+    def put(self, name: str, content: bytes) -> None:
+        """See `Target.put`."""
+        path = self._folder / name
+        try:
+            self._make_folder(path.parent)
+            unfinished = path.with_name(path.name + _UNFINISHED)
+            file = self._files.open(unfinished, create=True)
+            try:
+                file.truncate(0)
+                file.pwrite([content], 0)
+                file.sync()
+            finally:
+                file.close()
+            self._files.rename(unfinished, path)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._unsynced.add(path.parent)
+
+    def get(self, name: str) -> bytes | None:
+        """See `Target.get`."""
+        try:
+            return self._files.read_bytes(self._folder / name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def objects(self, prefix: str) -> Iterator[TargetObject]:
+        """See `Target.objects`. Files of puts that were broken off are removed."""
+        try:
+            yield from self._below(self._folder / prefix, prefix)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _below(self, folder: Path, prefix: str) -> Iterator[TargetObject]:
+        if not self._files.is_folder(folder):
+            return
+        for name in self._files.list_folder(folder):
+            path = folder / name
+            if self._files.is_folder(path):
+                yield from self._below(path, f"{prefix}{name}/")
+                continue
+            try:
+                found = self._files.size(path), self._files.modified_ms(path)
+            except FileNotFoundError:  # Removed since, or got its name.
+                continue
+            yield TargetObject(prefix + name, *found)
+
+    def remove(self, name: str) -> None:
+        """See `Target.remove`."""
+        path = self._folder / name
+        try:
+            if self._files.exists(path):
+                self._files.unlink(path)
+                self._unsynced.add(path.parent)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def settle(self) -> None:
+        """See `Target.settle`."""
+        try:
+            for folder in self._unsynced:
+                self._files.sync_folder(folder)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._unsynced.clear()
+
+    def _make_folder(self, folder: Path) -> None:
+        if self._files.is_folder(folder):
+            return
+        if folder.parent != folder:
+            self._make_folder(folder.parent)
+        self._files.make_folder(folder)
+        self._unsynced.add(folder.parent)
+
+    def _failed(self, error: OSError) -> TargetFailed:
+        return TargetFailed(f"{self.address}: {words_of(error)}")
+
+
+class ObjectStoreTarget:
+    """A prefix of an object store that `fsspec` knows. A put of one object is one step there."""
+
+    def __init__(self, address: str) -> None:
+        """Raises TargetFailed."""
+        self.address = address.rstrip("/")
+        try:
+            from fsspec.core import url_to_fs  # noqa: PLC0415  an extra
+        except ModuleNotFoundError as error:
+            raise TargetFailed(
+                f"{address}: fsspec is not installed: pip install 'offsetd[backup]'"
+            ) from error
+        try:
+            self._store, self._root = url_to_fs(self.address, use_listings_cache=False)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def put(self, name: str, content: bytes) -> None:
+        """See `Target.put`."""
+        try:
+            self._store.pipe_file(self._path(name), content)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def get(self, name: str) -> bytes | None:
+        """See `Target.get`."""
+        try:
+            content: bytes = self._store.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._failed(error) from error
+        return content
+
+    def objects(self, prefix: str) -> Iterator[TargetObject]:
+        """See `Target.objects`."""
+        try:
+            found = self._store.find(self._path(prefix.rstrip("/")), detail=True)
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise self._failed(error) from error
+        for path in sorted(found):
+            name = path.removeprefix(self._root).lstrip("/")
+            if name.startswith(prefix):
+                yield TargetObject(name, int(found[path]["size"]), _changed_ms(found[path]))
+
+    def remove(self, name: str) -> None:
+        """See `Target.remove`."""
+        try:
+            self._store.rm_file(self._path(name))
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def settle(self) -> None:
+        """Does nothing: a put is durable when it returns."""
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _failed(self, error: Exception) -> TargetFailed:
+        return TargetFailed(f"{self.address}: {error or type(error).__name__}")
+
+
+def _changed_ms(found: Any) -> int | None:
+    changed = found.get("LastModified") or found.get("mtime") or found.get("last_modified")
+    return None if not hasattr(changed, "timestamp") else int(changed.timestamp() * 1000)
