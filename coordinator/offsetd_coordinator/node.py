@@ -59,9 +59,9 @@ class Node:
         self.folder_id: str | None = None
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
-        self.cluster_report: Callable[[], ClusterReport] | None = None
         self.lag_survey: LagSurvey | None = None
         self.backup_source: BackupSource | None = None
+        self.cluster_report: Callable[[], ClusterReport] | None = None
         self.cluster_figures: ClusterFigures | None = None
         self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None

@@ -353,7 +353,6 @@ class Server:
                 upkeep=upkeep,
                 administration=administration,
                 expirer=await asyncio.to_thread(self._expirer, store, runtime, administration),
-                cluster=cluster,
                 backup_source=BackupSource(
                     store,
                     clock=self._clock,
@@ -361,6 +360,7 @@ class Server:
                     cluster_id="" if cluster is None else self.settings.cluster_id,
                     ends=None if cluster is None else ends_of_node(store, log),
                 ),
+                cluster=cluster,
             )
         except BaseException:
             store.abandon()
@@ -462,12 +462,12 @@ class Server:
             clock=self._clock,
         )
 
-    def _note_failed(self, error: StorageFailed) -> None:
     def _scheduled_backups(self, source: BackupSource) -> ScheduledBackups:
         return ScheduledBackups(
             source, self.settings, self.visibility.backups, clock=self._clock, random=self._random
         )
 
+    def _note_failed(self, error: StorageFailed) -> None:
         _log.error(
             f"{what_happened(error)}: nothing more is acknowledged",
             error=str(error),

@@ -16,6 +16,7 @@ from offsetd_clients.admin_values import (
 )
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import in_parallel
+from offsetd_clients.aio.transport import Answers
 from offsetd_clients.cluster_values import Cluster
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.messages import admin_messages, cluster_messages, conversions
@@ -56,7 +57,6 @@ class AdminCalls(Calls):
             {address: conversions.server_info(server) for address, _, server in found},
         )
 
-    async def is_serving(self, service: str = "") -> bool:
     async def stream_backups(
         self, held_digests: Iterable[bytes] = (), *, bytes_per_second_max: int = 0
     ) -> list[tuple[BackupHead, Answers]]:
@@ -80,6 +80,7 @@ class AdminCalls(Calls):
 
         return await self._retry.call_async(attempt)
 
+    async def is_serving(self, service: str = "") -> bool:
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(await self._call("Check", request))

@@ -20,6 +20,7 @@ from offsetd_clients.errors import OffsetdError
 from offsetd_clients.messages import admin_messages, cluster_messages, conversions
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import in_parallel
+from offsetd_clients.sync.transport import Answers
 from offsetd_clients.values import ServerInfo
 
 _NODE_TIMEOUT_S = 3.0
@@ -57,7 +58,6 @@ class AdminCalls(Calls):
             {address: conversions.server_info(server) for address, _, server in found},
         )
 
-    def is_serving(self, service: str = "") -> bool:
     def stream_backups(
         self, held_digests: Iterable[bytes] = (), *, bytes_per_second_max: int = 0
     ) -> list[tuple[BackupHead, Answers]]:
@@ -81,6 +81,7 @@ class AdminCalls(Calls):
 
         return self._retry.call(attempt)
 
+    def is_serving(self, service: str = "") -> bool:
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(self._call("Check", request))

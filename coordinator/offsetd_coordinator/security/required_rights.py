@@ -138,11 +138,11 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
     "ImportOffsets": MethodRights(
         (_group(Operation.ALTER, "content"), _topic(_READ, "content")), reads_itself=True
     ),
+    # It sends all offsets, settings, rules and audit events.
+    "StreamBackup": _cluster(Operation.CLUSTER_ACTION),
     "ListAuditEvents": MethodRights(
         (Right(_DESCRIBE, ResourceType.CLUSTER, ""),),
         (_group(_DESCRIBE, "events.what"),),
-    # It sends all offsets, settings, rules and audit events.
-    "StreamBackup": _cluster(Operation.CLUSTER_ACTION),
         hides_itself=True,
     ),
     "ListAcls": _cluster(_DESCRIBE),

@@ -66,8 +66,8 @@ class ServerCollector(Collector):
         clock: Clock,
         *,
         expiry: ExpiryFigures | None = None,
-        sleep: Callable[[float], None] = time.sleep,
         backups: BackupFigures | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.load_seconds: float | None = None
         self._node = node
@@ -76,8 +76,8 @@ class ServerCollector(Collector):
         self._cleaner_log = cleaner_log
         self._clock = clock
         self._expiry = expiry or ExpiryFigures()
-        self._sleep = sleep
         self._backups = backups or BackupFigures()
+        self._sleep = sleep
 
     def collect(self) -> Iterator[Metric]:
         """Yields all metric families for one scrape."""
@@ -104,11 +104,11 @@ class ServerCollector(Collector):
             lags = {} if report is None else report().copy_lags
             yield from cluster_families(self._node.cluster_figures, runtime, lags)
         yield from expiry_families(self._expiry)
-        if runtime.store is not None and runtime.upkeep is not None:
         survey = self._node.lag_survey
         if survey is not None and survey.report is not None:
             yield from lag_families(survey.report)
         yield from backup_families(self._backups)
+        if runtime.store is not None and runtime.upkeep is not None:
             yield from upkeep_families(
                 runtime.upkeep,
                 runtime.store,
