@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from offsetd_clients import (
+    AuthorizationFailed,
     CommitConflict,
     Conflict,
     GroupNotFound,
@@ -38,6 +39,7 @@ IMPORT_OFFSETS_MAX: Final = 10_000
 IMPORT_GROUPS_MAX: Final = 1_000
 """An import of this size takes a second or two: it has one deadline, and one answer at its end."""
 _REFUSALS: Final = (
+    AuthorizationFailed,
     InvalidRequest,
     GroupRefused,
     GroupNotFound,
