@@ -67,6 +67,7 @@ class ServerSecurity:
             super_users=_read(lambda: _super_users(settings)),
             acls=() if self._acl_file is None else self._acl_file.current,
         )
+        self._warn_without_rules()
         self._is_in_doubt = False
         self._quota_file = _read(lambda: _quota_file(settings))
         self._quotas: Quotas | None = None
@@ -88,6 +89,10 @@ class ServerSecurity:
     def _note_expiry(self) -> None:
         if self.certificates is not None:
             self._figures.certificate_expire_ms = self.certificates.expire_ms
+
+    def _warn_without_rules(self) -> None:
+        if self._acl_file is not None and not self._acl_file.current:
+            _log.warning("the file has no rules: only super.users may do anything")
 
     @property
     def rules_are_of_file(self) -> bool:
@@ -138,7 +143,10 @@ class ServerSecurity:
             _log.error("only super users may call: some access rules are missing", reason=doubt)
 
     async def watch(self) -> None:
-        """Reads changed files again, until it is cancelled."""
+        """Reads changed files again, until it is cancelled. Returns if there are none."""
+        files = self.certificates, self._tokens, self._acl_file, self._quota_file, self._keys
+        if all(each is None for each in files):
+            return
         if self._keys is not None:
             await self._keys.refresh(self._now_ms())
         while True:
@@ -158,6 +166,7 @@ class ServerSecurity:
         if self._acl_file is not None and await asyncio.to_thread(self._acl_file.refresh):
             self.authorizer.set_acls(self._acl_file.current)
             _log.info("rules were read again", rules=len(self._acl_file.current))
+            self._warn_without_rules()
             has_changed = True
         if self._quota_file is not None and await asyncio.to_thread(self._quota_file.refresh):
             assert self._quotas is not None, "it has the file's quotas"

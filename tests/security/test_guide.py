@@ -145,6 +145,17 @@ def test_the_commands_for_rules_are_those_of_the_guide(tmp_path: Path) -> None:
         assert "true" in done.stdout.splitlines()[-1]
 
 
+@promised(
+    "A file without rules leaves only `super.users` their rights, and the server warns of it."
+)
+def test_a_file_without_rules_is_told_of(tmp_path: Path) -> None:
+    acls = tmp_path / "acls.toml"
+    acls.write_text("")
+    with ServerProcess(tmp_path / "data", settings={"security.acl.file": acls}) as server:
+        warned = server.wait_for_event("the file has no rules: only super.users may do anything")
+    assert warned["level"] == "warning"
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

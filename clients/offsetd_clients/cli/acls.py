@@ -58,6 +58,10 @@ _FILTER_TYPES = (PatternType.LITERAL, PatternType.PREFIXED, PatternType.ANY, Pat
 _NOT_IN_FORCE = (
     "rules are not in force on this server (security.acl.enable): callers may do everything"
 )
+_PREFIX_OF_ANY = (
+    "a prefix of * is only for names that begin with *; for all names: --resource-pattern-type"
+    " literal"
+)
 
 PrincipalsOption = Annotated[
     list[str] | None,
@@ -157,6 +161,8 @@ def _register_add(acls: typer.Typer, terminal: Terminal) -> None:
         there = len(dict.fromkeys(rules)) - len(added.acls)
         if there:
             terminal.note(f"{counted(there, 'rule was', 'rules were')} there already")
+        if any((each.name, each.pattern_type) == ("*", PatternType.PREFIXED) for each in rules):
+            terminal.note(_PREFIX_OF_ANY)
         if dry_run:
             terminal.note("dry run: nothing was added")
         _note_force(terminal, in_force=added.in_force)

@@ -200,6 +200,17 @@ def test_add_and_remove_mean_the_same_rules_by_the_same_options(
     assert not fake_server.requests[1].filters
 
 
+def test_a_prefix_of_a_star_is_no_rule_for_all(fake_server: FakeServer, offsetd: Offsetd) -> None:
+    rule = acl("*")
+    rule.pattern_type = pb.PATTERN_TYPE_PREFIXED
+    fake_server.will_answer("AddAcls", pb.AddAclsResponse(added=[rule], in_force=True))
+    words = ("--allow-principal", "User:a", "--operation", "Read", "--group", "*")
+    ended = offsetd("add", *words, "--resource-pattern-type", "prefixed")
+    assert ended.code == 0
+    assert "only for names that begin with *" in ended.stderr
+    assert list(fake_server.requests[-1].acls) == [rule], "Kafka takes it, too"
+
+
 def test_rules_that_are_there_are_counted(fake_server: FakeServer, offsetd: Offsetd) -> None:
     fake_server.will_answer("AddAcls", pb.AddAclsResponse(added=[acl("a")]))
     words = ("--group", "a", "--group", "b", "--group", "b", "--group", "c")
