@@ -11,8 +11,9 @@
 #   make test-all     all tests; ARGS= goes to pytest
 #   make nightly      all tests at their long settings, and every planted bug; ARGS= goes to pytest
 #   make bounds       the tests of the kernels, with every load and store checked; ARGS= goes to pytest
-#   make deploy-tools fetch what the tests of deploy/ read it with (needs Go); ARGS= is after how many
+#   make deploy-tools what the tests of deploy/ read it with (needs Go); ARGS= is after how many
 #                     seconds to stop, to go on at the next call
+#   make dashboards   make deploy/grafana/*.json again, from deploy/dashboards/panels.py
 #   make check        lint, types, import contracts, house rules, generated code up to date
 #   make protos       generate the code of protos/ again
 #   make protos-check fail if the code of protos/ is not what they generate
@@ -26,7 +27,7 @@
 #   make help         this list
 
 .POSIX:
-.PHONY: serve cluster test test-rest test-all bounds deploy-tools check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
+.PHONY: serve cluster test test-rest test-all bounds deploy-tools dashboards check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -60,6 +61,9 @@ bounds: $(VENV)/.test
 deploy-tools: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group deployment
 	@.ci/deploy_tools $(ARGS)
+
+dashboards: $(VENV)/.test
+	@$(BIN)/python -m deploy.dashboards
 
 check: $(VENV)/.check protos-check sync-check
 	$(BIN)/ruff check .
