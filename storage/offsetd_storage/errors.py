@@ -73,6 +73,14 @@ class ForeignWriter(StorageError):
 class NewerFormat(StorageError):
     """The folder was written by a newer offsetd; it is left untouched."""
 
+    @classmethod
+    def of(cls, path: object, found: object, known: int) -> NewerFormat:
+        """Says which file it is, both versions, and what to do."""
+        return cls(
+            f"{path} has format {found}, but this version of offsetd knows {known}; nothing was"
+            " changed: start the newer version again, or go back as docs/upgrading.md says"
+        )
+
 
 class FolderLocked(StorageError):
     """Another process, offsetd or a broker, has the folder open."""

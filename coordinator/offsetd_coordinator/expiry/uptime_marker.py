@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import read_start, replace_file
+from offsetd_storage.errors import NewerFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
 
 
 def read_last_up(files: Files, folder: Path) -> LastUp | None:
-    """The file's contents, or None if there is no file. Raises OSError.
+    """The file's contents, or None if there is no file. Raises NewerFormat, OSError.
 
     Without the file, the newest record has the last time at which the server was up. If the
     contents are invalid, the result gives the longest possible grace period.
@@ -54,7 +55,10 @@ def read_last_up(files: Files, folder: Path) -> LastUp | None:
     if content != _with_checksum(body):
         return UNREADABLE
     lines = dict(line.split("=", 1) for line in body.decode("ascii").splitlines())
-    if lines.get(_VERSION) != str(LAST_UP_VERSION):
+    version = lines.get(_VERSION, "")
+    if version.isdigit() and int(version) > LAST_UP_VERSION:
+        raise NewerFormat.of(path, version, LAST_UP_VERSION)
+    if version != str(LAST_UP_VERSION):
         return UNREADABLE
     return LastUp(up_ms=int(lines[_UP]), grace_until_ms=int(lines[_GRACE_UNTIL]))
 

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.disk.files import read_start, replace_file
-from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.errors import CorruptCheckpoint, NewerFormat, is_unreadable
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.files import Files
 
+CHECKPOINT_VERSION: Final = 0
 _BYTES_MAX = 64 << 20  # Enough for hundreds of thousands of partitions.
-_VERSION = "0"
+_VERSION = str(CHECKPOINT_VERSION)
+_VERSION_BYTES_MAX = 32
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -44,7 +46,7 @@ _INT64_MAX = 2**63 - 1
 def read_offset_checkpoint(files: Files, path: Path) -> dict[TopicPartition, int]:
     """The offset of each partition, in the file's order.
 
-    Raises CorruptCheckpoint for bytes that are not in Kafka's format.
+    Raises CorruptCheckpoint for bytes that are not in Kafka's format, and NewerFormat.
     """
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in _read_entries(files, path, fields=3):
@@ -72,7 +74,7 @@ def write_offset_checkpoint(
 def read_leader_epochs(files: Files, path: Path) -> list[tuple[int, int]]:
     """The leader epochs of a partition, each with its first offset, both rising.
 
-    Raises CorruptCheckpoint for bytes that are not in Kafka's format.
+    Raises CorruptCheckpoint for bytes that are not in Kafka's format, and NewerFormat.
     """
     epochs = [
         (_number(path, epoch, _INT32_MAX), _number(path, start_offset, _INT64_MAX))
@@ -89,6 +91,24 @@ def write_leader_epochs(files: Files, path: Path, epochs: Iterable[tuple[int, in
     _write_entries(files, path, (f"{epoch} {start_offset}" for epoch, start_offset in epochs))
 
 
+def refuse_newer_checkpoint(files: Files, path: Path) -> None:
+    """Raises NewerFormat if a checkpoint is of a newer version. Other flaws are left to readers."""
+    if not files.exists(path):
+        return
+    try:
+        start = read_start(files, path, _VERSION_BYTES_MAX)
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return
+    _check_version(path, start.partition(b"\n")[0].decode("utf-8", errors="replace"))
+
+
+def _check_version(path: Path, version: str) -> None:
+    if _NUMBER.fullmatch(version) and int(version) > CHECKPOINT_VERSION:
+        raise NewerFormat.of(path, version, CHECKPOINT_VERSION)
+
+
 def _read_entries(files: Files, path: Path, *, fields: int) -> list[list[str]]:
     if not files.exists(path):
         return []
@@ -101,6 +121,7 @@ def _read_entries(files: Files, path: Path, *, fields: int) -> list[list[str]]:
         version, *lines = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise CorruptCheckpoint(f"{path}: not text") from error
+    _check_version(path, version)
     if version != _VERSION:
         raise CorruptCheckpoint(f"{path}: version {version!r}, expected {_VERSION!r}")
     count = _number(path, lines[0] if lines else "", _INT32_MAX)

@@ -99,9 +99,7 @@ def read_properties(files: Files, folder: Path) -> FolderProperties | None:
     }
     version = lines.get(_FORMAT, "")
     if version.isdigit() and int(version) > FOLDER_FORMAT_VERSION:
-        raise NewerFormat(
-            f"{path} has format {version}, this program knows {FOLDER_FORMAT_VERSION}"
-        )
+        raise NewerFormat.of(path, version, FOLDER_FORMAT_VERSION)
     body, _, _ = content.rpartition(f"{_CHECKSUM}=".encode())
     try:
         if content != _with_checksum(body):

@@ -403,8 +403,10 @@ def encode_header(header: JournalHeader) -> bytes:
     return prefix + COUNT.pack(checksum(prefix + body)) + body
 
 
-def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | None:
-    """The header of a journal file whose first `limit` bytes are in a padded buffer.
+def decode_header(
+    buffer: npt.NDArray[np.uint8], limit: int, name: str = "the journal"
+) -> JournalHeader | None:
+    """The header of the journal file `name`, whose first `limit` bytes are in a padded buffer.
 
     Returns None if it is incomplete or its checksum is wrong. Raises NewerFormat, and ValueError if
     a valid header has impossible values.
@@ -415,7 +417,7 @@ def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | 
     if magic != HEADER_MAGIC or crc32c(buffer, 0, PREFIX.size - 4) != prefix_crc:
         return None
     if version > FORMAT_VERSION:
-        raise NewerFormat(f"the journal has format {version}, this program knows {FORMAT_VERSION}")
+        raise NewerFormat.of(name, version, FORMAT_VERSION)
     crc, size, frames_start, _, file_bytes, folder_id, life, number, first = HEADER.unpack_from(
         buffer.data, PREFIX.size
     )

@@ -32,14 +32,14 @@ class JournalReader:
         self._window = padded_buffer(min(self.size, window_bytes))
         self._window_start = self._window_end = 0
 
-    def header(self) -> JournalHeader | None:
-        """The header; None if it is incomplete or its checksum is wrong.
+    def header(self, name: str = "the journal") -> JournalHeader | None:
+        """The header of the file `name`; None if it is incomplete or its checksum is wrong.
 
         Raises NewerFormat, and ValueError if a valid header has impossible values.
         """
         for size in (self._window.size - PADDING_BYTES, WINDOW_BYTES):
             self._see(0, min(self.size, size))
-            header = decode_header(self._window, self._window_end)
+            header = decode_header(self._window, self._window_end, name)
             if header is not None:
                 return header
         return None

@@ -238,7 +238,7 @@ def read_header(reader: JournalReader, identity: FolderIdentity, name: str) -> J
     JournalDamaged, NewerFormat.
     """
     try:
-        header = reader.header()
+        header = reader.header(name)
     except ValueError as error:
         raise JournalDamaged(f"{name} has an impossible header: {error}") from error
     if header is None or header.folder_id != identity.folder_id:

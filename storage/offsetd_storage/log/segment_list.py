@@ -208,7 +208,7 @@ def read_segment_list(files: Files, log_folder: Path) -> SegmentList | None:
         values.setdefault(name, []).append(value)
     version = values.get(_VERSION, [""])[0]
     if version.isdigit() and int(version) > SEGMENT_LIST_VERSION:
-        raise NewerFormat(f"{path} has format {version}, this program knows {SEGMENT_LIST_VERSION}")
+        raise NewerFormat.of(path, version, SEGMENT_LIST_VERSION)
     try:
         return SegmentList(
             below=int(values[_BELOW][0]),

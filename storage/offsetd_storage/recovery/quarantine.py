@@ -165,9 +165,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
     if magic != _MAGIC or checksum(content[: PREFIX.size - COUNT.size]) != prefix_crc:
         raise QuarantineDamaged(f"{path.name} has a wrong header")
     if version > QUARANTINE_FORMAT_VERSION:
-        raise NewerFormat(
-            f"{path} has format {version}, this program knows {QUARANTINE_FORMAT_VERSION}"
-        )
+        raise NewerFormat.of(path, version, QUARANTINE_FORMAT_VERSION)
     crc, flags, points_bytes = _BODY.unpack_from(content, PREFIX.size)
     if checksum(content[PREFIX.size + COUNT.size :]) != crc:
         raise QuarantineDamaged(f"{path.name} has a wrong checksum")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.errors import FolderMismatch, ForeignWriter, JournalDamaged, is_unreadable
+from offsetd_storage.folder.checkpoint_files import refuse_newer_checkpoint
 from offsetd_storage.folder.cleaner_checkpoint import CLEANER_CHECKPOINT, was_written_here
 from offsetd_storage.folder.folder_format import (
     CLEAN_SHUTDOWN_NAME,
@@ -30,7 +31,11 @@ from offsetd_storage.folder.stray_folders import strays_taken_back
 from offsetd_storage.journal.journal import JOURNAL_NAMES
 from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.log.kafka_checkpoints import KafkaCheckpoints
+from offsetd_storage.log.kafka_checkpoints import (
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    KafkaCheckpoints,
+)
 from offsetd_storage.log.segment_scan import BUFFER_BYTES
 from offsetd_storage.log.store_config import (
     OFFSETS_PARTITIONS_DEFAULT,
@@ -183,6 +188,8 @@ def lock_folder(files: Files, path: Path, *, ends_restore: bool = False) -> Fold
     elif not files.is_folder(path):
         raise FolderMismatch(f"{path} is not a folder")
     read_properties(files, path)
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT):
+        refuse_newer_checkpoint(files, path / name)
     return FolderLock.acquire(files, path, ends_restore=ends_restore)
 
 

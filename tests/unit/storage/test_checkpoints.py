@@ -13,7 +13,7 @@ import pytest
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.errors import CorruptCheckpoint, NewerFormat
 from offsetd_storage.folder.checkpoint_files import (
     read_leader_epochs,
     read_offset_checkpoint,
@@ -86,7 +86,7 @@ def test_entries_of_other_topics_survive_a_change_of_ours() -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"1\n0\n", "version '1'"),
+        (b"x\n0\n", "version 'x'"),
         (b"\n", "version ''"),
         (b"0", "'' is not a number"),
         (b"0\n", "'' is not a number"),
@@ -151,7 +151,7 @@ def test_no_flipped_bit_or_lost_byte_breaks_anything_but_the_entries() -> None:
     for one in damaged:
         try:
             offsets = read_offset_checkpoint(disk_with(one, PATH), PATH)
-        except CorruptCheckpoint:
+        except (CorruptCheckpoint, NewerFormat):  # A flipped bit of the 0 can make it a 1.
             refused += 1
         else:
             assert len(offsets) in (0, 3)  # Read as another number or name, or as empty.

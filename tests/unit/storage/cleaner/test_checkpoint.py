@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.errors import StorageFailed, StorageFull
+from offsetd_storage.errors import NewerFormat, StorageFailed, StorageFull
 from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
 from offsetd_storage.folder.cleaner_checkpoint import (
     CHECKSUM_ENTRY,
@@ -91,7 +91,7 @@ def test_what_does_not_change_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"1\n0\n", b"0\n1\n", b"0\n1\nt 0 x\n", b"0\n2\nt 0 1\nt 0 2\n", b"\xff"]
+    "content", [b"x\n0\n", b"0\n1\n", b"0\n1\nt 0 x\n", b"0\n2\nt 0 1\nt 0 2\n", b"\xff"]
 )
 def test_a_damaged_file_counts_for_nothing_and_is_written_anew(content: bytes) -> None:
     files = disk(content)
@@ -141,6 +141,10 @@ def test_an_entry_in_which_any_byte_rots_is_never_taken_for_right() -> None:
         for bit in range(8):
             rotten = bytearray(written)
             rotten[place] ^= 1 << bit
+            if place == 0 and rotten[:1].isdigit():  # It looks like a newer version.
+                with pytest.raises(NewerFormat):
+                    CleanerCheckpoint(disk(bytes(rotten)), FOLDER)
+                continue
             found = CleanerCheckpoint(disk(bytes(rotten)), FOLDER)
             # Rot in the checksum's own name leaves the entries as a broker would have written them.
             right = place >= entries and not found.warnings
