@@ -6,7 +6,8 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from offsetd_coordinator.security.json_web_tokens import JwtIdentity, JwtVerifier
+from offsetd_coordinator.security.identity import Identity
+from offsetd_coordinator.security.json_web_tokens import JwtVerifier
 from offsetd_coordinator.security.security_errors import AuthenticationFailed
 from oidc_issuer import AUDIENCE, ISSUER, NOW_MS
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 SKEW_SECONDS: Final = 30
 REFRESH_MS: Final = 3_600_000
-ALICE: Final = JwtIdentity("User:alice", NOW_MS + 1000 * (300 + SKEW_SECONDS))
+ALICE: Final = Identity("User:alice", expires_ms=NOW_MS + 1000 * (300 + SKEW_SECONDS))
 """The identity in a token with the usual claims."""
 
 

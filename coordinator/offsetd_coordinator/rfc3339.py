@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _YEAR_9999_MS: Final = 253_402_300_799_999
 
 
@@ -13,5 +14,6 @@ def rfc3339(time_ms: int) -> str:
 
     A time after the year 9999 becomes the last moment of that year.
     """
-    moment = datetime.fromtimestamp(min(time_ms, _YEAR_9999_MS) / 1000, UTC)
+    # Whole numbers: a float would round a far time to the millisecond before it.
+    moment = _EPOCH + timedelta(milliseconds=min(time_ms, _YEAR_9999_MS))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

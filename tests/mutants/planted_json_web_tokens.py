@@ -50,15 +50,15 @@ JSON_WEB_TOKEN_MUTANTS = (
     Mutant(
         name="the expiry of a token is not checked",
         where=f"{_TOKENS}:_Verified.at",
-        replace="if now_ms >= self.identity.expires_ms:\n    _refuse(EXPIRED)",
+        replace="if self.identity.is_expired(now_ms):\n    _refuse(EXPIRED)",
         by="",
         caught_by=f"{_TOKEN_TESTS}::TestClaims",
     ),
     Mutant(
         name="a token is valid for a millisecond too long",
-        where=f"{_TOKENS}:_Verified.at",
-        replace="if now_ms >= self.identity.expires_ms:",
-        by="if now_ms > self.identity.expires_ms:",
+        where="offsetd_coordinator.security.identity:Identity.is_expired",
+        replace="self.expires_ms <= now_ms",
+        by="self.expires_ms < now_ms",
         caught_by=f"{_TOKEN_TESTS}::TestClaims",
     ),
     Mutant(

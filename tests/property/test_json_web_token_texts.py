@@ -6,13 +6,12 @@ import asyncio
 import json
 import os
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from offsetd_coordinator.security.json_web_tokens import (
     NAME_CHARACTERS_MAX,
-    JwtIdentity,
     JwtVerifier,
 )
 from offsetd_coordinator.security.jwks import KeySet
@@ -30,6 +29,9 @@ from oidc_issuer import (
     signing_key,
     token,
 )
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.security.identity import Identity
 
 TEXTS = 50_000 if os.environ.get("OFFSETD_NIGHTLY") else 400
 KEYS = [signing_key("one", "EdDSA"), signing_key("two", "ES256")]
@@ -79,13 +81,13 @@ def verifier() -> JwtVerifier:
     return JwtVerifier(keys=keys, issuer=ISSUER, audiences=frozenset({AUDIENCE}))
 
 
-def verified(text: str) -> JwtIdentity | None:
+def verified(text: str) -> Identity | None:
     """None if it is refused. The keys were fetched a moment ago, so nothing is waited for."""
     running = verifier().verify(text, NOW_MS)
     try:
         running.send(None)
     except StopIteration as ended:
-        identity: JwtIdentity = ended.value
+        identity: Identity = ended.value
         event("accepted")
         return identity
     except AuthenticationFailed as refused:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STREAMS = 4  # And as many watchers.
 SECONDS_MAX = 60
+LIVES_MS = (4_000, 15_000, 60_000)
 COMMITTED, REFUSED = "committed", "refused"
 
 
@@ -201,6 +202,27 @@ def test_the_streams_of_a_revoked_token_end(tokens: Tokens) -> None:
         assert {each.code for each in everybody} == {grpc.StatusCode.UNAVAILABLE}
         again = called(everybody[0].channel, "ListGroups", request_of("ListGroups"), metadata)
         assert again.code is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_an_idle_watch_ends_when_its_token_expires(tokens: Tokens) -> None:
+    request = history_pb2.WatchOffsetsRequest(group_ids=[GROUP])
+    request.progress_interval.FromSeconds(3600)
+    with grpc.insecure_channel(tokens.server.address) as channel:
+        for life_ms in LIVES_MS:  # A slow machine needs a longer one to begin with.
+            now_ms = int(time.time() * 1000)
+            token, _ = create_token(
+                tokens.path, SUPER_USER, now_ms=now_ms, expires_ms=now_ms + life_ms
+            )
+            while time.time() * 1000 < now_ms + life_ms:
+                watch = Stubs(channel).offsets.WatchOffsets(request, metadata=bearer(token))
+                try:
+                    next(watch)
+                except grpc.RpcError:  # The server does not know the token yet.
+                    continue
+                with pytest.raises(grpc.RpcError, match="the token has expired"):
+                    next(watch)
+                return
+    pytest.fail("no token was known before its end")
 
 
 def test_a_certificate_is_exchanged_under_an_open_connection(

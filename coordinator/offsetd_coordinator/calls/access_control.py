@@ -5,6 +5,7 @@ An `Access` is the caller of one call, with its rights, for as long as the call 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.calls.connections import Context
-    from offsetd_coordinator.calls.identities import Identities, Identity
+    from offsetd_coordinator.calls.identities import Identities
     from offsetd_coordinator.figures import AccessFigures
     from offsetd_coordinator.quotas.caller_quotas import CallerQuotas, Quotas
     from offsetd_coordinator.security.authorizer import Authorizer
+    from offsetd_coordinator.security.identity import Identity
 
 _log = structlog.get_logger(__name__)
 
 _TOLD_AGAIN_SECONDS: Final = 60.0
 _TOLD_MAX: Final = 1000
+_BEHIND_EXPIRY_SECONDS: Final = 0.01
+"""The clock of expiries has milliseconds, and the loop has another one."""
 _CLIENT_ID_KEY: Final = "client-id"
 _CLIENT_ID_CHARACTERS_MAX: Final = 256
 
@@ -71,10 +75,25 @@ class AccessControl:
         """Whether an identity that was found before still holds."""
         return self._identities.is_valid(identity)
 
-    def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Has `callback` called after a change. Returns a function that cancels that."""
+    def call_on_change(
+        self, identity: Identity, callback: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Has `callback` called after a change, and when the identity expires.
+
+        Returns a function that cancels that.
+        """
         self._on_change.add(callback)
-        return lambda: self._on_change.discard(callback)
+        left_seconds = self._identities.seconds_left(identity)
+        if left_seconds is None:
+            return lambda: self._on_change.discard(callback)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(left_seconds + _BEHIND_EXPIRY_SECONDS, callback)
+
+        def forget() -> None:
+            timer.cancel()
+            self._on_change.discard(callback)
+
+        return forget
 
     def note_change(self) -> None:
         """Notes that rules or tokens have changed: open streams look at their rights again."""
@@ -178,7 +197,7 @@ class Access:
 
     def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `AccessControl.call_on_change`."""
-        return self._control.call_on_change(callback)
+        return self._control.call_on_change(self._identity, callback)
 
 
 def _client_id_of(context: Context) -> str:

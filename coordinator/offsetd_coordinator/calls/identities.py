@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.security.acl import ANONYMOUS
+from offsetd_coordinator.security.identity import Identity
 from offsetd_coordinator.security.security_errors import AuthenticationFailed
 
 if TYPE_CHECKING:
@@ -21,19 +22,6 @@ if TYPE_CHECKING:
 _SCHEME: Final = "bearer "
 _CERTIFICATE: Final = "x509_pem_cert"
 _CERTIFICATES_KEPT: Final = 10_000
-
-
-class Identity(NamedTuple):
-    """Who makes a call. `token_id` and `expire_ms` are those of the token, if it has them."""
-
-    principal: str
-    token_id: str | None = None
-    expire_ms: int | None = None
-
-    @property
-    def is_anonymous(self) -> bool:
-        """Whether there is neither a token nor a certificate."""
-        return self.principal == ANONYMOUS
 
 
 _NOBODY: Final = Identity(ANONYMOUS)
@@ -69,21 +57,25 @@ class Identities:
 
     def is_valid(self, identity: Identity) -> bool:
         """Whether an identity that was found before still holds."""
-        if identity.expire_ms is not None and identity.expire_ms <= self._now_ms():
+        if identity.is_expired(self._now_ms()):
             return False
         if identity.token_id is None or self._tokens is None:
             return True
         return self._tokens.current.holds(identity.token_id)
 
+    def seconds_left(self, identity: Identity) -> float | None:
+        """The time until an identity expires; None if it does not."""
+        expires_ms = identity.expires_ms
+        return None if expires_ms is None else (expires_ms - self._now_ms()) / 1000
+
     async def _of_token(self, token: str) -> Identity:
         if self._tokens is not None:
             known = self._tokens.current.identify(token, self._now_ms())
             if known is not None:
-                return Identity(known.principal, known.token_id, known.expires_ms)
+                return known
         if self._web_tokens is None:
             raise AuthenticationFailed("the token is not valid")
-        verified = await self._web_tokens.verify(token, self._now_ms())
-        return Identity(verified.principal, None, verified.expires_ms)
+        return await self._web_tokens.verify(token, self._now_ms())
 
     def _of_certificate(self, certificate: bytes) -> Identity:
         known = self._of_certificates.get(certificate)

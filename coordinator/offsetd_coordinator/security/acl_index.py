@@ -82,30 +82,6 @@ class AclIndex:
             rules.denied for rules in found
         )
 
-    def allows_any(
-        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
-    ) -> bool:
-        """Whether there is a name, of a resource that exists or not, for which this is allowed.
-
-        Kafka's `authorizeByResourceType`, but with the operations that a rule implies. The time
-        grows with the number of the caller's rules.
-        """
-        found = self._rules(principal, host, operation, resource_type)
-        denied = [rules.denied for rules in found if rules.denied]
-        if any(each.every is not None for each in denied):
-            return False
-        for rules in found:
-            allowed = rules.allowed
-            if allowed.every is not None:
-                return True
-            for name in allowed.literals:
-                if all(each.find(name) is None for each in denied):
-                    return True
-            for prefix in allowed.prefixes:
-                if all(each.find_prefix(prefix) is None for each in denied):
-                    return True
-        return False
-
     def _rules(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> list[_Rules]:

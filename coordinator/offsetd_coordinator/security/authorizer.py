@@ -18,7 +18,6 @@ _ENTRY_BYTES: Final = 300
 """An entry without its texts: its place in the dict (twice, while it grows), tuple and numbers."""
 
 _EVERY_NAME: Final = 0
-_SOME_NAME: Final = 1
 
 _Key = tuple[str, str, int, int, str | int]
 
@@ -105,19 +104,6 @@ class Authorizer:
         known = self._known.get(key)
         if known is None:
             known = principal in self._super_users or self._index.allows_all(
-                principal, host, operation, resource_type
-            )
-            self._remember(key, known)
-        return known
-
-    def allows_any(
-        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
-    ) -> bool:
-        """Whether this is allowed for some name, of a resource that exists or not."""
-        key = principal, host, id(operation), id(resource_type), _SOME_NAME
-        known = self._known.get(key)
-        if known is None:
-            known = principal in self._super_users or self._index.allows_any(
                 principal, host, operation, resource_type
             )
             self._remember(key, known)

@@ -17,6 +17,7 @@ from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
 from offsetd_coordinator.security.acl import ANONYMOUS, EVERYONE, USER_PREFIX
+from offsetd_coordinator.security.identity import Identity
 from offsetd_coordinator.security.jwks import ALGORITHMS
 from offsetd_coordinator.security.security_errors import AuthenticationFailed
 
@@ -46,17 +47,6 @@ _UNWANTED: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _RESERVED: Final = frozenset({EVERYONE, ANONYMOUS})
 
 
-class JwtIdentity(NamedTuple):
-    """The party that a token names.
-
-    `principal` is `User:NAME`. From `expires_ms` on (since 1970; the clock skew is in it), the
-    token is refused.
-    """
-
-    principal: str
-    expires_ms: int
-
-
 class _Header(NamedTuple):
     algorithm: str
     kid: str | None
@@ -66,12 +56,12 @@ class _Header(NamedTuple):
 class _Verified:
     """A token whose signature and claims are good within some time: begin <= now < expiry."""
 
-    identity: JwtIdentity
+    identity: Identity
     begin_ms: int
 
-    def at(self, now_ms: int) -> JwtIdentity:
+    def at(self, now_ms: int) -> Identity:
         """The identity. Raises AuthenticationFailed before and after the token's time."""
-        if now_ms >= self.identity.expires_ms:
+        if self.identity.is_expired(now_ms):
             _refuse(EXPIRED)
         if now_ms < self.begin_ms:
             _refuse(NOT_YET_VALID)
@@ -106,7 +96,7 @@ class JwtVerifier:
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self._verified_with = keys.version
 
-    async def verify(self, token: str, now_ms: int) -> JwtIdentity:
+    async def verify(self, token: str, now_ms: int) -> Identity:
         """The identity in a token (without `Bearer`); `now_ms` is the time since 1970.
 
         Raises AuthenticationFailed, and nothing else that depends on the token. May wait for a
@@ -140,7 +130,7 @@ class JwtVerifier:
 
     def _remember(self, digest: bytes, verified: _Verified, now_ms: int) -> None:
         """Remembers a token that is valid now. The one that was not used for longest makes room."""
-        if verified.begin_ms > now_ms or now_ms >= verified.identity.expires_ms:
+        if verified.begin_ms > now_ms or verified.identity.is_expired(now_ms):
             return
         self._forget_if_keys_changed()  # They may have been fetched for this token.
         self._verified[digest] = verified
@@ -179,7 +169,7 @@ class JwtVerifier:
             _milliseconds(claims, name, round_by=math.ceil) or 0 for name in ("nbf", "iat")
         )
         principal = _principal_of(claims.get(self._principal_claim))
-        identity = JwtIdentity(principal, expiry_ms + self._skew_ms)
+        identity = Identity(principal, expires_ms=expiry_ms + self._skew_ms)
         return _Verified(identity, begin_ms - self._skew_ms)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from offsetd_coordinator.security.acl import ANONYMOUS, EVERYONE, USER_PREFIX
+from offsetd_coordinator.security.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,14 +24,6 @@ SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 _SECRET_BYTES: Final = 32
 _FORM: Final = re.compile(r"offsetd_([0-9a-f]{16})_([A-Za-z0-9_-]{43,256})")
-
-
-class TokenIdentity(NamedTuple):
-    """Whose token it is. `expires_ms`: since the epoch; from then on it is not valid."""
-
-    principal: str
-    token_id: str
-    expires_ms: int | None
 
 
 @attrs.frozen(kw_only=True)
@@ -48,9 +41,14 @@ class StoredToken:
     expires_ms: int | None = None
     note: str = ""
 
+    @property
+    def identity(self) -> Identity:
+        """Whose token it is."""
+        return Identity(self.principal, self.token_id, self.expires_ms)
+
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the token is not valid any more. It is not at the very moment of its expiry."""
-        return self.expires_ms is not None and self.expires_ms <= now_ms
+        """Whether the token is not valid any more."""
+        return self.identity.is_expired(now_ms)
 
 
 class TokenTable:
@@ -63,7 +61,7 @@ class TokenTable:
         if len(self._by_id) < len(self.tokens):
             raise ValueError("two tokens have the same id")
 
-    def identify(self, token: str, now_ms: int) -> TokenIdentity | None:
+    def identify(self, token: str, now_ms: int) -> Identity | None:
         """Whose token it is. None if it is malformed, unknown, revoked or expired.
 
         An unknown id costs the same comparison as a wrong secret, so the time tells neither.
@@ -75,7 +73,7 @@ class TokenTable:
         is_right = hmac.compare_digest(salted_hash(stored.salt, parts[2]), stored.secret_hash)
         if not is_right or stored is _UNKNOWN or stored.is_expired(now_ms):
             return None
-        return TokenIdentity(stored.principal, stored.token_id, stored.expires_ms)
+        return stored.identity
 
     def holds(self, token_id: str) -> bool:
         """Whether the token with this id is there: neither unknown nor revoked."""

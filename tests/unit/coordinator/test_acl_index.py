@@ -229,22 +229,3 @@ def test_everything_is_allowed_by_a_star_that_no_rule_limits() -> None:
     assert not allows_all(every, deny("a"))
     assert not allows_all(every, deny("a", ALL, principal=EVERYONE))
     assert not allows_all(every, deny("a", pattern=PatternType.PREFIXED))
-
-
-def test_something_is_allowed_if_a_rule_allows_what_none_denies() -> None:
-    def allows_any(*acls: Acl) -> bool:
-        return AclIndex(acls).allows_any(ALICE, HOST, READ, GROUP)
-
-    prefixed = PatternType.PREFIXED
-    assert not allows_any()
-    assert not allows_any(deny("a"))
-    assert not allows_any(allow("a", principal=BOB))
-    assert allows_any(allow("a"))
-    assert allows_any(allow("*"), deny("a"), deny("b", pattern=prefixed))
-    assert allows_any(allow("a"), allow("b"), deny("a"))
-    assert not allows_any(allow("a"), deny("a"))
-    assert not allows_any(allow("ab"), deny("a", pattern=prefixed))
-    assert not allows_any(allow("ab", pattern=prefixed), deny("a", pattern=prefixed))
-    assert allows_any(allow("a", pattern=prefixed), deny("ab", pattern=prefixed))
-    assert allows_any(allow("a", pattern=prefixed), deny("a"))
-    assert not allows_any(allow("*"), allow("a"), deny("*"))

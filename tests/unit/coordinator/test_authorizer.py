@@ -46,7 +46,6 @@ def test_a_super_user_may_do_everything_even_what_a_rule_denies() -> None:
     assert authorizer.explain(ALICE, HOST, READ, GROUP, "billing") == (True, None, True)
     assert allows(authorizer, "billing")
     assert authorizer.allows_all(ALICE, HOST, Operation.ALTER, GROUP)
-    assert authorizer.allows_any(ALICE, HOST, Operation.ALTER, GROUP)
     assert not allows(authorizer, "billing", BOB)  # No name of a super user is a pattern.
     assert not allows(authorizer, "billing", ALICE.lower())
 
@@ -58,16 +57,15 @@ def test_a_change_of_rules_counts_for_the_next_question() -> None:
         return [
             allows(authorizer, "billing"),
             authorizer.allows_all(ALICE, HOST, READ, GROUP),
-            authorizer.allows_any(ALICE, HOST, READ, GROUP),
         ]
 
-    assert answers() == answers() == [True, True, True]
+    assert answers() == answers() == [True, True]
     authorizer.set_acls([rule("*"), rule("billing", Permission.DENY)])
-    assert answers() == answers() == [False, False, True]
+    assert answers() == answers() == [False, False]
     authorizer.set_acls([])
-    assert answers() == answers() == [False, False, False]
+    assert answers() == answers() == [False, False]
     authorizer.set_acls(iter([rule("billing")]))
-    assert answers() == answers() == [True, False, True]
+    assert answers() == answers() == [True, False]
 
 
 def test_the_version_grows_with_each_change() -> None:
@@ -88,7 +86,6 @@ def test_questions_of_different_kinds_are_not_mixed_up() -> None:
         assert not authorizer.allows(ALICE, HOST, Operation.DELETE, GROUP, "billing")
         assert not authorizer.allows(ALICE, HOST, READ, ResourceType.TOPIC, "billing")
         assert not authorizer.allows_all(ALICE, HOST, READ, GROUP)
-        assert authorizer.allows_any(ALICE, HOST, READ, GROUP)
 
 
 @pytest.mark.parametrize("name_characters", [1, 32_768])

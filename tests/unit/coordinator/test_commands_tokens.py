@@ -18,8 +18,8 @@ from cli_sessions import Shell
 from cli_tree import commands
 from offsetd_clients.cli import application
 from offsetd_clients.cli.application import OFFSETD
+from offsetd_coordinator.security.identity import Identity
 from offsetd_coordinator.security.token_file import create_token, read_token_file
-from offsetd_coordinator.security.tokens import TokenIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_a_new_token_is_alone_on_stdout_and_valid(tokens: Tokens, path: Path) ->
     assert ended.code == 0
     assert ended.stderr == f"token {found[1]} of User:alice: it is not shown again\n"
     identity = read_token_file(path).identify(found[0], now_ms())
-    assert identity == TokenIdentity("User:alice", found[1], None)
+    assert identity == Identity("User:alice", found[1], None)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

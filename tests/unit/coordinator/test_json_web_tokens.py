@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jwt.algorithms import HMACAlgorithm
 from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.security.identity import Identity
 from offsetd_coordinator.security.json_web_tokens import (
     EXPIRED,
     INVALID,
@@ -19,7 +20,6 @@ from offsetd_coordinator.security.json_web_tokens import (
     OTHER_ISSUER,
     TOKEN_CHARACTERS_MAX,
     UNKNOWN_KEY,
-    JwtIdentity,
     JwtVerifier,
 )
 from offsetd_coordinator.security.jwks import KeySet
@@ -182,7 +182,9 @@ class TestClaims:
         text = token(signing_key(), claims(exp=NOW_SECONDS))
         edge_ms = NOW_MS + 1000 * SKEW_SECONDS
         assert await refusal(verifier, text, edge_ms) == EXPIRED
-        assert await verifier.verify(text, edge_ms - 1) == JwtIdentity("User:alice", edge_ms)
+        assert await verifier.verify(text, edge_ms - 1) == Identity(
+            "User:alice", expires_ms=edge_ms
+        )
         # Now it is remembered.
         assert await refusal(verifier, text, edge_ms) == EXPIRED
         assert await refusal(verifier, text, edge_ms + 10**9) == EXPIRED

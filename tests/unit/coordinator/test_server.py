@@ -19,10 +19,12 @@ from offsetd_coordinator import server, server_folder
 from offsetd_coordinator.configuration.settings_consistency import journal_bytes_needed
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.configuration.shard_settings import shard_config
+from offsetd_coordinator.figures import AccessFigures
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.network.connection_limits import channel_options
 from offsetd_coordinator.network.ports import listen_error
 from offsetd_coordinator.runtime.flusher import FlushDefect
+from offsetd_coordinator.server_security import ServerSecurity
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
@@ -52,6 +54,10 @@ COMMIT = offset_service_pb2.CommitOffsetsRequest(
 )
 def test_loopback_is_known_by_its_address(address: str, expected: bool) -> None:
     assert server.is_loopback(address) is expected
+
+
+async def test_a_server_without_files_of_security_looks_at_none() -> None:
+    await ServerSecurity(load_settings(), AccessFigures(), lambda: 0).watch()
 
 
 def test_the_pings_of_our_own_client_are_permitted() -> None:

@@ -6,9 +6,9 @@ import hmac
 
 import pytest
 from offsetd_coordinator.security import tokens
+from offsetd_coordinator.security.identity import Identity
 from offsetd_coordinator.security.tokens import (
     StoredToken,
-    TokenIdentity,
     TokenTable,
     new_token,
     salted_hash,
@@ -28,8 +28,8 @@ def parts_of(token: str) -> tuple[str, str]:
 
 
 def test_a_token_is_its_principals() -> None:
-    assert TABLE.identify(BOB, NOW_MS) == TokenIdentity("User:bob", BOBS.token_id, None)
-    alice = TokenIdentity("User:alice", ALICES.token_id, NOW_MS + 1000)
+    assert TABLE.identify(BOB, NOW_MS) == Identity("User:bob", BOBS.token_id, None)
+    alice = Identity("User:alice", ALICES.token_id, NOW_MS + 1000)
     assert TABLE.identify(ALICE, NOW_MS) == alice
 
 
