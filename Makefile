@@ -16,7 +16,8 @@
 #   make dashboards   make deploy/grafana/*.json again, from deploy/dashboards/panels.py
 #   make check        lint, types, import contracts, house rules, generated code up to date
 #   make protos       generate the code of protos/ again
-#   make protos-check fail if the code of protos/ is not what they generate
+#   make protos-check fail if the code of protos/ is not what they generate, or if the contract breaks
+#                     what a release understands (protos/releases)
 #   make sync         generate the client for threads again, from the client for asyncio
 #   make sync-check   fail if the client for threads is not what that generates
 #   make bench        the benchmarks, as ratios within one run: make bench ARGS='load clean --rounds 5'
@@ -119,8 +120,8 @@ $(VENV)/.check: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group check
 	@touch $@
 
-$(PROTOS_VENV)/.ready: .ci/venv .ci/install .ci/protos
-	@.ci/venv $(PROTOS_VENV) /dev/null grpcio-tools==1.76.0 protobuf==6.33.6 googleapis-common-protos==1.76.0
+$(PROTOS_VENV)/.ready: .ci/venv .ci/install .ci/protos .ci/contract
+	@.ci/venv $(PROTOS_VENV) /dev/null grpcio-tools==1.76.0 protobuf==6.33.6 googleapis-common-protos==1.76.0 buf-bin==1.75.0
 	@touch $@
 
 clean:
