@@ -10,6 +10,13 @@ _IDENTITIES = "tests/unit/coordinator/test_identities.py"
 
 ACCESS_MUTANTS = (
     Mutant(
+        name="an idle watch does not see that its token has expired",
+        where="offsetd_coordinator.calls.identities:Identities.seconds_left",
+        replace="None if expires_ms is None else (expires_ms - self._now_ms()) / 1000",
+        by="None",
+        caught_by=f"{_STREAMS}::test_an_idle_watch_ends_when_its_token_expires",
+    ),
+    Mutant(
         name="a change of all topics needs no right to them",
         where="offsetd_coordinator.messages.method_access:MethodAccess.check",
         replace="self.rights.is_of_all_topics and not names_topics",

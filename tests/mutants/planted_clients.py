@@ -8,6 +8,20 @@ _TESTS = "tests/unit/clients"
 
 CLIENT_MUTANTS = (
     Mutant(
+        name="a client without a certificate is told that its certificate is wrong",
+        where="offsetd_clients.calling.handshakes:_hint",
+        replace="_NO_CERTIFICATE if tls.certificate is None else _CERTIFICATE",
+        by="_CERTIFICATE",
+        caught_by="tests/security/test_failed_handshakes.py",
+    ),
+    Mutant(
+        name="a token is awaited for ever",
+        where="offsetd_clients.calling.security:Security.metadata_async",
+        replace="await asyncio.wait_for(token, timeout_s or _TOKEN_TIMEOUT_S)",
+        by="await token",
+        caught_by=f"{_TESTS}/test_security.py",
+    ),
+    Mutant(
         name="what was sent on a stream that broke goes behind what waits",
         where="offsetd_clients.calling.commit_queue:CommitQueue.stream_ended",
         replace="self._waiting.extendleft(reversed(sent))",

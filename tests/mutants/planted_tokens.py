@@ -54,7 +54,7 @@ TOKEN_MUTANTS = (
     ),
     Mutant(
         name="a token is valid at the moment of its expiry",
-        where="offsetd_coordinator.security.tokens:StoredToken.is_expired",
+        where="offsetd_coordinator.security.identity:Identity.is_expired",
         replace="self.expires_ms <= now_ms",
         by="self.expires_ms < now_ms",
         caught_by=_TOKENS,

@@ -214,7 +214,9 @@ def test_an_idle_watch_ends_when_its_token_expires(tokens: Tokens) -> None:
                 tokens.path, SUPER_USER, now_ms=now_ms, expires_ms=now_ms + life_ms
             )
             while time.time() * 1000 < now_ms + life_ms:
-                watch = Stubs(channel).offsets.WatchOffsets(request, metadata=bearer(token))
+                watch = Stubs(channel).offsets.WatchOffsets(
+                    request, metadata=bearer(token), timeout=SECONDS_MAX
+                )
                 try:
                     next(watch)
                 except grpc.RpcError:  # The server does not know the token yet.
