@@ -176,12 +176,23 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
 
 
+class LagVerdict(StrEnum):
+    """Burrow's verdicts on a consumer's lag. A group is OK, WARN or ERR, a partition never ERR."""
+
+    OK = "OK"
+    WARN = "WARN"
+    ERR = "ERR"
+    STOP = "STOP"
+    STALL = "STALL"
+    REWIND = "REWIND"
+
+
 @attrs.frozen(kw_only=True)
 class Group:
     """A group with all details. For a KIP-848 group, `generation` is its epoch.
 
     `state_time` is None if it was not recorded. `lease` is the newest lease, which may have
-    expired.
+    expired. `lag_verdict` is OK, WARN or ERR; None if no commit reported an end offset.
     """
 
     group_id: str
@@ -197,6 +208,17 @@ class Group:
     state_time: datetime | None
     retention: Retention = None
     lease: Lease | None = None
+    lag_verdict: LagVerdict | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PartitionLag:
+    """How far a group is behind the end offset that its commits last reported for a partition."""
+
+    offset: int
+    end_offset: int
+    lag: int
+    verdict: LagVerdict | None
 
 
 @attrs.frozen(kw_only=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.administration.audit_reader import AuditReader
     from offsetd_coordinator.background.backup_source import BackupSource
     from offsetd_coordinator.background.expirer import Expirer
+    from offsetd_coordinator.background.lag_survey import LagSurvey
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.figures import ClusterFigures
     from offsetd_coordinator.large_groups.large_changes import LargeChanges

@@ -187,6 +187,7 @@ class Server:
         await self._stopping.wait()
         await backups.stop()
         await loaded.expirer.stop()
+        self.node.lag_survey.stop()
         await self._end(runtime, loaded.cluster)
 
     async def close_port(self) -> None:

@@ -78,8 +78,8 @@ TABLE_MUTANTS = (
     Mutant(
         name="a commit forgets the end offset that was reported",
         where="offsetd_coordinator.kernels.table.entries:store_row",
-        replace="if is_plain and extras[extra, REPORTED_END] == 0:",
-        by="if is_plain:",
+        replace="extras[extra, REPORTED_END] == 0 and extras[extra, LAG_WINDOW] == 0:",
+        by="extras[extra, LAG_WINDOW] == 0:",
         caught_by=_END_OFFSETS,
     ),
     Mutant(
@@ -99,8 +99,8 @@ TABLE_MUTANTS = (
     Mutant(
         name="end offsets for which there is no room are written all the same",
         where="offsetd_coordinator.kernels.records.commit_batch:note_end_offsets",
-        replace="if not has_extra_room(table):\n    return row",
-        by="if not has_extra_room(table):\n    return count",
+        replace="if not (has_extra_room(table) and has_window_room(table)):\n    return row",
+        by="if not (has_extra_room(table) and has_window_room(table)):\n    return count",
         caught_by=f"{_TABLE}::test_end_offsets_of_more_partitions_than_there_was_room_for",
     ),
     Mutant(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 promised = promised_by("docs/guides/metrics.md")
 
 GROUPS: Final = 60
-LABELS: Final = {"partition", "method", "code", "operation", "task", "reason", "le"}
+LABELS: Final = {"partition", "method", "code", "operation", "task", "reason", "verdict", "le"}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,8 @@ def series(scrape: Scrape) -> set[tuple[str, frozenset[tuple[str, str]]]]:
 @promised(
     "so the number of series is fixed by the number of log partitions, whatever clients send.",
     "There are no series per group or topic, except for the `metrics.group.commits.top` groups "
-    "that [commit most](commit-storms.md).",
+    "that [commit most](commit-storms.md), and for the lag of at most "
+    "`metrics.lag.partitions.max` partitions ([default: none](lag.md#metrics)).",
 )
 def test_series_do_not_come_with_groups_and_topics(
     server: ServerProcess, client: OffsetClient

@@ -216,7 +216,7 @@ def test_topics_are_left_out_as_if_they_were_absent(
 ) -> None:
     request = request_of(method)
     if method == "GetGroup":
-        request.include_offsets = True
+        request.include_offsets = request.include_lags = True
     outcomes = {}
     for caller in ("owner", "no-topic"):
         with files.channel(mtls_server.address, caller) as channel:

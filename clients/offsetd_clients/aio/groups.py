@@ -6,6 +6,7 @@ from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.cluster_parts import Part, further_parts
 from offsetd_clients.messages import conversions
+from offsetd_clients.messages.lag_messages import lags_of
 from offsetd_clients.values import (
     Coordinator,
     DeletedGroup,
@@ -13,7 +14,11 @@ from offsetd_clients.values import (
     GroupListing,
     GroupState,
     GroupType,
+    PartitionLag,
+    TopicPartition,
 )
+
+LAGS_PER_PAGE = 10_000
 
 
 class GroupCalls(Calls):
@@ -82,6 +87,22 @@ class GroupCalls(Calls):
         """One group with all details. Raises `GroupNotFound`."""
         request = conversions.get_group_request(group_id)
         return conversions.group_of((await self._call("GetGroup", request)).group)
+
+    async def get_group_lags(self, group_id: str) -> dict[TopicPartition, PartitionLag]:
+        """The lag of a group in each partition whose end its commits have reported.
+
+        The ends are as of these commits, and are forgotten when the server stops. Raises
+        `GroupNotFound`.
+        """
+        request = conversions.get_group_request(group_id)
+        request.include_lags, request.page_size = True, LAGS_PER_PAGE
+        lags: dict[TopicPartition, PartitionLag] = {}
+        while True:
+            response = await self._call("GetGroup", request)
+            lags |= lags_of(response)
+            if not response.next_page_token:
+                return lags
+            request.page_token = response.next_page_token
 
     async def find_coordinator(self, group_id: str) -> Coordinator:
         """The server that owns a group. Other calls find the owner themselves."""

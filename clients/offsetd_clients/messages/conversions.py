@@ -23,6 +23,7 @@ from offsetd_clients.errors import (
     OffsetdError,
     error_of,
 )
+from offsetd_clients.messages.lag_messages import verdict_of
 from offsetd_clients.values import (
     Coordinator,
     DeletedGroup,
@@ -195,6 +196,7 @@ def group_of(message: group_service_pb2.Group) -> Group:
         state_time=_time(message.state_time) if message.HasField("state_time") else None,
         retention=_retention_of(message),
         lease=lease_of(message.lease) if message.HasField("lease") else None,
+        lag_verdict=verdict_of(message.lag_verdict),
     )
 
 

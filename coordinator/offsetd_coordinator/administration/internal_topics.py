@@ -13,6 +13,7 @@ from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.configuration.config_state import ConfigState
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.configuration.lag_config import LagConfig
 from offsetd_coordinator.configuration.server_topics import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
@@ -154,6 +155,7 @@ class InternalTopics:
             runtime.configure(
                 configs.server_config(CommitGuardConfig),
                 configs.server_config(ExpiryConfig),
+                configs.server_config(LagConfig),
                 are_doubtful=doubt is not None,
             )
 

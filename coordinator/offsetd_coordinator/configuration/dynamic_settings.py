@@ -14,6 +14,7 @@ from offsetd_storage.configuration.setting_kinds import INT32_MAX
 from offsetd_storage.configuration.settings import Setting, listed, milliseconds, settings_of, whole
 from offsetd_storage.errors import InvalidSetting
 
+from offsetd_coordinator.configuration.lag_config import LagConfig
 from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.expiry.expiry_guard import Hold
 from offsetd_coordinator.expiry.expiry_rules import ExpiryBase, ExpiryTerms, GroupRule, plain_rule
@@ -162,12 +163,13 @@ class CommitGuardConfig:
 DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
     ExpiryConfig,
     CommitGuardConfig,
+    LagConfig,
     WatchConfig,
 )
 # These settings never cause a record to be deleted.
 SETTINGS_THAT_KEEP_RECORDS: Final[frozenset[str]] = frozenset(
     setting.name
-    for each in (CommitGuardConfig, WatchConfig, BackgroundConfig)
+    for each in (CommitGuardConfig, LagConfig, WatchConfig, BackgroundConfig)
     for setting in settings_of(each).values()
 )
 DYNAMIC_SETTINGS: Final[dict[str, Setting]] = {

@@ -23,8 +23,9 @@ class Table(NamedTuple):
     `slots` is the hash index of the `blocks`. A block has up to 64 stored offsets, whose rows of
     `entries` are adjacent; `extras` has the fields that only few offsets have. `name_slots` is the
     index of the `names` of groups and topics, whose bytes are in `name_bytes`, and `request_slots`
-    of the remembered `requests`. A kernel takes the arrays as a plain tuple, which Numba unpacks
-    faster, and makes a `Table` of it.
+    of the remembered `requests`; `windows` has the lag windows of offsets whose clients report end
+    offsets. A kernel takes the arrays as a plain tuple, which Numba unpacks faster, and makes a
+    `Table` of it.
     """
 
     counters: Int64s
@@ -38,16 +39,18 @@ class Table(NamedTuple):
     metadata: Bytes
     request_slots: Int64s
     requests: Int64s
+    windows: Int64s
 
 
 TABLE: Final = (
     "Tuple((int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], "
-    "int64[:, ::1], uint8[::1], uint8[::1], int64[::1], int64[:, ::1]))"
+    "int64[:, ::1], uint8[::1], uint8[::1], int64[::1], int64[:, ::1], int64[:, ::1]))"
 )
 """The type of a table, for signatures."""
 
 TableArrays: TypeAlias = (
-    "tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Bytes, Bytes, Int64s, Int64s]"
+    "tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Bytes, Bytes, Int64s, Int64s,"
+    " Int64s]"
 )
 
 
@@ -85,10 +88,20 @@ EXPIRE_TIMESTAMP: Final = 1  # or NO_EXPIRY
 METADATA_SPAN: Final = 2  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
 REPORTED_END: Final = 3  # the end offset that clients reported, + 1, or 0
 STORED_EPOCH: Final = 4
-EXTRA_COLUMNS: Final = 5
+LAG_WINDOW: Final = 5  # its row of `windows`, + 1, or 0
+EXTRA_COLUMNS: Final = 6
 
 METADATA_SIZE_BITS: Final = 24
 UNDECODABLE: Final = -1  # as METADATA_SPAN: there is a record, but its value cannot be read
+
+# The newest samples of an offset's lag, a ring: a row of `windows`. A sample has two words.
+SAMPLE_COUNT: Final = 0  # of all samples ever; in a free row: the next free row
+SAMPLES: Final = 1  # the offset; then the time in seconds << LAG_BITS | the lag
+SAMPLES_MAX: Final = 10
+WINDOW_COLUMNS: Final = SAMPLES + 2 * SAMPLES_MAX
+
+LAG_BITS: Final = 31
+LAG_MAX: Final = (1 << LAG_BITS) - 1  # a larger lag counts as this
 
 # One name, of a group, a topic or both: a row of `names`.
 NAME_SPAN: Final = 0  # start << NAME_SIZE_BITS | size
@@ -132,7 +145,11 @@ REQUEST_COUNT: Final = 21
 REQUEST_COUNT_MAX: Final = 22
 REQUEST_WINDOW_MS: Final = 23
 SEED: Final = 24  # four random numbers, here and in the next three counters
-COUNTERS: Final = 28
+WINDOW_COUNT: Final = 28  # `free_rows` needs these three in a row
+WINDOW_END: Final = 29
+WINDOW_FREE: Final = 30
+SAMPLE_DISTANCE_MS: Final = 31  # set by the caller; 0: no samples are kept
+COUNTERS: Final = 32
 
 # The position of a replay. RECORD_AT is 0 at the start of a batch. The slots RECORD_OFFSET to
 # HEADER_COUNT are set when the kernel stops at a record. The caller sets MERGING: 1 if the batches
@@ -282,3 +299,26 @@ JUDGED_DUE: Final = 0  # the number of expired offsets
 JUDGED_WARNED: Final = 1  # the number of offsets that expire soon
 JUDGED_FIRST: Final = 2  # the time at which the next offset expires, or NEVER
 JUDGED_COLUMNS: Final = 3
+
+# A sample of lag as it is judged.
+SAMPLE_OFFSET: Final = 0
+SAMPLE_TIME_MS: Final = 1
+SAMPLE_LAG: Final = 2
+SAMPLE_COLUMNS: Final = 3
+
+# The lag of an offset, a row for each.
+LAG_ROW_VERDICT: Final = 0  # a verdict below
+LAG_ROW_OFFSET: Final = 1
+LAG_ROW_END: Final = 2  # -1: not known; then the lag is -1, too
+LAG_ROW_LAG: Final = 3
+LAG_ROW_COLUMNS: Final = 4
+
+# Verdicts, with the numbers of Burrow and of `offsetd.v1.LagVerdict`. ERR is for groups only.
+LAG_UNJUDGED: Final = 0
+LAG_OK: Final = 1
+LAG_WARN: Final = 2
+LAG_ERR: Final = 3
+LAG_STOP: Final = 4
+LAG_STALL: Final = 5
+LAG_REWIND: Final = 6
+LAG_VERDICTS: Final = 7

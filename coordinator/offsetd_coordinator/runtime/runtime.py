@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from offsetd_storage.offsets_topic.placement import partition_of
 
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.configuration.lag_config import LagConfig
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -116,6 +117,7 @@ class Runtime:
         log.on_full = self._note_full
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()
+        self.lag_config = LagConfig()
         self._doubts_settings = False
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
@@ -134,7 +136,12 @@ class Runtime:
         return self.store
 
     def configure(
-        self, guards: CommitGuardConfig, expiry: ExpiryConfig, *, are_doubtful: bool = False
+        self,
+        guards: CommitGuardConfig,
+        expiry: ExpiryConfig,
+        lag: LagConfig | None = None,
+        *,
+        are_doubtful: bool = False,
     ) -> None:
         """Puts settings in force. For any thread.
 
@@ -142,9 +149,14 @@ class Runtime:
         """
         self.expiry_config = expiry
         self._doubts_settings = are_doubtful
+        self.lag_config = lag or LagConfig()
         self.commit_guards.configure(guards)
         for shard in self._shards.values():
-            shard.unchanged_ms = expiry.unchanged_commit_ms
+            self._configure_shard(shard)
+
+    def _configure_shard(self, shard: Shard) -> None:
+        shard.unchanged_ms = self.expiry_config.unchanged_commit_ms
+        shard.keep_lag_of(self.lag_config.window_ms)
 
     def start(self, upkeep: Upkeep | None = None) -> None:
         """Starts the flush thread and the upkeep."""
@@ -385,7 +397,7 @@ class Runtime:
     def take(self, partition: int, shard: Shard) -> None:
         """Starts to serve a log partition with a shard that has replayed its log."""
         assert partition not in self._shards, "one shard serves a partition at a time"
-        shard.unchanged_ms = self.expiry_config.unchanged_commit_ms
+        self._configure_shard(shard)
         self._shards[partition] = shard
         self.shards_version += 1
 

@@ -95,7 +95,10 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
         hides_itself=True,
     ),
     "ListGroups": MethodRights((), (_group(_DESCRIBE, "groups.group_id"),)),
-    "GetGroup": MethodRights((_group(_DESCRIBE),), (_topic(_DESCRIBE, "offsets.topic"),)),
+    "GetGroup": MethodRights(
+        (_group(_DESCRIBE),),
+        (_topic(_DESCRIBE, "offsets.topic"), _topic(_DESCRIBE, "lags.topic")),
+    ),
     "DeleteGroup": MethodRights((_group(Operation.DELETE),)),
     "CloneGroup": MethodRights(
         (

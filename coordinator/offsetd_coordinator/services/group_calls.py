@@ -15,6 +15,7 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
+from offsetd_coordinator.large_groups.lag_reading import lags_of, verdict_of
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.page_tokens import (
     not_ours,
@@ -33,6 +34,7 @@ from offsetd_coordinator.services.durable_answers import (
     until_all_durable,
 )
 from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
+from offsetd_coordinator.state.lag_judge import LagVerdict
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.state.lag_judge import PartitionLag
 
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
@@ -110,18 +113,25 @@ class GroupService:
         group_id = validation.read_group_id(request.group_id, "group_id")
         last = None if after is None else _position(after)
         ticket, outcome = runtime.get_group(group_id)
-        page, pieces = None, []
-        if request.include_offsets and not isinstance(outcome, CoordinatorError):
+        page, pieces, lags = None, [], []
+        verdict = LagVerdict.UNKNOWN
+        if not isinstance(outcome, CoordinatorError):
+            verdict = await verdict_of(runtime, group_id)
+        if _wants_page(request) and not isinstance(outcome, CoordinatorError):
             _, shard = runtime.shard_of(group_id)
             offsets = min(page_size, shard.offsets.count(group_id))
             await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
             page = await read_page(runtime, group_id, last, page_size)
-            rule = runtime.expiry_rule(group_id)
-            encoder = RowsEncoder(group_id, page.rows, rule)
-            encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
-            pieces = encoder.pieces()
+            if request.include_lags:
+                lags = [_lag(each) async for each in lags_of(runtime, group_id, page.rows)]
+            if request.include_offsets:
+                encoder = RowsEncoder(group_id, page.rows, runtime.expiry_rule(group_id))
+                encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
+                pieces = encoder.pieces()
         group = await once_durable(runtime, ticket, outcome)
-        response = group_service_pb2.GetGroupResponse(group=_group(group, runtime))
+        response = group_service_pb2.GetGroupResponse(
+            group=_group(group, runtime, verdict), lags=lags
+        )
         if page is not None and page.last is not None:
             topic, partition = page.last
             position = partition.to_bytes(_PARTITION_BYTES) + topic
@@ -216,7 +226,22 @@ def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:
     return message
 
 
-def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
+def _wants_page(request: group_service_pb2.GetGroupRequest) -> bool:
+    return request.include_offsets or request.include_lags
+
+
+def _lag(lag: PartitionLag) -> group_service_pb2.PartitionLag:
+    return group_service_pb2.PartitionLag(
+        topic=lag.topic.decode(),
+        partition=lag.partition,
+        offset=lag.offset,
+        end_offset=lag.end_offset,
+        lag=lag.lag,
+        verdict=int(lag.verdict),  # type: ignore[arg-type]
+    )
+
+
+def _group(group: Group, runtime: Runtime, verdict: LagVerdict) -> group_service_pb2.Group:
     message = group_service_pb2.Group(
         group_id=group.group_id.decode(),
         type=int(group.type),  # type: ignore[arg-type]
@@ -227,6 +252,7 @@ def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
         leader_id=group.leader_id,
         log_partition=runtime.partition_of(group.group_id),
         offset_count=group.offset_count,
+        lag_verdict=int(verdict),  # type: ignore[arg-type]
         members=[
             group_service_pb2.GroupMember(
                 member_id=member.member_id,

@@ -22,6 +22,7 @@ from offsetd_coordinator.errors import (
     undecodable_offset,
 )
 from offsetd_coordinator.expiry.expiry_sweep import ShardRules
+from offsetd_coordinator.kernels.columns import SAMPLE_DISTANCE_MS, SAMPLES_MAX
 from offsetd_coordinator.membership.group_membership import Membership, fresh_member_name
 from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.membership.rebalance import MembershipConfig
@@ -213,6 +214,10 @@ class Shard:
     def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
         """Replays as `replay` does, from the place to which a kernel has moved the cursor."""
         self._state.replay_on(buffer, end, cursor)
+
+    def keep_lag_of(self, window_ms: int) -> None:
+        """Keeps samples of lag that span this time, of commits from now on. 0: none."""
+        self._state.offsets.counters[SAMPLE_DISTANCE_MS] = -(-window_ms // SAMPLES_MAX)
 
     def note_end_offsets(self, commit: CommitOffsets) -> None:
         """Keeps the end offsets that a replayed commit reports."""

@@ -53,6 +53,7 @@ _BLOCKS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.BLOCK_COLUMNS)
 _EXTRAS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.EXTRA_COLUMNS)
 _ENTRIES_MIN: Final = _IN_ORDER_BYTES // (8 * columns.ENTRY_COLUMNS)
 _NAMES_MIN: Final = _IN_ORDER_BYTES // (8 * columns.NAME_COLUMNS)
+_WINDOWS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.WINDOW_COLUMNS)
 _REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
 _SLOTS_MIN: Final = PAGE_BYTES // 8
 _TIMES_ROWS: Final = 4
@@ -98,6 +99,7 @@ class OffsetTable:
             metadata=zeros((PAGE_BYTES,), np.uint8),
             request_slots=zeros((_SLOTS_MIN,), np.int64),
             requests=zeros((requests, columns.REQUEST_COLUMNS), np.int64),
+            windows=zeros((_WINDOWS_MIN, columns.WINDOW_COLUMNS), np.int64),
         )
         self.directory_row: Int64s = np.zeros(ROW_COLUMNS, np.int64)
         self._publish()
@@ -355,6 +357,7 @@ class OffsetTable:
             extras=_with_rows(table.extras, int(counters[columns.EXTRA_COUNT]) + 1),
             name_slots=_with_free_slots(table.name_slots, name_count),
             names=_with_rows(table.names, name_count),
+            windows=_with_rows(table.windows, int(counters[columns.WINDOW_COUNT]) + 1),
         )
         self._make_room_for_entries()
         self._make_room_for_bytes(name_bytes, metadata_bytes)

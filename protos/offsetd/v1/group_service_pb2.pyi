@@ -31,6 +31,16 @@ class GroupState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GROUP_STATE_ASSIGNING: _ClassVar[GroupState]
     GROUP_STATE_RECONCILING: _ClassVar[GroupState]
     GROUP_STATE_DEAD: _ClassVar[GroupState]
+
+class LagVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LAG_VERDICT_UNSPECIFIED: _ClassVar[LagVerdict]
+    LAG_VERDICT_OK: _ClassVar[LagVerdict]
+    LAG_VERDICT_WARN: _ClassVar[LagVerdict]
+    LAG_VERDICT_ERR: _ClassVar[LagVerdict]
+    LAG_VERDICT_STOP: _ClassVar[LagVerdict]
+    LAG_VERDICT_STALL: _ClassVar[LagVerdict]
+    LAG_VERDICT_REWIND: _ClassVar[LagVerdict]
 GROUP_TYPE_UNSPECIFIED: GroupType
 GROUP_TYPE_CLASSIC: GroupType
 GROUP_TYPE_CONSUMER: GroupType
@@ -42,6 +52,13 @@ GROUP_STATE_STABLE: GroupState
 GROUP_STATE_ASSIGNING: GroupState
 GROUP_STATE_RECONCILING: GroupState
 GROUP_STATE_DEAD: GroupState
+LAG_VERDICT_UNSPECIFIED: LagVerdict
+LAG_VERDICT_OK: LagVerdict
+LAG_VERDICT_WARN: LagVerdict
+LAG_VERDICT_ERR: LagVerdict
+LAG_VERDICT_STOP: LagVerdict
+LAG_VERDICT_STALL: LagVerdict
+LAG_VERDICT_REWIND: LagVerdict
 
 class GroupListing(_message.Message):
     __slots__ = ("group_id", "type", "state", "protocol_type", "retention")
@@ -90,29 +107,49 @@ class ListGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupListing, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ..., cluster: _Optional[_Union[_types_pb2.ClusterShare, _Mapping]] = ..., next_log_partition: _Optional[int] = ...) -> None: ...
 
 class GetGroupRequest(_message.Message):
-    __slots__ = ("group_id", "include_offsets", "page_size", "page_token")
+    __slots__ = ("group_id", "include_offsets", "page_size", "page_token", "include_lags")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_LAGS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     include_offsets: bool
     page_size: int
     page_token: str
-    def __init__(self, group_id: _Optional[str] = ..., include_offsets: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    include_lags: bool
+    def __init__(self, group_id: _Optional[str] = ..., include_offsets: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_lags: bool = ...) -> None: ...
 
 class GetGroupResponse(_message.Message):
-    __slots__ = ("group", "offsets", "next_page_token")
+    __slots__ = ("group", "offsets", "next_page_token", "lags")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LAGS_FIELD_NUMBER: _ClassVar[int]
     group: Group
     offsets: _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.CommittedOffset]
     next_page_token: str
-    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[_offset_service_pb2.CommittedOffset, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    lags: _containers.RepeatedCompositeFieldContainer[PartitionLag]
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[_offset_service_pb2.CommittedOffset, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., lags: _Optional[_Iterable[_Union[PartitionLag, _Mapping]]] = ...) -> None: ...
+
+class PartitionLag(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "end_offset", "lag", "verdict")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int
+    lag: int
+    verdict: LagVerdict
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., lag: _Optional[int] = ..., verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time", "retention", "lease")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time", "retention", "lease", "lag_verdict")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +163,7 @@ class Group(_message.Message):
     STATE_TIME_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
@@ -139,7 +177,8 @@ class Group(_message.Message):
     state_time: _timestamp_pb2.Timestamp
     retention: _types_pb2.Retention
     lease: Lease
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., generation: _Optional[int] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., log_partition: _Optional[int] = ..., offset_count: _Optional[int] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+    lag_verdict: LagVerdict
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., generation: _Optional[int] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., log_partition: _Optional[int] = ..., offset_count: _Optional[int] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("holder", "epoch", "grant_time", "ttl", "expire_time")

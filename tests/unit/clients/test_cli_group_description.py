@@ -75,12 +75,12 @@ def test_describe_prints_kafkas_columns_with_the_ends_that_consumers_reported(
     )
     header, *lines = (line.split() for line in ended.stdout.splitlines())
     assert " ".join(header) == (
-        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG VERDICT CONSUMER-ID HOST CLIENT-ID"
     )
     assert [" ".join(line) for line in lines] == [
-        "workers clicks 0 5 - - - - -",
-        "workers orders 0 - - - m-1 /10.0.0.7 app",
-        "workers orders 1 40 42 2 m-1 /10.0.0.7 app",
+        "workers clicks 0 5 - - - - - -",
+        "workers orders 0 - - - - m-1 /10.0.0.7 app",
+        "workers orders 1 40 42 2 - m-1 /10.0.0.7 app",
     ]
     *_, asked = fake_server.requests
     assert [(each.topic, each.partition) for each in asked.partitions] == [
@@ -88,6 +88,26 @@ def test_describe_prints_kafkas_columns_with_the_ends_that_consumers_reported(
         ("orders", 0),
         ("orders", 1),
     ]
+
+
+def test_a_group_that_is_judged_has_the_verdict_on_each_partition(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    group = a_group()
+    group.group.lag_verdict = group_service_pb2.LAG_VERDICT_ERR
+    fake_server.will_answer("GetGroup", group)
+    fake_server.will_answer("FetchOffsets", stored(clicks_0=(5, 5), orders_1=(40, 42)))
+    fake_server.will_answer("FetchBounds", NO_BOUNDS)
+    stalls = group_service_pb2.PartitionLag(
+        topic="orders", partition=1, verdict=group_service_pb2.LAG_VERDICT_STALL
+    )
+    first = group_service_pb2.GetGroupResponse(next_page_token="2")
+    for page in first, group_service_pb2.GetGroupResponse(lags=[stalls]):
+        fake_server.will_answer("GetGroup", page)
+    ended = offsetd("groups", "describe", "workers", "-o", "csv")
+    rows = [line.split(",")[1:7] for line in ended.stdout.splitlines()[1:]]
+    assert rows[0] == ["clicks", "0", "5", "5", "0", ""]
+    assert rows[-1] == ["orders", "1", "40", "42", "2", "STALL"]
 
 
 def test_what_kafka_tells_goes_before_what_was_reported(
@@ -157,7 +177,7 @@ def test_a_member_without_a_partition_has_a_line(
     fake_server.will_answer("FetchOffsets", stored())
     fake_server.will_answer("FetchBounds", NO_BOUNDS)
     ended = offsetd("groups", "describe", "workers", "-o", "csv")
-    assert ended.stdout.splitlines()[1:] == ["workers,,,,,,m-1,/10.0.0.7,app"]
+    assert ended.stdout.splitlines()[1:] == ["workers,,,,,,,m-1,/10.0.0.7,app"]
     assert ended.stderr == "group workers has no offsets\n"
 
 
@@ -180,9 +200,9 @@ def test_state_prints_a_line_for_each_group(
     ended = offsetd("groups", "describe", "workers", "--state", "-o", "csv")
     assert ended == Ended(
         0,
-        "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
+        "group,type,state,verdict,protocol_type,protocol,generation,leader_id,members,offsets,"
         "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
-        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,\n",
+        "workers,classic,stable,,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,\n",
         "",
     )
 

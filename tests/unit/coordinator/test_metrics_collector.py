@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ import yaml
 from memory_cluster import MemoryDirectory
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
+from offsetd_coordinator.background.lag_survey import LagReport, LagSurvey
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.figures import CallFigures, ClusterFigures
 from offsetd_coordinator.node import Node
@@ -56,6 +58,8 @@ class ScrapedNode:
             on_round=self.cleaner_log.note_round,
         )
         serving.runtime.upkeep = self.upkeep
+        serving.node.lag_survey = LagSurvey(serving.runtime)
+        serving.node.lag_survey.report = LagReport(Counter(), Counter())
         self.collector = ServerCollector(
             serving.node, Admission(1 << 20), self.figures, self.cleaner_log, serving.clock
         )

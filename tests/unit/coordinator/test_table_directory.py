@@ -69,6 +69,7 @@ def test_a_kernel_finds_each_table_of_a_directory() -> None:
                 table.metadata.size,
                 table.request_slots.size,
                 table.requests.size,
+                table.windows.size,
             )
         ):
             seen[column] = size

@@ -38,6 +38,7 @@ OFFSET_COLUMNS = (
     "current_offset",
     "log_end_offset",
     "lag",
+    "verdict",
     "consumer_id",
     "host",
     "client_id",
@@ -58,6 +59,7 @@ STATE_COLUMNS = (
     "group",
     "type",
     "state",
+    "verdict",
     "protocol_type",
     "protocol",
     "generation",
@@ -94,6 +96,7 @@ KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 Ends = Mapping[TopicPartition, Bounds]
+Verdicts = Mapping[TopicPartition, str | None]
 
 OffsetsOption = Annotated[
     bool, typer.Option("--offsets", help="A line for each offset (the default).")
@@ -126,6 +129,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         The end of a partition comes from the Kafka cluster that the server names in
         kafka.bootstrap.servers; otherwise from the last commit of a consumer that reported it.
+        The verdict rests on what consumers reported.
 
         Examples:
             offsetd groups describe billing
@@ -134,12 +138,11 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             offsetd groups describe billing --members        # who reads what
             offsetd groups describe billing --state -o json  # retention, lease
         """
-        if offsets + members + state > 1:
-            raise typer.BadParameter("--offsets, --members and --state exclude each other")
-        if only_with_lag and (members or state):
-            raise typer.BadParameter("--only-with-lag needs offsets: not with --members or --state")
-        if topics and state:
-            raise typer.BadParameter("--topic needs offsets or members: not with --state")
+        _check_view(
+            views=offsets + members + state,
+            lag_of_others=only_with_lag and (members or state),
+            topics_of_state=bool(topics) and state,
+        )
         columns = MEMBER_COLUMNS if members else STATE_COLUMNS if state else OFFSET_COLUMNS
         order, chosen = RowOrder.of(sort, columns, SORT_ALIASES), TopicChoice.of(topics)
         problem = ""
@@ -155,16 +158,25 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
                 _print(terminal, described, STATE_COLUMNS, rows, STATE_DROPPABLE)
             else:
                 stored, ends, problem = _fetched(client, described, chosen)
+                verdicts = _verdicts(client, described)
                 _tell_of_lag(terminal, described, stored, ends)
-                rows = _offset_rows(described, stored, ends, chosen, only_with_lag=only_with_lag)
-                _print(terminal, described, OFFSET_COLUMNS, order.ordered(rows), OFFSET_DROPPABLE)
+                rows = _offset_rows(described, stored, ends, verdicts, chosen)
+                rows = order.ordered(row for row in rows if row["lag"] or not only_with_lag)
+                _print(terminal, described, OFFSET_COLUMNS, rows, OFFSET_DROPPABLE)
                 absent = _absent(chosen, all_groups=groups.all_groups)
                 _tell_of_offsets(terminal, described, stored, ends, absent)
         report_failures(failures, found, address, terminal)
         if problem:
-            terminal.fail(
-                f"ends of partitions are as last reported, if at all: {problem}", EXIT_PARTLY
-            )
+            terminal.fail(problem, EXIT_PARTLY)
+
+
+def _check_view(*, views: int, lag_of_others: bool, topics_of_state: bool) -> None:
+    if views > 1:
+        raise typer.BadParameter("--offsets, --members and --state exclude each other")
+    if lag_of_others:
+        raise typer.BadParameter("--only-with-lag needs offsets: not with --members or --state")
+    if topics_of_state:
+        raise typer.BadParameter("--topic needs offsets or members: not with --state")
 
 
 def _print(
@@ -190,7 +202,18 @@ def _fetched(
     try:
         return stored, client.with_retry(KAFKA_RETRY).fetch_bounds(sorted(partitions)), ""
     except OffsetdError as error:
-        return stored, {}, f"{error.reason}: {error}" if error.reason else "no answer in time"
+        problem = f"{error.reason}: {error}" if error.reason else "no answer in time"
+        return stored, {}, f"ends of partitions are as last reported, if at all: {problem}"
+
+
+def _verdicts(client: OffsetClient, groups: Iterable[Group]) -> dict[str, Verdicts]:
+    """The verdict on each partition of the groups that have any."""
+    judged = [group.group_id for group in groups if group.lag_verdict is not None]
+    lags, _ = each_group(judged, client.get_group_lags)
+    return {
+        group_id: {where: lag.verdict and str(lag.verdict) for where, lag in partitions.items()}
+        for group_id, partitions in lags
+    }
 
 
 def _readers(groups: Iterable[Group]) -> dict[TopicPartition, GroupMember]:
@@ -203,19 +226,16 @@ def _offset_rows(
     groups: Iterable[Group],
     stored: Mapping[str, Offsets],
     ends: Ends,
+    verdicts: Mapping[str, Verdicts],
     chosen: TopicChoice,
-    *,
-    only_with_lag: bool,
 ) -> Iterator[Row]:
     for group in groups:
         offsets = stored.get(group.group_id, {})
-        for row in _rows_of_group(group, offsets, ends, chosen):
-            if row["lag"] or not only_with_lag:
-                yield row
+        yield from _rows_of_group(group, offsets, ends, verdicts.get(group.group_id, {}), chosen)
 
 
 def _rows_of_group(
-    group: Group, offsets: Offsets, ends: Ends, chosen: TopicChoice
+    group: Group, offsets: Offsets, ends: Ends, verdicts: Verdicts, chosen: TopicChoice
 ) -> Iterator[Row]:
     """A row for each partition that is read or committed, and for each member without any."""
     readers = chosen.of_offsets(_readers([group]))
@@ -230,11 +250,13 @@ def _rows_of_group(
             "current_offset": current,
             "log_end_offset": end,
             "lag": _lag(current, end),
+            "verdict": verdicts.get(where),
             **_reader_cells(readers.get(where)),
         }
     for member in group.members:
         if not (member.assignment or chosen):
-            yield {"group": group.group_id, "lag": None, **_reader_cells(member)}
+            unread = {"group": group.group_id, "lag": None, "verdict": None}
+            yield {**unread, **_reader_cells(member)}
 
 
 def _end(committed: CommittedOffset | None, bounds: Bounds | None) -> int | None:
@@ -366,6 +388,7 @@ def _state_row(group: Group) -> Row:
         "group": group.group_id,
         "type": str(group.type),
         "state": str(group.state),
+        "verdict": None if group.lag_verdict is None else str(group.lag_verdict),
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
         "generation": group.generation,

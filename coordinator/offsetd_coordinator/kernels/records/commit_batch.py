@@ -74,6 +74,7 @@ from offsetd_coordinator.kernels.table.blocks import row_of
 from offsetd_coordinator.kernels.table.entries import (
     Entry,
     has_extra_room,
+    has_window_room,
     load_entry,
     note_end_offset,
 )
@@ -476,7 +477,7 @@ def note_end_offsets(
     count: int = columns.shape[0]
     for row in range(first, count):
         if columns[row, END_OFFSET] >= 0:
-            if not has_extra_room(table):
+            if not (has_extra_room(table) and has_window_room(table)):
                 return row
             entry = _stored_entry(table, commit, group, row)
             if entry >= 0:

@@ -24,6 +24,7 @@ from offsetd_coordinator.kernels.columns import (
     EPOCH_BITS,
     EXPIRE_TIMESTAMP,
     EXTRA_COUNT,
+    LAG_WINDOW,
     METADATA_END,
     METADATA_SIZE_BITS,
     METADATA_SPAN,
@@ -35,13 +36,17 @@ from offsetd_coordinator.kernels.columns import (
     PLAIN_TIME_MAX,
     REPORTED_END,
     REVISION,
+    SAMPLE_COUNT,
+    SAMPLE_DISTANCE_MS,
     STORED_EPOCH,
     TIME_EPOCH,
     UNDECODABLE,
+    WINDOW_COUNT,
     Table,
 )
 from offsetd_coordinator.kernels.table.blocks import row_of
 from offsetd_coordinator.kernels.table.free_rows import free_row, take_row
+from offsetd_coordinator.kernels.table.lag_windows import note_sample
 
 if TYPE_CHECKING:
     from offsetd_storage.kernels.offset_records import OffsetValue
@@ -116,7 +121,7 @@ def store_row(table: Table, row: int, buffer: Bytes, value: OffsetValue, revisio
     _set_metadata(table, extra, buffer, value.metadata_start, value.metadata_size)
     if extras[extra, REPORTED_END] <= value.offset:
         extras[extra, REPORTED_END] = 0  # It is stale.
-    if is_plain and extras[extra, REPORTED_END] == 0:
+    if is_plain and extras[extra, REPORTED_END] == 0 and extras[extra, LAG_WINDOW] == 0:
         _free_extra(table, extra)
         entries[row, TIME_EPOCH] = _time_epoch(value)
 
@@ -137,11 +142,22 @@ def mark_undecodable(table: Table, row: int) -> None:
 @inline_kernel
 def note_end_offset(table: Table, row: int, end_offset: int) -> None:
     """Keep a reported end offset; the caller has made room. If it is below the offset, it is
-    discarded, and no end offset is known.
+    discarded, and no end offset is known. Otherwise it is also a sample of the lag.
     """
-    if end_offset < table.entries[row, OFFSET]:
-        end_offset = -1
-    table.extras[_extra_of(table, row), REPORTED_END] = end_offset + 1
+    offset = table.entries[row, OFFSET]
+    extra = _extra_of(table, row)
+    extras = table.extras
+    if end_offset < offset:
+        extras[extra, REPORTED_END] = 0
+        return
+    extras[extra, REPORTED_END] = end_offset + 1
+    if table.counters[SAMPLE_DISTANCE_MS] != 0:
+        if extras[extra, LAG_WINDOW] == 0:
+            window = take_row(table.windows, SAMPLE_COUNT, table.counters, WINDOW_COUNT)
+            table.windows[window, SAMPLE_COUNT] = 0
+            extras[extra, LAG_WINDOW] = window + 1
+        window = extras[extra, LAG_WINDOW] - 1
+        note_sample(table, window, offset, extras[extra, COMMIT_TIMESTAMP], end_offset - offset)
 
 
 @inline_kernel
@@ -166,13 +182,17 @@ def _extra_of(table: Table, row: int) -> int:
     extras[extra, METADATA_SPAN] = 0
     extras[extra, REPORTED_END] = 0
     extras[extra, STORED_EPOCH] = (word & _EPOCH_MASK) - 1
+    extras[extra, LAG_WINDOW] = 0
     table.entries[row, TIME_EPOCH] = -1 - extra
     return extra
 
 
 @inline_kernel
 def _free_extra(table: Table, extra: int) -> None:
-    """Free a row of `extras` that no longer has metadata."""
+    """Free a row of `extras` that no longer has metadata, with its lag window."""
+    window = table.extras[extra, LAG_WINDOW] - 1
+    if window >= 0:
+        free_row(table.windows, SAMPLE_COUNT, table.counters, WINDOW_COUNT, window)
     free_row(table.extras, COMMIT_TIMESTAMP, table.counters, EXTRA_COUNT, extra)
 
 
@@ -231,6 +251,12 @@ def has_entry_room(table: Table) -> bool:
 def has_extra_room(table: Table) -> bool:
     """Returns whether one more row of `extras` fits."""
     return bool(table.counters[EXTRA_COUNT] + 1 <= table.extras.shape[0])
+
+
+@inline_kernel
+def has_window_room(table: Table) -> bool:
+    """Returns whether one more lag window fits."""
+    return bool(table.counters[WINDOW_COUNT] + 1 <= table.windows.shape[0])
 
 
 @kernel("int64(int64[:, ::1], int64, uint8[::1], uint8[::1])")

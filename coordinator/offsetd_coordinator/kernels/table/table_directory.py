@@ -20,6 +20,7 @@ from offsetd_coordinator.kernels.columns import (
     EXTRA_COLUMNS,
     NAME_COLUMNS,
     REQUEST_COLUMNS,
+    WINDOW_COLUMNS,
     Table,
 )
 
@@ -93,6 +94,7 @@ _entries = _view("int64", ENTRY_COLUMNS)
 _extras = _view("int64", EXTRA_COLUMNS)
 _names = _view("int64", NAME_COLUMNS)
 _requests = _view("int64", REQUEST_COLUMNS)
+_windows = _view("int64", WINDOW_COLUMNS)
 
 
 @inline_kernel
@@ -112,4 +114,5 @@ def table_at(directory: Int64s, place: int) -> Table:
         _bytes(addresses[8], lengths[8]),
         _words(addresses[9], lengths[9]),
         _requests(addresses[10], lengths[10]),
+        _windows(addresses[11], lengths[11]),
     )

@@ -33,6 +33,7 @@ from offsetd_coordinator.observability.metrics.families import (
     histogram,
     histograms,
 )
+from offsetd_coordinator.observability.metrics.lag_metrics import lag_families
 from offsetd_coordinator.observability.metrics.upkeep_metrics import upkeep_families
 from offsetd_coordinator.status_codes import StatusCode
 

@@ -31,10 +31,22 @@ def gauges(
     name: str, documentation: str, label: str, values: Iterable[tuple[str, float | None]]
 ) -> Metric:
     """A gauge with one value for each label value. None gives no sample."""
-    family = GaugeMetricFamily(name, documentation, labels=(label,))
+    return labelled_gauges(
+        name, documentation, (label,), (((labelled,), value) for labelled, value in values)
+    )
+
+
+def labelled_gauges(
+    name: str,
+    documentation: str,
+    labels: tuple[str, ...],
+    values: Iterable[tuple[tuple[str, ...], float | None]],
+) -> Metric:
+    """A gauge with one value for each tuple of label values. None gives no sample."""
+    family = GaugeMetricFamily(name, documentation, labels=labels)
     for labelled, value in values:
         if value is not None:
-            family.add_metric((labelled,), value)
+            family.add_metric(labelled, value)
     return family
 
 

@@ -1,0 +1,75 @@
+"""The lag of groups of any size, judged in turns of the event loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, SLICE_ROWS, Turns, next_turn
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.state.lag_judge import (
+    LagJudge,
+    LagVerdict,
+    TablePart,
+    entries_from,
+    of_group,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from offsetd_coordinator.committed_offsets import OffsetRows
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.state.lag_judge import PartitionLag
+    from offsetd_coordinator.state.offset_table import OffsetTable
+
+
+def judge_of(runtime: Runtime) -> LagJudge | None:
+    """Judges as of now. None if no verdicts are given, by `lag.window.ms`."""
+    window_ms = runtime.lag_config.window_ms
+    return LagJudge(runtime.moment().wall_ms, window_ms) if window_ms else None
+
+
+async def verdict_of(runtime: Runtime, group_id: bytes) -> LagVerdict:
+    """The verdict on a group: the worst of its partitions."""
+    judge = judge_of(runtime)
+    if judge is None:
+        return LagVerdict.UNKNOWN
+    offsets = runtime.shard_of(group_id)[1].offsets
+    if offsets.count(group_id) <= SLICE_ROWS:
+        return of_group(judge.worst(offsets, offsets.entries_of(group_id)))
+    worst, cursor, found = 0, np.zeros(1, np.int64), np.empty(SLICE_ROWS, np.int64)
+    while cursor[0] >= 0:
+        worst = max(worst, judge.worst(offsets, entries_from(offsets, group_id, cursor, found)))
+        await next_turn()
+    return of_group(worst)
+
+
+async def lags_of(
+    runtime: Runtime, group_id: bytes, rows: OffsetRows
+) -> AsyncIterator[PartitionLag]:
+    """The lag of these offsets of a group, as far as it is known."""
+    judge, turns = judge_of(runtime), Turns()
+    if judge is None:
+        return
+    offsets = runtime.shard_of(group_id)[1].offsets
+    names = np.concatenate((np.frombuffer(group_id, np.uint8), rows.texts))
+    keys = rows.rows[:, [columns.TOPIC_START, columns.TOPIC_SIZE, columns.PARTITION]]
+    keys += np.array((len(group_id), 0, 0), np.int64)
+    for first in range(0, len(keys), ITEMS_PER_TURN):
+        part = keys[first : first + ITEMS_PER_TURN]
+        entries = offsets.locate_keys(names, len(group_id), part)
+        for lag in judge.partition_lags(offsets, entries[entries >= 0]):
+            if lag.lag >= 0:
+                yield lag
+        await turns.spend(len(part))
+
+
+async def judged(offsets: OffsetTable, judge: LagJudge) -> TablePart:
+    """A whole table, judged in turns. It may change meanwhile."""
+    part = TablePart(offsets)
+    while not part.is_whole:
+        judge.judge_part(offsets, part, SLICE_ROWS)
+        await next_turn()
+    return part

@@ -1,0 +1,101 @@
+"""The lag of groups as GetGroup tells it: the verdict on the group, and pages of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from offsetd.v1 import group_service_pb2
+from offsetd_coordinator import cooperative_scheduling
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.configuration.lag_config import LagConfig
+from offsetd_coordinator.large_groups import lag_reading
+from offsetd_coordinator.services.group_calls import GroupService
+from serving_nodes import ServingNode, serving_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LagVerdict = group_service_pb2.LagVerdict
+
+
+def configure(serving: ServingNode, window_ms: int = 600_000) -> None:
+    lag = LagConfig(window_ms=window_ms)
+    serving.runtime.configure(CommitGuardConfig(), ExpiryConfig(), lag)
+
+
+async def commit(
+    serving: ServingNode, partitions: int, offset_of: Callable[[int], int], end: int
+) -> None:
+    places = [{"topic": f"t{part % 3}", "partition": part} for part in range(partitions)]
+    await serving.commit_offsets(
+        "g",
+        *(
+            {**place, "offset": offset_of(part), "end_offset": end}
+            for part, place in enumerate(places)
+        ),
+    )
+
+
+async def get(
+    serving: ServingNode, page_token: str = "", **fields: object
+) -> group_service_pb2.GetGroupResponse:
+    request = group_service_pb2.GetGroupRequest(
+        group_id="g",
+        page_token=page_token,
+        **fields,  # type: ignore[arg-type]
+    )
+    answer = await GroupService(serving.node).get_group(request.SerializeToString())
+    return group_service_pb2.GetGroupResponse.FromString(answer)
+
+
+@pytest.mark.parametrize("slice_rows", [cooperative_scheduling.SLICE_ROWS, 64])
+async def test_the_verdict_on_a_group_is_that_of_its_worst_partition(
+    slice_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_reading, "SLICE_ROWS", slice_rows)
+    async with serving_node() as serving:
+        configure(serving)
+        for minute in range(10):
+            await commit(serving, 300, lambda part, at=minute: 5 if part == 201 else at, 9)
+            serving.clock.advance(60_000)
+        assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_ERR
+        await commit(serving, 300, lambda _: 9, 9)
+        assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_OK
+
+
+@pytest.mark.parametrize("page_size", [1, 7, 0])
+async def test_pages_have_the_lag_of_each_partition_once(page_size: int) -> None:
+    async with serving_node() as serving:
+        configure(serving)
+        await commit(serving, 30, lambda part: part, 100)
+        await serving.commit("g", 1, topic="silent")
+        found, token = dict[tuple[str, int], tuple[int, int, int]](), ""
+        while True:
+            page = await get(serving, token, include_lags=True, page_size=page_size)
+            assert not page.offsets
+            for lag in page.lags:
+                assert (lag.topic, lag.partition) not in found
+                assert lag.verdict == LagVerdict.LAG_VERDICT_OK
+                found[lag.topic, lag.partition] = lag.offset, lag.end_offset, lag.lag
+            token = page.next_page_token
+            if not token:
+                break
+        both = await get(serving, include_lags=True, include_offsets=True)
+        plain = await get(serving)
+    assert found == {(f"t{part % 3}", part): (part, 100, 100 - part) for part in range(30)}
+    assert (len(both.offsets), len(both.lags)) == (31, 30)
+    assert not plain.lags
+
+
+async def test_with_the_window_off_there_is_no_lag_and_no_verdict() -> None:
+    async with serving_node() as serving:
+        configure(serving, 0)
+        await commit(serving, 3, lambda part: part, 100)
+        page = await get(serving, include_lags=True)
+        assert page.group.lag_verdict == LagVerdict.LAG_VERDICT_UNSPECIFIED
+        assert not page.lags
+        configure(serving)
+        assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_UNSPECIFIED
+        await commit(serving, 3, lambda part: part, 100)
+        assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_OK
