@@ -22,6 +22,7 @@ from offsetd_clients import (
     TopicPartition,
 )
 from offsetd_clients.calling.security import Security, is_loopback
+from patience import PATIENCE_SECONDS
 
 WHERE = TopicPartition("orders", 0)
 PEM = b"-----BEGIN CERTIFICATE-----\n"
@@ -222,7 +223,7 @@ async def test_a_token_that_is_awaited_for_too_long_is_the_callers_error(
     policy = RetryPolicy(timeout_s=0.2, try_timeout_s=0.1)
     async with AsyncOffsetClient(address, retry=policy, token=token) as client:
         with pytest.raises(TokenUnavailable, match="TimeoutError"):
-            await client.fetch("g")
+            await asyncio.wait_for(client.fetch("g"), PATIENCE_SECONDS)
     assert fake.told == []
 
 
