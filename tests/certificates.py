@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
+import tempfile
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +32,15 @@ class Issued:
 
     certificate_pem: bytes
     key_pem: bytes = attrs.field(repr=False)
+
+    def server_context(self) -> ssl.SSLContext:
+        """For a server in Python, which takes the two only from a file."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.key_pem + self.certificate_pem)
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
 
 
 class Authority:

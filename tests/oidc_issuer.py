@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import ssl
 import threading
 from contextlib import contextmanager
 from functools import cache
@@ -21,7 +20,7 @@ from patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tls_proxy import Identity
+    from certificates import Issued
 
 ISSUER: Final = "https://issuer.example/realms/one"
 AUDIENCE: Final = "offsetd"
@@ -149,7 +148,7 @@ class WebServer:
     `response` may be replaced at any time. While `is_open` is cleared, answers are held back.
     """
 
-    def __init__(self, content: bytes, identity: Identity | None) -> None:
+    def __init__(self, content: bytes, issued: Issued | None) -> None:
         self.response = Response(content)
         self.is_open = threading.Event()
         self.is_open.set()
@@ -176,11 +175,9 @@ class WebServer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         scheme = "http"
-        if identity is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(identity.certificate, identity.key)
+        if issued is not None:
             # The handshake is left to the first read: a client may refuse, and the server lives on.
-            self._server.socket = context.wrap_socket(
+            self._server.socket = issued.server_context().wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
             self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
@@ -197,9 +194,9 @@ class WebServer:
 
 
 @contextmanager
-def served(content: bytes, *, identity: Identity | None = None) -> Iterator[WebServer]:
-    """A web server with a document; with `identity`, over TLS."""
-    server = WebServer(content, identity)
+def served(content: bytes, *, issued: Issued | None = None) -> Iterator[WebServer]:
+    """A web server with a document; with `issued`, over TLS."""
+    server = WebServer(content, issued)
     try:
         yield server
     finally:

@@ -1,82 +1,30 @@
-"""TLS in front of a server that has none: certificates by openssl, and a proxy."""
+"""A proxy that speaks TLS, in front of a server that does not."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-import subprocess
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import attrs
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-
-@attrs.frozen
-class Identity:
-    """Files in PEM."""
-
-    certificate: Path
-    key: Path
-
-
-@attrs.frozen
-class Authority:
-    """Signs certificates, into a folder."""
-
-    folder: Path
-    name: str
-
-    @classmethod
-    def make(cls, folder: Path, name: str) -> Authority:
-        """A new one, which trusts itself."""
-        authority = cls(folder, name)
-        _openssl(
-            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-nodes", "-days", "2", "-subj", f"/CN={name}"),
-            *("-keyout", folder / f"{name}.key", "-out", authority.certificate),
-        )
-        return authority
-
-    @property
-    def certificate(self) -> Path:
-        return self.folder / f"{self.name}.pem"
-
-    def issue(self, host: str) -> Identity:
-        """For a host, or whoever it is that a client says it is."""
-        stem = self.folder / f"{self.name}-{host}"
-        key, request, made = (stem.with_suffix(each) for each in (".key", ".csr", ".crt"))
-        extensions = stem.with_suffix(".ext")
-        kind = "IP" if host[0].isdigit() else "DNS"
-        extensions.write_text(f"subjectAltName={kind}:{host}\n")
-        _openssl(
-            *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={host}", "-keyout", key, "-out", request),
-        )
-        _openssl(
-            *("x509", "-req", "-in", request, "-days", "2", "-extfile", extensions),
-            *("-CA", self.certificate, "-CAkey", self.folder / f"{self.name}.key"),
-            *("-CAcreateserial", "-out", made),
-        )
-        return Identity(made, key)
+    from certificates import Authority, Issued
 
 
 @contextmanager
 def tls_proxy(
-    server_address: str, identity: Identity, *, clients_of: Authority | None = None
+    server_address: str, issued: Issued, *, clients_of: Authority | None = None
 ) -> Iterator[str]:
     """An address at which TLS is spoken; `clients_of`: only by those whom it has signed."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity.certificate, identity.key)
+    context = issued.server_context()
     context.set_alpn_protocols(["h2"])
     if clients_of is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(clients_of.certificate)
+        context.load_verify_locations(cadata=clients_of.pem.decode())
     host, _, port = server_address.rpartition(":")
 
     async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -105,7 +53,3 @@ def tls_proxy(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(60)
         loop.close()
-
-
-def _openssl(*arguments: object) -> None:
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from certificates import Authority
 from fake_server import EitherClient, outcome
 from offsetd_clients import (
     AsyncOffsetClient,
@@ -23,18 +23,19 @@ from offsetd_clients import (
     Unavailable,
 )
 from server_process import ServerProcess
-from tls_proxy import Authority, Identity, tls_proxy
+from tls_proxy import tls_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from certificates import Issued
 
 pytestmark = pytest.mark.long(minutes=1)
 
 WAIT_S = 120
 WHERE = TopicPartition("orders", 0)
 KINDS = [OffsetClient, AsyncOffsetClient]
-needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 
 
 @pytest.fixture(scope="module")
@@ -189,19 +190,22 @@ async def test_what_comes_in_pieces_comes_to_asyncio_too(server: ServerProcess, 
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("authority"), "ours")
+def authority() -> Authority:
+    return Authority("ours")
 
 
-def trusting(authority: Authority, identity: Identity | None = None, **more: Any) -> TlsOptions:
-    known = identity and (identity.certificate.read_bytes(), identity.key.read_bytes())
-    certificate, key = known or (None, None)
-    ca = authority.certificate.read_bytes()
-    return TlsOptions(ca=ca, certificate=certificate, key=key, **more)
+def for_host(authority: Authority, host: str) -> Issued:
+    """A server's certificate, for one name only."""
+    is_ip = host[0].isdigit()
+    return authority.issue(host, dns=() if is_ip else (host,), ips=(host,) if is_ip else ())
+
+
+def trusting(authority: Authority, issued: Issued | None = None, **more: Any) -> TlsOptions:
+    certificate, key = (issued.certificate_pem, issued.key_pem) if issued else (None, None)
+    return TlsOptions(ca=authority.pem, certificate=certificate, key=key, **more)
 
 
 @pytest.mark.single_server
-@needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_commits_go_through_tls(
     server: ServerProcess, group: str, authority: Authority, kind: Any
@@ -210,25 +214,24 @@ async def test_commits_go_through_tls(
         ("127.0.0.1", trusting(authority)),
         ("offsets.example.org", trusting(authority, server_name="offsets.example.org")),
     ):
-        with tls_proxy(server.address, authority.issue(host)) as address:
+        with tls_proxy(server.address, for_host(authority, host)) as address:
             async with EitherClient(kind(address, tls=options, token="unread")) as client:
                 await client.commit(group, {WHERE: 42})
                 assert (await client.fetch(group))[WHERE].offset == 42
 
 
 @pytest.mark.single_server
-@needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_somebody_else_vouches_for_is_not_spoken_with(
-    server: ServerProcess, group: str, authority: Authority, kind: Any, tmp_path: Path
+    server: ServerProcess, group: str, authority: Authority, kind: Any
 ) -> None:
-    other = Authority.make(tmp_path, "another")
+    other = Authority("another")
     cases = [
-        (other.issue("127.0.0.1"), trusting(authority), "CERTIFICATE_VERIFY_FAILED"),
-        (authority.issue("offsets.example.org"), trusting(authority), "127.0.0.1"),
+        (for_host(other, "127.0.0.1"), trusting(authority), "CERTIFICATE_VERIFY_FAILED"),
+        (for_host(authority, "offsets.example.org"), trusting(authority), "127.0.0.1"),
     ]
-    for identity, options, complaint in cases:
-        with tls_proxy(server.address, identity) as address:
+    for issued, options, complaint in cases:
+        with tls_proxy(server.address, issued) as address:
             async with EitherClient(
                 kind(address, tls=options, retry=RetryPolicy(timeout_s=1))
             ) as client:
@@ -276,14 +279,13 @@ with OffsetClient("{server.address}", tls=TlsOptions(), retry=RetryPolicy(timeou
 
 
 @pytest.mark.single_server
-@needs_openssl
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_client_shows_its_certificate_and_without_one_is_refused(
-    server: ServerProcess, group: str, authority: Authority, kind: Any, tmp_path: Path
+    server: ServerProcess, group: str, authority: Authority, kind: Any
 ) -> None:
-    clients_of = Authority.make(tmp_path, "clients")
-    identity = authority.issue("127.0.0.1")
-    with tls_proxy(server.address, identity, clients_of=clients_of) as address:
+    clients_of = Authority("clients")
+    issued = for_host(authority, "127.0.0.1")
+    with tls_proxy(server.address, issued, clients_of=clients_of) as address:
         with_certificate = trusting(authority, clients_of.issue("worker"))
         async with EitherClient(kind(address, tls=with_certificate)) as client:
             await client.commit(group, {WHERE: 42})

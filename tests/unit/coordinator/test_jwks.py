@@ -8,6 +8,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from certificates import Authority
 from jwt.algorithms import HMACAlgorithm
 from offsetd_coordinator.security.jwks import (
     ALGORITHMS,
@@ -21,7 +22,6 @@ from offsetd_coordinator.security.jwks import (
 from oidc_issuer import NOW_MS, Publication, Response, jwks, served, signing_key
 from patience import PATIENCE_SECONDS
 from structlog.testing import capture_logs
-from tls_proxy import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,12 +189,13 @@ class TestFetching:
     def test_over_tls_only_an_authority_of_the_system_is_trusted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        authority, other = Authority.make(tmp_path, "ca"), Authority.make(tmp_path, "other")
-        with served(b"{}", identity=authority.issue("127.0.0.1")) as server:
-            monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
+        authority, trusted = Authority("ca"), tmp_path / "trusted.pem"
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        with served(b"{}", issued=authority.issue("server", dns=())) as server:
+            trusted.write_bytes(Authority("other").pem)
             with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
                 fetch_document(server.address)
-            monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+            trusted.write_bytes(authority.pem)
             assert fetch_document(server.address) == b"{}"
             with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
                 fetch_document(server.address.replace("127.0.0.1", "localhost"))
@@ -240,10 +241,11 @@ class TestFetching:
     def test_a_redirect_from_tls_to_plain_http_is_not_followed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        authority = Authority.make(tmp_path, "ca")
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
-        identity = authority.issue("127.0.0.1")
-        with served(b"plain") as plain, served(b"", identity=identity) as server:
+        authority, trusted = Authority("ca"), tmp_path / "trusted.pem"
+        trusted.write_bytes(authority.pem)
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        issued = authority.issue("server")
+        with served(b"plain") as plain, served(b"", issued=issued) as server:
             server.response = Response(status=302, redirect=plain.address)
             with pytest.raises(ValueError, match="another scheme"):
                 fetch_document(server.address)
