@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from deployment.dashboard_queries import wait_for_data
+from deployment.dashboard_queries import wait_for_values
 from deployment.prometheus_server import Target, scraping
 from deployment.tools import tool
 from offsetd_clients import OffsetClient, TopicPartition
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 
-def test_each_panel_has_data(real_cluster: RealCluster, cluster_id: str, tmp_path: Path) -> None:
+def test_each_panel_has_values(real_cluster: RealCluster, cluster_id: str, tmp_path: Path) -> None:
     tool("prometheus")
     settings = {
         "cluster.bootstrap.servers": real_cluster.node_addresses,
@@ -37,4 +37,4 @@ def test_each_panel_has_data(real_cluster: RealCluster, cluster_id: str, tmp_pat
         for number in range(20):
             client.commit(f"g{number}", {TopicPartition("orders", 0): number})
         assert nodes[1].stop() == 0  # The other one takes over.
-        wait_for_data(prometheus, "cluster.json")
+        wait_for_values(prometheus, "cluster.json")

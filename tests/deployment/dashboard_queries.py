@@ -31,7 +31,7 @@ def queries(name: str) -> dict[str, str]:
     return found
 
 
-def wait_for_data(
+def wait_for_values(
     prometheus: Prometheus, name: str, *, except_panels: Collection[str] = ()
 ) -> None:
     """Returns once each query of a file has data. Fails and names those that never have."""
@@ -42,7 +42,7 @@ def wait_for_data(
     }
 
     def is_done() -> bool:
-        for legend in [each for each, text in left.items() if prometheus.has_data(text)]:
+        for legend in [each for each, text in left.items() if prometheus.has_values(text)]:
             del left[legend]
         return not left
 

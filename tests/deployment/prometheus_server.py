@@ -64,7 +64,7 @@ class Prometheus:
                 return []  # It is not ready yet.
             raise AssertionError(f"{text}: {error.read().decode()}") from error
 
-    def has_data(self, text: str) -> bool:
+    def has_values(self, text: str) -> bool:
         """Whether there is a number."""
         return any(each["value"][1] != "NaN" for each in self.query(text))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pytest
 from certificates import Authority
-from deployment.dashboard_queries import FOLDER, queries, wait_for_data
+from deployment.dashboard_queries import FOLDER, queries, wait_for_values
 from deployment.prometheus_server import Target, scraping
 from deployment.tools import tool
 from offsetd_clients import (
@@ -135,11 +135,11 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 @pytest.mark.parametrize("name", sorted(files().keys() - {CLUSTER}))
-def test_each_panel_has_data(name: str, prometheus: Prometheus) -> None:
-    wait_for_data(prometheus, name, except_panels=LATE)
+def test_each_panel_has_values(name: str, prometheus: Prometheus) -> None:
+    wait_for_values(prometheus, name, except_panels=LATE)
 
 
 def test_queries_without_data_are_found(prometheus: Prometheus) -> None:
-    assert not prometheus.has_data('offsetd_serving{job="nobody"}')
+    assert not prometheus.has_values('offsetd_serving{job="nobody"}')
     with pytest.raises(AssertionError, match="parse error"):
         prometheus.query("sum(offsetd_serving")
