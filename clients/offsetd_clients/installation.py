@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -22,6 +23,20 @@ def install_command(extra: str) -> str:
     """
     options, source = _source()
     return f"{_pip()} install {options}{shlex.quote(f'{source}[{extra}]')}"
+
+
+def build_text() -> str:
+    """Where this installation comes from: a checkout and its commit, a file, or an index."""
+    options, source = _source()
+    if not options:
+        return source if source != _DISTRIBUTION else "a package index"
+    path = str(Path(source).absolute())
+    git = shutil.which("git")
+    if git is None:
+        return f"checkout {path}"
+    asked = [git, "-C", path, "rev-parse", "--short=12", "HEAD"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  No shell.
+    return f"checkout {path}" + ("" if said.returncode else f", commit {said.stdout.strip()}")
 
 
 def program_words() -> list[str]:

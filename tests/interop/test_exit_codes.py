@@ -114,6 +114,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
     "cluster init": {1: "--from-data-dir nowhere --bootstrap-servers 127.0.0.1:1"},
     "cluster export": {1: "--data-dir stopped --bootstrap-servers 127.0.0.1:1"},
     "serve": {0: "--list-settings", 1: "--data-dir unused --listen HERE"},
+    "version": {0: "--all", 1: SILENT},
     "kernels warm": {0: ""},
     "migrate zookeeper plan": {
         0: "--from-file good.txt",
@@ -138,7 +139,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
 # Cells of the table that are shown elsewhere: with a ZooKeeper, a Kafka cluster, a failing disk.
 ELSEWHERE = {("watch", 0), ("log retain", 3), ("kernels warm", 1), ("migrate zookeeper mirror", 3)}
 ELSEWHERE |= {("migrate zookeeper mirror", 0), ("migrate zookeeper verify", 0)}
-ELSEWHERE |= {("cluster init", 0), ("cluster export", 0)}
+ELSEWHERE |= {("version", 3), ("cluster init", 0), ("cluster export", 0)}
 
 
 def documented() -> list[tuple[list[str], set[int]]]:

@@ -29,6 +29,7 @@ COLUMNS = 200
 
 # What differs from run to run, and what stands for it, as wide.
 VARYING = (
+    (r"(?<=offsetd )\d+\.\d+\.\d+", lambda found: "V" * len(found[0])),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?(Z|\+00:00)", lambda found: "T" * len(found[0])),
     (r"\b[0-9a-f]{32}\b", lambda found: "ID" * 16),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda found: "ID" * 18),

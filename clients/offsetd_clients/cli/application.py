@@ -71,6 +71,7 @@ OFFSETD = Program(
         "fetch": "offsetd_clients.cli.offsets:register_fetch",
         "groups": "offsetd_clients.cli.groups.group_commands:register",
         "migrate": "offsetd_clients.cli.migration.migrate_commands:register",
+        "version": "offsetd_clients.cli.versions:register",
         "watch": "offsetd_clients.cli.groups.group_history:register_watch",
     },
     extra="server",
