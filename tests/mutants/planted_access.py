@@ -10,6 +10,13 @@ _IDENTITIES = "tests/unit/coordinator/test_identities.py"
 
 ACCESS_MUTANTS = (
     Mutant(
+        name="topics of the same length are taken for the same",
+        where="offsetd_coordinator.messages.commit_access:_is_one_text",
+        replace="bool((texts == texts[0]).all())",
+        by="True",
+        caught_by=f"{_STREAMS}::test_a_topic_is_refused_commit_by_commit",
+    ),
+    Mutant(
         name="an idle watch does not see that its token has expired",
         where="offsetd_coordinator.calls.identities:Identities.seconds_left",
         replace="None if expires_ms is None else (expires_ms - self._now_ms()) / 1000",

@@ -176,14 +176,20 @@ def test_a_topic_is_refused_commit_by_commit(tokens: Tokens) -> None:
         stubs = Stubs(channel)
         added = acls.AddAclsRequest(acls=[GROUP_RIGHT, TOPIC_RIGHT])
         stubs.acls.AddAcls(added, metadata=tokens.root)
-        request = offset_service_pb2.StreamCommitsRequest()
-        for sequence, topic in enumerate((TOPIC, "secret", TOPIC), 1):
-            commit = request.commits.add(sequence=sequence).commit
-            commit.CopyFrom(request_of("CommitOffsets", topic=topic))
-        answers = stubs.offsets.StreamCommits(iter([request]), metadata=metadata)
+        # The second message has what is known to be allowed, and a topic that looks like it.
+        messages, topics = [], [TOPIC, TOPIC, TOPIC, "secret", TOPIC]
+        assert len(topics[3]) == len(TOPIC)
+        for places in (range(2), range(2, 5)):
+            messages.append(offset_service_pb2.StreamCommitsRequest())
+            for place in places:
+                commit = messages[-1].commits.add(sequence=place).commit
+                commit.CopyFrom(request_of("CommitOffsets", topic=topics[place]))
+        answers = stubs.offsets.StreamCommits(iter(messages), metadata=metadata)
         results = {each.sequence: each for answer in answers for each in answer.results}
-        assert [results[each].HasField("committed") for each in (1, 2, 3)] == [True, False, True]
-        assert results[2].error.code == grpc.StatusCode.PERMISSION_DENIED.value[0]
+        assert [results[place].HasField("committed") for place in range(5)] == [
+            topic == TOPIC for topic in topics
+        ]
+        assert results[3].error.code == grpc.StatusCode.PERMISSION_DENIED.value[0]
         fetched = called(channel, "FetchOffsets", request_of("FetchOffsets"), tokens.root)
         assert [each.topic for each in fetched.answers[0].groups[0].offsets] == [TOPIC]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from offsetd_coordinator.kernels.columns import TOPIC_SIZE, TOPIC_START
 from offsetd_coordinator.kernels.wire.commit_fields import FIRST_ROW, ROWS
 from offsetd_coordinator.quotas.caller_quotas import one_stream
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offsetd_coordinator.calls.access_control import Access
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.wire.commit_reader import ReadCommits
 
@@ -55,7 +58,7 @@ class CommitAccess:
         access = self._access
         self._forget_if_changed()
         refused: dict[int, AuthorizationFailed] = {}
-        group_ids = read.group_ids(slice(None))
+        group_ids = read.all_group_ids
         if not self._groups.issuperset(group_ids):
             for place, group_id in enumerate(group_ids):
                 if group_id not in self._groups:
@@ -84,7 +87,11 @@ class CommitAccess:
     def _check_topics(self, read: ReadCommits, refused: dict[int, AuthorizationFailed]) -> None:
         message, first_rows = read.message, read.commits[:, FIRST_ROW]
         rows = int(first_rows[-1] + read.commits[-1, ROWS])
-        spans = read.columns[:rows, TOPIC_START : TOPIC_SIZE + 1].tolist()
+        columns = read.columns[:rows, TOPIC_START : TOPIC_SIZE + 1]
+        start, size = columns[0].tolist()
+        if _is_one_text(read.names, columns) and message[start : start + size] in self._topics:
+            return
+        spans = columns.tolist()
         topics = [message[start : start + size] for start, size in spans]
         if self._topics.issuperset(topics):
             return
@@ -118,3 +125,13 @@ class CommitAccess:
             self._version = version
             self._groups.clear()
             self._topics.clear()
+
+
+def _is_one_text(content: Bytes, spans: Int64s) -> bool:
+    """Whether all spans (start, size) have the same bytes, as the topics of most messages."""
+    starts, sizes = spans.T
+    size = int(sizes[0])
+    if size > _NAME_BYTES_KEPT_MAX or (sizes != size).any():
+        return False
+    texts = content[starts[:, None] + np.arange(size)]
+    return bool((texts == texts[0]).all())

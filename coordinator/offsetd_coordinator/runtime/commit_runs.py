@@ -147,7 +147,7 @@ class CommitRuns:
     def _groups_written(self, runs: Int64s, read: ReadCommits, written: int) -> list[bytes]:
         """The group of each commit that is in the log now, in any order."""
         if written == len(read.commits):
-            return read.group_ids(slice(None))
+            return read.all_group_ids
         places = [
             self._order[first : first + count]
             for first, count in runs[:, [RUN_FIRST, RUN_WRITTEN]].tolist()

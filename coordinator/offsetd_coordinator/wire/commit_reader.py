@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_copy
 
@@ -42,7 +44,8 @@ _ROWS_KEPT: Final = 4096  # Offsets that are read at once; a single commit may h
 _UINT64_MASK: Final = (1 << 64) - 1
 
 
-class ReadCommits(NamedTuple):
+@attrs.frozen
+class ReadCommits:
     """Commits of one message, in arrays that the next read overwrites.
 
     `commits` has one row for each commit, with the columns that `kernels.wire.commit_fields` lists.
@@ -56,6 +59,11 @@ class ReadCommits(NamedTuple):
     columns: Int64s
     # Whether any of the commits reports end offsets. It is False for a single commit.
     report_end_offsets: bool
+
+    @cached_property
+    def all_group_ids(self) -> list[bytes]:
+        """The group id of each commit."""
+        return self.group_ids(slice(None))
 
     @property
     def alone(self) -> tuple[int, CommitOffsets | bytes]:
