@@ -24,6 +24,7 @@ class NodeProcess:
         self.address = f"127.0.0.1:{port}"
         self.data_folder = folder / name
         self.settings = {"node.id": name, **settings, "listen.address": self.address}
+        self.environment: Mapping[str, str] = {}  # Of its next start.
         self._server: ServerProcess | None = None
         self._earlier_output: list[str] = []
         self._is_paused = False
@@ -68,7 +69,9 @@ class NodeProcess:
     def launch(self) -> None:
         """Starts the process, and does not wait for it."""
         self._forget()
-        self._server = ServerProcess(self.data_folder, settings=self.settings)
+        self._server = ServerProcess(
+            self.data_folder, settings=self.settings, environment=self.environment
+        )
 
     def start(self) -> NodeProcess:
         """Starts it, and waits until it serves."""
