@@ -7,8 +7,11 @@ from fnmatch import fnmatch
 
 import pytest
 from deployment.tools import DEPLOY, ROOT, did
+from offsetd_clients.cli.connection import TLS_PARTS, TLS_PREFIX
+from offsetd_coordinator.configuration.settings_sources import load_settings
 
 CONTAINERFILE = DEPLOY / "Containerfile"
+GUIDE = ROOT / "docs" / "guides" / "deploying.md"
 
 
 @pytest.mark.parametrize("file", sorted(DEPLOY.glob("compose/*.yaml")), ids=lambda file: file.name)
@@ -33,3 +36,18 @@ def test_what_the_image_is_made_from_is_in_its_context() -> None:
     for source in [*copied, *wheel, ".ci/constraints.txt", "README.md", "LICENSE"]:
         assert source == "." or any(fnmatch(source, f"{each}*") for each in kept), source
     assert all((ROOT / source).exists() for source in copied)
+
+
+def test_the_guide_runs_containers_with_settings_that_fit() -> None:
+    runs = re.findall(r"^docker run .*(?:(?<=\\)\n.*)*", GUIDE.read_text(), re.MULTILINE)
+    assert len(runs) == 2
+    toml = (DEPLOY / "container" / "offsetd.toml").read_text()
+    for run in runs:
+        environment = dict(re.findall(r"--env (\w+)=(\S*)", run))
+        settings = load_settings(toml=toml, environment=environment)
+        settings.check_security()
+        assert settings.has_tls != settings.security_allow_insecure
+        of_clients = [each for each in environment if each.startswith(TLS_PREFIX)]
+        assert {each.removeprefix(TLS_PREFIX) for each in of_clients} <= set(TLS_PARTS)
+        assert bool(of_clients) == settings.has_tls
+        assert "--read-only --tmpfs /tmp" in run

@@ -15,14 +15,17 @@ import attrs
 import pytest
 import yaml
 from certificates import Authority
-from deployment.tools import DEPLOY, SECONDS_MAX, did, ran
+from deployment.tools import DEPLOY, ROOT, SECONDS_MAX, did, ran
 from offsetd_clients import OffsetClient, TlsOptions, TopicPartition
 from offsetd_coordinator.configuration.settings_sources import load_settings
+from promised import promised_by
 from server_process import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+promised = promised_by("docs/guides/deploying.md")
 
 CHART: Final = DEPLOY / "helm" / "offsetd"
 KUBERNETES: Final = "1.34.0"
@@ -58,7 +61,9 @@ ALL: Final = {
     "affinity": {"nodeAffinity": {}},
     "serviceAccount": {"create": False, "name": "mine"},
 }
+GUIDE: Final = ROOT / "docs" / "guides" / "deploying.md"
 VALUES: Final[dict[str, dict[str, Any]]] = {
+    "the guide's": yaml.safe_load(GUIDE.read_text().split("```yaml\n")[1].split("```")[0]),
     "one insecure server": {"insecure": True},
     "one server with TLS": TLS,
     "nodes": {"insecure": True, "replicas": 3, "cluster": KAFKA},
@@ -114,6 +119,10 @@ def test_it_makes_objects_that_kubernetes_knows(name: str, tmp_path: Path) -> No
         assert objects.keys() >= {*CUSTOM_KINDS, "NetworkPolicy", "PodDisruptionBudget"}
 
 
+@promised(
+    "Unknown values are refused. So are more than one replica without `cluster.bootstrapServers`, "
+    "and a server without TLS and rules unless `insecure` is true."
+)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_work_is_refused(name: str, tmp_path: Path) -> None:
     values, why = REFUSED[name]
@@ -158,6 +167,7 @@ def test_a_server_starts_with_what_the_chart_makes(tmp_path: Path) -> None:
         server.stop_well()
 
 
+@promised("so with TLS they run `offsetd admin health`.")
 @pytest.mark.single_server
 def test_a_server_starts_with_tls_and_answers_its_probe(tmp_path: Path) -> None:
     tls = {"secret": "offsetd-tls", "clientAuth": "required"}

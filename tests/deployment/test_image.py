@@ -1,4 +1,4 @@
-"""The image is built by buildah, and a server runs in it: in the nightly run, since it takes minutes.
+"""The image is built by buildah, and a server runs in it. Only the nightly run has the minutes.
 
 Its base is a small Debian, made here: no registry of images has to answer.
 """
