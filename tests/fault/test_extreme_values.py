@@ -16,6 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     history_pb2,
     offset_service_pb2,
@@ -32,7 +33,13 @@ GROUP = "kept"
 # Of calls that wait for something by design, such as watchers.
 CALL_SECONDS = 0.3
 ANSWER_SECONDS = 60
-FILES = (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
+FILES = (
+    acl_service_pb2,
+    admin_service_pb2,
+    backup_service_pb2,
+    group_service_pb2,
+    offset_service_pb2,
+)
 METHODS = {
     method.name: method
     for file in FILES
@@ -136,6 +143,7 @@ REQUESTS: dict[str, Message] = {
         resource_type="RESOURCE_TYPE_GROUP",
         name=GROUP,
     ),
+    "StreamBackup": backup_service_pb2.StreamBackupRequest(),
     "ListAuditEvents": admin_service_pb2.ListAuditEventsRequest(methods=["ResetOffsets"]),
 }
 DEFECTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}

@@ -32,6 +32,7 @@ SERVICES = (
     "offsetd.v1.GroupService",
     "offsetd.v1.AdminService",
     "offsetd.v1.AclService",
+    "offsetd.v1.BackupService",
 )
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -60,6 +60,15 @@ RUNS: Final = {
     "offsetd admin tokens revoke": (
         "offsetd admin tokens revoke --file revoked.toml 8a52d13c5ee80f17"
     ),
+    "offsetd backup create": "offsetd backup create backups",
+    "offsetd backup list": "offsetd backup list backups",
+    "offsetd backup verify": "offsetd backup verify backups",
+    "offsetd backup prune": "offsetd backup prune backups --keep 1",
+    "offsetd backup restore": "offsetd backup restore backups --data-dir restored",
+    "offsetd backup restore --group": "offsetd backup restore backups --group billing",
+    "offsetd backup restore --group --execute": (
+        "offsetd backup restore backups --group billing --execute"
+    ),
     "offsetd acls list": "offsetd acls list",
     "offsetd acls add": "offsetd acls add --allow-principal User:b --group billing --dry-run",
     "offsetd acls remove": "offsetd acls remove --group billing --dry-run",
@@ -93,7 +102,12 @@ hmac_sha256 = "{"0" * 64}"
 created = 2026-11-20T21:06:15.341Z
 """
 # They have rows only where something is broken.
-MAY_BE_EMPTY: Final = ("offsetd admin retry", "offsetd admin clean", "offsetd log retain")
+MAY_BE_EMPTY: Final = (
+    "offsetd admin retry",
+    "offsetd admin clean",
+    "offsetd log retain",
+    "offsetd backup verify",
+)
 WITHOUT_ROWS: Final = ("groups export", "log dump", "serve", "kernels warm")
 
 
@@ -156,6 +170,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     with serving_groups(folder / "data") as server:
         shell = Shell(folder=folder, environment={"OFFSETD_ADDRESS": server.address})
         commit_and_reset(shell)
+        shell.piped(RUNS["offsetd backup create"])
         yield shell
 
 

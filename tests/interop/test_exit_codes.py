@@ -80,6 +80,11 @@ CASES: Final[dict[str, dict[int, str]]] = {
         0: "--file some.toml 8a52d13c5ee80f17",
         1: "--file none.toml 8a52d13c5ee80f17",
     },
+    "backup create": {0: "backups", 1: f"backups {SILENT}"},
+    "backup list": {0: "backups", 1: "torn"},
+    "backup verify": {0: "backups", 1: "torn"},
+    "backup prune": {0: "backups --keep 9", 1: "torn --keep 9"},
+    "backup restore": {0: "backups --data-dir restored", 1: "backups --data-dir stopped"},
     "acls list": {0: "", 1: SILENT},
     "acls add": {
         0: "--allow-principal User:a --group billing",
@@ -139,7 +144,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
 # Cells of the table that are shown elsewhere: with a ZooKeeper, a Kafka cluster, a failing disk.
 ELSEWHERE = {("watch", 0), ("log retain", 3), ("kernels warm", 1), ("migrate zookeeper mirror", 3)}
 ELSEWHERE |= {("migrate zookeeper mirror", 0), ("migrate zookeeper verify", 0)}
-ELSEWHERE |= {("version", 3), ("cluster init", 0), ("cluster export", 0)}
+ELSEWHERE |= {("backup restore", 3), ("version", 3), ("cluster init", 0), ("cluster export", 0)}
 
 
 def documented() -> list[tuple[list[str], set[int]]]:
@@ -175,6 +180,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("exits")
     write_files(folder)
+    tear_backup(folder / "torn")
     with serving_groups(folder / "stopped") as server, OffsetClient(server.address) as client:
         client.commit("billing", {TopicPartition("orders", 0): 1})
         client.commit("billing", {TopicPartition("orders", 0): 2})
@@ -218,11 +224,18 @@ def damage(folder: Path) -> str:
     raise AssertionError("no log has the group")
 
 
+def tear_backup(folder: Path) -> None:
+    """A target with a manifest that is none."""
+    (folder / "manifests").mkdir(parents=True)
+    (folder / "manifests" / "20261128T101500.000Z-0a1b2c3d.json").write_text("hello\n")
+
+
 def prepare(shell: Shell) -> None:
     for line in (
         "offsetd commit billing orders:0=1",
         "offsetd groups clone billing trial",
         "offsetd groups clone billing spare",
+        "offsetd backup create backups",
         f"{ZOOKEEPER} plan --from-file good.txt --file good.plan",
         f"{ZOOKEEPER} plan --from-file taken.txt --file taken.plan",
     ):

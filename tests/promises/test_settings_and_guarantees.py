@@ -138,6 +138,7 @@ def test_an_internal_name_passes_by_kafkas_bounds(tmp_path: Path) -> None:
         "offsetd.v1.GroupService",
         "offsetd.v1.AdminService",
         "offsetd.v1.AclService",
+        "offsetd.v1.BackupService",
         "offsetd.cleaner",
         "offsetd.clock",
     ],

@@ -10,6 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     offset_service_pb2,
 )
@@ -102,7 +103,13 @@ MAY: Final[dict[str, dict[str, frozenset[str]]]] = {
 
 METHODS: Final[dict[str, MethodDescriptor]] = {
     method.name: method
-    for file in (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
+    for file in (
+        acl_service_pb2,
+        admin_service_pb2,
+        backup_service_pb2,
+        group_service_pb2,
+        offset_service_pb2,
+    )
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }

@@ -56,6 +56,27 @@ BackupOption = Annotated[
     str | None, typer.Option("--backup", metavar="ID", help="The backup; default: the newest.")
 ]
 
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Restore everything to this new or empty folder."
+    ),
+]
+GroupsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", metavar="GROUP", help="Restore this group on a running server; repeat."
+    ),
+]
+TimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to-datetime",
+        metavar="TIME",
+        help="As it was at this time, in UTC; from the first backup after it.",
+    ),
+]
+
 
 class BackupWork(Protocol):
     """What the server's package does for these commands."""
@@ -117,7 +138,7 @@ def _register_create(group: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
             offsetd backup create /mnt/backups
-            offsetd backup create s3://my-bucket/offsetd --max-bytes-per-second 10000000
+            offsetd backup create s3://my-bucket/offsetd
         """
         with connected(address, timeout, terminal) as client:
 
@@ -170,7 +191,7 @@ def _register_prune(group: typer.Typer, terminal: Terminal) -> None:
         Chunks that a kept backup needs stay. Refused while a backup goes on.
 
         Examples:
-            offsetd backup prune /mnt/backups --keep 48             # what it would remove
+            offsetd backup prune /mnt/backups --keep 48    # what it would do
             offsetd backup prune /mnt/backups --keep 48 --execute
         """
         check_dry_or_not(dry_run=dry_run, execute=execute)
@@ -183,27 +204,10 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
     def restore(
         target: TargetArgument,
         *,
-        data_dir: Annotated[
-            Path | None,
-            typer.Option(
-                "--data-dir", metavar="DIR", help="Restore everything to this new or empty folder."
-            ),
-        ] = None,
-        groups: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--group", metavar="GROUP", help="Restore this group on a running server; repeat."
-            ),
-        ] = None,
+        data_dir: FolderOption = None,
+        groups: GroupsOption = None,
         backup_id: BackupOption = None,
-        to_datetime: Annotated[
-            str | None,
-            typer.Option(
-                "--to-datetime",
-                metavar="TIME",
-                help="As it was at this time, in UTC; from the first backup after it.",
-            ),
-        ] = None,
+        to_datetime: TimeOption = None,
         dry_run: OnlyShowOption = False,
         execute: ExecuteOption = False,
         reason: ReasonOption = "",
@@ -219,9 +223,9 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
         --execute.
 
         Examples:
-            offsetd backup restore /mnt/backups --data-dir /var/lib/offsetd
-            offsetd backup restore /mnt/backups --data-dir new --to-datetime 2026-11-28T09:30:00
-            offsetd backup restore /mnt/backups --group billing
+            offsetd backup restore /mnt/backups --data-dir restored
+            offsetd backup restore backups --data-dir d --to-datetime 2026-11-28T09:30
+            offsetd backup restore /mnt/backups --group billing    # a dry run
             offsetd backup restore /mnt/backups --group billing --execute
         """
         if (data_dir is None) == (not groups):

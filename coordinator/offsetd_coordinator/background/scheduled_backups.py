@@ -58,6 +58,7 @@ class ScheduledBackups:
     def start(self) -> None:
         """Starts the task, if there is a target. The first backup begins at once."""
         if self._settings.backup_target:
+            self._figures.interval_seconds = self._settings.backup_interval_ms / 1000
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:

@@ -14,7 +14,6 @@ from offsetd_storage.backups.backup_writing import write_backup
 from offsetd_storage.backups.repository import Repository
 from offsetd_storage.backups.targets import target_of
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import NewerFormat, StorageError, words_of
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from offsetd.v1.backup_service_pb2 import BackupHead, StreamBackupResponse
     from offsetd_storage.backups.chunk_reading import Chunk
-    from offsetd_storage.backups.manifest import Manifest
 
     from offsetd_coordinator.offline.copied_offsets import FolderGroup
 
@@ -62,7 +60,11 @@ class BackupWork:
             held = repository.chunks()
             streams = open_streams([bytes.fromhex(each) for each in held])
             head = merged([head_of(each) for each, _ in streams])
-            _check_complete(head)
+            if missing := head.missing_partitions:
+                raise BackupRefused(
+                    f"no node serves log partition {missing[0]} now ({len(missing)} in all): try"
+                    " again"
+                )
             written = write_backup(
                 repository,
                 head,
@@ -202,20 +204,6 @@ class BackupWork:
             self.terminal.fail(str(error))
         except OSError as error:
             self.terminal.fail(words_of(error))
-
-
-def _check_complete(head: Manifest) -> None:
-    """Raises BackupRefused if a log partition came from no server."""
-    there = {
-        each.topic_partition.partition
-        for each in head.logs
-        if each.topic_partition.topic == OFFSETS_TOPIC
-    }
-    missing = sorted(set(range(head.offsets_partitions)) - there)
-    if missing:
-        raise BackupRefused(
-            f"no node serves log partition {missing[0]} now ({len(missing)} in all): try again"
-        )
 
 
 def _chunks(streams: Iterable[Answers]) -> Iterator[Chunk]:

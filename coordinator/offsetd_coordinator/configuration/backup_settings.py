@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 from offsetd_storage.configuration.settings import milliseconds, text, whole
 
 from offsetd_coordinator.configuration.security_settings import SecuritySettings
+
+BYTES_PER_SECOND_LEAST: Final = 65_536
+"""Slower, a backup would hold its files for days."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +44,7 @@ class BackupSettings(SecuritySettings):
         33_554_432,
         "backup.max.bytes.per.second",
         unit="bytes",
-        least=65_536,
+        least=BYTES_PER_SECOND_LEAST,
         is_ours=True,
         reason="How fast a backup reads the logs, so that commits keep the disk to themselves.",
     )

@@ -42,6 +42,11 @@ def misfit(settings: Settings) -> str | None:
             f"max.message.bytes = {message_bytes_max} of {OFFSETS_TOPIC}: must be"
             f" {_MESSAGE_BYTES_LEAST} to {_MESSAGE_BYTES_MOST} bytes"
         )
+    if settings.backup_target and settings.is_clustered:
+        return (
+            "backup.target is for a server without a cluster: a node has only a part of the log;"
+            " use offsetd backup create"
+        )
     needed = journal_bytes_needed(settings)
     if settings.journal_file_bytes >= needed:
         return None

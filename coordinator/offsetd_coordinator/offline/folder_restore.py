@@ -72,6 +72,8 @@ def chosen_backup(
     else:
         chosen = backup_id or backup_for(repository.backups(), time_ms, of=rfc3339)
     manifest = repository.manifest(chosen)
+    if manifest.missing_partitions:  # They would give out their first offsets again.
+        raise BackupRefused(f"backup {chosen} has not all log partitions")
     for log in manifest.logs:  # Also checks the clock.
         offset_after_restore(log.end_offset, moment_ms=manifest.moment_ms, now_ms=now_ms)
     check_chunks_there(repository, manifest)

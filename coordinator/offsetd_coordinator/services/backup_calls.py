@@ -11,6 +11,7 @@ from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.manifest import DIGEST_BYTES
 from offsetd_storage.errors import StorageFailed
 
+from offsetd_coordinator.configuration.backup_settings import BYTES_PER_SECOND_LEAST
 from offsetd_coordinator.errors import InvalidRequest, PolicyViolation
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.backup_messages import chunk_message, head_message
@@ -35,8 +36,11 @@ class BackupService:
         source = self._node.backup_source
         assert source is not None, "a node that serves can be backed up"
         request = validation.parse(backup_service_pb2.StreamBackupRequest, message)
-        if request.bytes_per_second_max < 0:
-            raise InvalidRequest("bytes_per_second_max", "it is below 0")
+        rate = request.bytes_per_second_max
+        if rate and rate < BYTES_PER_SECOND_LEAST:
+            raise InvalidRequest(
+                "bytes_per_second_max", "it is below {least}", least=BYTES_PER_SECOND_LEAST
+            )
         held = frozenset(each.hex() for each in request.held_digests)
         if any(len(each) != DIGEST_BYTES for each in request.held_digests):
             raise InvalidRequest("held_digests", "a digest has 32 bytes")
@@ -45,9 +49,7 @@ class BackupService:
                 pinned = await asyncio.to_thread(stack.enter_context, source.pinned())
                 head = head_message(pinned.head, other_addresses(self._node))
                 yield head.SerializeToString()
-                chunks = source.chunks(
-                    pinned, held, bytes_per_second_max=request.bytes_per_second_max
-                )
+                chunks = source.chunks(pinned, held, bytes_per_second_max=rate)
                 while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
                     yield chunk_message(chunk).SerializeToString()
                     self._node.serving()  # A server that stops does not wait for a backup.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.errors import NewerFormat
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -94,6 +95,16 @@ class Manifest:
         """The digests of all chunks."""
         segments = chain.from_iterable(each.segments for each in self.logs)
         return frozenset(chain.from_iterable(each.digests for each in segments))
+
+    @property
+    def missing_partitions(self) -> list[int]:
+        """The partitions of `__consumer_offsets` that it does not have."""
+        there = {
+            each.topic_partition.partition
+            for each in self.logs
+            if each.topic_partition.topic == OFFSETS_TOPIC
+        }
+        return sorted(set(range(self.offsets_partitions)) - there)
 
     def encode(self) -> bytes:
         """The file: JSON on one line, and on the next the SHA-256 of that line."""

@@ -162,7 +162,7 @@ class ObjectStoreTarget:
             from fsspec.core import url_to_fs  # noqa: PLC0415  an extra
         except ModuleNotFoundError as error:
             raise TargetFailed(
-                f"{address}: fsspec is not installed: pip install 'offsetd[backup]'"
+                f"{address}: fsspec is not installed: install offsetd with its extra `backup`"
             ) from error
         try:
             self._store, self._root = url_to_fs(self.address, use_listings_cache=False)

@@ -92,7 +92,7 @@ def recover_folder(
 ) -> RecoveredFolder:
     """Locks, checks and recovers a folder, and begins a new life of its journal.
 
-    The options are those of `LogStore.open`. `cleanup` will release everything, also after an error.
+    The options are those of `LogStore.open`. `cleanup` will release everything, in any case.
     """
     lock = lock_folder(files, path, ends_restore=ends_restore)
     cleanup.callback(lock.release)

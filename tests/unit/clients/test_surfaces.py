@@ -56,6 +56,7 @@ def test_every_call_of_the_contract_is_there() -> None:
         "stream_commits": "commit",
         "fetch_offsets": "fetch",
         "check": "is_serving",
+        "stream_backup": "stream_backups",
     }
     calls = set(surface(offsetd_clients.OffsetClient))
     assert {others.get(name, name) for name in snake} <= calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     offset_service_pb2,
 )
@@ -22,7 +23,13 @@ def test_each_method_is_counted_under_its_name_in_the_contract() -> None:
     handlers.generic_handlers(node, Admission(1), load_settings(), figures, authorizer=Authorizer())
     contract = {
         method.name
-        for file in (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
+        for file in (
+            acl_service_pb2,
+            admin_service_pb2,
+            backup_service_pb2,
+            group_service_pb2,
+            offset_service_pb2,
+        )
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }

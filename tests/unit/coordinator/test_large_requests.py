@@ -14,6 +14,7 @@ from listening_servers import listening
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     history_pb2,
     offset_service_pb2,
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from offsetd_coordinator.membership.member_requests import LeaveGroup, Left
 
-FILES: Final = (acl_service_pb2, admin_service_pb2, group_service_pb2, offset_service_pb2)
+FILES: Final = (
+    acl_service_pb2,
+    admin_service_pb2,
+    backup_service_pb2,
+    group_service_pb2,
+    offset_service_pb2,
+)
 MESSAGE_BYTES: Final = 4_000_000
 # A turn takes 20 ms at most; the time is that of the thread, and the machine may be busy.
 TURN_SECONDS_MAX: Final = 0.3

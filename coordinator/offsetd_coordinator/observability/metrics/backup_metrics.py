@@ -28,6 +28,11 @@ def backup_families(figures: BackupFigures) -> Iterator[Metric]:
         figures.new_bytes,
     )
     yield gauge(
+        "offsetd_backup_interval_seconds",
+        "The time between two backups.",
+        figures.interval_seconds,
+    )
+    yield gauge(
         "offsetd_backup_last_moment_timestamp_seconds",
         "The moment of the last backup: what was acknowledged before is in it.",
         seconds(figures.last_moment_ms),
