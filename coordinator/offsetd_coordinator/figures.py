@@ -145,6 +145,7 @@ class BackupFigures:
 
     __slots__ = (
         "failures",
+        "interval_seconds",
         "last_bytes",
         "last_moment_ms",
         "last_seconds",
@@ -155,6 +156,8 @@ class BackupFigures:
     def __init__(self) -> None:
         self.made = 0
         self.failures = 0
+        self.interval_seconds: float | None = None
+        """None without a target."""
         self.new_bytes = 0
         """What all of them took at the target, in addition to what was there."""
         self.last_moment_ms: int | None = None
