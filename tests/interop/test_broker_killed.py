@@ -1,15 +1,22 @@
 """A broker is killed -9 in the middle of commits, and its folder opened by offsetd."""
 
+import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 from interop.kafka_broker import KafkaBroker
+from interop.kafka_dump import complaints, dump
 from interop.kafka_protocol import KafkaConnection, KafkaOffset
-from interop.served_folder import ServedFolder
+from interop.served_folder import OFFSETD, ServedFolder
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition, UnstableOffsets
+
+from deploy.kafka.kafka_runtime import Runtime
 
 pytestmark = pytest.mark.kafka
 
@@ -130,3 +137,38 @@ def test_a_group_of_the_broker_takes_commits_from_here(client: OffsetClient) -> 
     position = TopicPartition("appended", 0)
     client.commit("transaction-aborted", {position: 5_000_000})
     assert client.fetch("transaction-aborted")[position].offset == 5_000_000
+
+
+def test_a_transaction_that_was_left_open_is_aborted(
+    killed: Killed, kafka_runtime: Runtime, tmp_path: Path
+) -> None:
+    broker = killed.broker.copy_to(tmp_path / "broker")
+
+    def offsetd_log(*arguments: str) -> list[Any]:
+        said = subprocess.run(
+            [OFFSETD, "log", *arguments, "--data-dir", broker.data_folder, "-o", "json"],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+            timeout=120,
+        )
+        return list(json.loads(said.stdout))
+
+    with ServedFolder(broker.data_folder).running():
+        pass  # It takes the folder over.
+    (transaction,) = offsetd_log("transactions", "list")
+    assert transaction["groups"] == ["transaction-open"]
+    producer_id = str(transaction["producer_id"])
+    offsetd_log("transactions", "abort", "--producer-id", producer_id, "--execute")
+    assert offsetd_log("transactions", "list") == []
+    with ServedFolder(broker.data_folder).running() as client:
+        stable = client.fetch("transaction-open", require_stable=True)
+        assert stable[TopicPartition("orders", 0)].offset == 1
+    partition = transaction["partition"]
+    logs = sorted(broker.partition_folder(partition).glob("*.log"))
+    said = dump(kafka_runtime, broker.folder, [str(path) for path in logs], "--deep-iteration")
+    marker = f"producerId: {producer_id} "
+    markers = [line for line in said.stdout.splitlines() if "endTxnMarker: ABORT" in line]
+    assert complaints(said) == []
+    assert any(marker in line for line in said.stdout.splitlines() if "isControl: true" in line)
+    assert markers, "Kafka reads the marker"

@@ -87,6 +87,8 @@ RUNS: Final = {
         " --set retention.ms=1"
     ),
     "offsetd log repair": "offsetd log repair --data-dir damaged --dry-run",
+    "offsetd log repair --by-group": "offsetd log repair --data-dir damaged --by-group",
+    "offsetd log transactions list": "offsetd log transactions list --data-dir stopped",
     "offsetd log recreate": (
         "offsetd log recreate --data-dir stopped --topic __consumer_offsets --partition 9 --dry-run"
     ),
@@ -107,8 +109,14 @@ MAY_BE_EMPTY: Final = (
     "offsetd admin clean",
     "offsetd log retain",
     "offsetd backup verify",
+    "offsetd log transactions list",
+    "offsetd log repair --by-group",
 )
-WITHOUT_ROWS: Final = ("groups export", "log dump", "serve", "kernels warm")
+# The last one has those of `log transactions list`, which test_log_transactions.py compares.
+WITHOUT_ROWS: Final = (
+    *("groups export", "log dump", "serve", "kernels warm"),
+    "log transactions abort",
+)
 
 
 @attrs.frozen

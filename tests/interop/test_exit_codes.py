@@ -112,6 +112,8 @@ CASES: Final[dict[str, dict[int, str]]] = {
     },
     "log retain": {0: "--data-dir stopped --dry-run", 1: "--data-dir nowhere"},
     "log repair": {0: "--data-dir stopped", 1: "--data-dir nowhere"},
+    "log transactions list": {0: "--data-dir stopped", 1: "--data-dir nowhere"},
+    "log transactions abort": {1: "--data-dir stopped --producer-id 7"},
     "log recreate": {
         0: "--data-dir stopped --topic __consumer_offsets --partition 9",
         1: "--data-dir nowhere --topic __consumer_offsets --partition 9",

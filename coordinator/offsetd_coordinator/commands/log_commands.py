@@ -1,9 +1,9 @@
 """`offsetd log`: the subcommands and their options. Each imports its implementation when called.
 
-`describe`, `dump` and `verify` read a data folder without a server and change nothing. While a
-server has the folder open, they read only below the recovery points. `clean`, `retain`, `repair`
-and `recreate` change a folder that no server has open. All accept a Kafka broker's folder as well
-as offsetd's.
+`describe`, `dump`, `verify` and `transactions list` read a data folder without a server and change
+nothing. While a server has the folder open, they read only below the recovery points. `clean`,
+`retain`, `repair`, `recreate` and `transactions abort` change a folder that no server has open.
+Those that only read, `clean` and `retain` accept a Kafka broker's folder as well as offsetd's.
 """
 
 from pathlib import Path
@@ -49,6 +49,9 @@ DryRunOption = Annotated[
 ShowOption = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing, as without --execute.")
 ]
+ByGroupOption = Annotated[
+    bool, typer.Option("--by-group", help="Show what is lost by group, not by file.")
+]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it. Without it, only show what would be lost.")
 ]
@@ -66,6 +69,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_retain(group, terminal)
     _register_repair(group, terminal)
     _register_recreate(group, terminal)
+    _register_transactions(group, terminal)
 
 
 def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
@@ -208,6 +212,7 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
         data_dir: FolderOption = DEFAULT_FOLDER,
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
+        by_group: ByGroupOption = False,
         dry_run: ShowOption = False,
         execute: ExecuteOption = False,
         assignments: SetOption = None,
@@ -216,20 +221,26 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
 
         For quarantined partitions in a folder that no server has open. Every valid batch is kept,
         also those that the journal or the quarantine file holds. The command shows the bytes that
-        are left out, what is missing, and the groups that can be read in these bytes. Their commits
-        in these bytes are lost, and their earlier offsets apply again. The original of a rewritten
-        segment is kept beside it. Without --partition, all damaged partitions of the topic are
-        repaired.
+        are left out, what is missing, and the groups that can be read in these bytes. With
+        --by-group it shows each record that is lost, and the offset that applies after the repair.
+        The original of a rewritten segment is kept beside it, and the audit log gets an entry.
+        Without --partition, all damaged partitions of the topic are repaired.
 
         Examples:
-            offsetd log repair --data-dir offsetd-data
+            offsetd log repair --data-dir offsetd-data --by-group
             offsetd log repair --partition 9 --execute
         """
         _check_not_both(dry_run, execute)
         from offsetd_coordinator.commands import log_repair  # noqa: PLC0415
 
         log_repair.repair(
-            terminal, data_dir, topic, partition, assignments or (), is_dry=not execute
+            terminal,
+            data_dir,
+            topic,
+            partition,
+            assignments or (),
+            is_dry=not execute,
+            by_group=by_group,
         )
 
 
@@ -261,6 +272,60 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
 
         log_recreate.recreate(
             terminal, data_dir, topic, partition, assignments or (), is_dry=not execute
+        )
+
+
+def _register_transactions(group: typer.Typer, terminal: Terminal) -> None:
+    transactions = typer.Typer(
+        help="Transactions without an end, in a folder that a broker wrote.", no_args_is_help=True
+    )
+    group.add_typer(transactions, name="transactions")
+
+    @transactions.command("list")
+    def list_transactions(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+    ) -> None:
+        """Show the transactions that nothing has ended.
+
+        Their offsets are pending: fetches that require stable offsets wait for them, they do not
+        expire, and the cleaner does not go beyond the first one.
+
+        Examples:
+            offsetd log transactions list --data-dir offsetd-data
+        """
+        from offsetd_coordinator.commands import log_transactions  # noqa: PLC0415
+
+        log_transactions.list_open(terminal, data_dir, topic, partition)
+
+    @transactions.command("abort")
+    def abort_transaction(
+        producer_id: Annotated[
+            int, typer.Option("--producer-id", metavar="ID", min=0, help="The producer to abort.")
+        ],
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+        dry_run: ShowOption = False,
+        execute: ExecuteOption = False,
+        assignments: SetOption = None,
+    ) -> None:
+        """Abort the open transactions of one producer: their pending offsets are discarded.
+
+        For a folder that offsetd has taken over from a broker, and that no server has open. Without
+        --partition, the producer's transactions in all partitions of the topic are aborted. The
+        audit log gets an entry. While a broker still has the folder, use kafka-transactions.sh.
+
+        Examples:
+            offsetd log transactions abort --producer-id 4000 --data-dir offsetd-data
+            offsetd log transactions abort --producer-id 4000 --partition 9 --execute
+        """
+        _check_not_both(dry_run, execute)
+        from offsetd_coordinator.commands import log_transactions  # noqa: PLC0415
+
+        log_transactions.abort(
+            terminal, data_dir, topic, partition, assignments or (), producer_id, is_dry=not execute
         )
 
 

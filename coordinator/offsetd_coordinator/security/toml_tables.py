@@ -21,7 +21,8 @@ def tables_of(content: bytes | str, name: str) -> list[Any]:
         raise ValueError(f"unknown key {shown(min(unknown))} outside of the tables [[{name}]]")
     tables = document.get(name, [])
     if not isinstance(tables, list):
-        raise ValueError(f"`{name}` is no list of tables: each begins with [[{name}]]")  # noqa: TRY004
+        problem = f"`{name}` is no list of tables: each begins with [[{name}]]"
+        raise ValueError(problem)  # noqa: TRY004  # One error for all flaws.
     return tables
 
 

@@ -17,8 +17,10 @@ from offsetd_storage.recovery.partition_recovery import PartitionPlanner
 from offsetd_storage.recovery.quarantine import Damage, DamageFound
 from offsetd_storage.recovery.repair_plan import (
     Bounds,
+    KeptSegment,
     MendedSegment,
     Repair,
+    bytes_beside,
     continued,
     mended_segment,
 )
@@ -85,12 +87,12 @@ class _PlannedRepair:
         for place, base_offset in enumerate(bases):
             self._keep_of(base_offset, bases[place + 1] if place + 1 < len(bases) else None)
         dropped = [each for each in self._reader.base_offsets if each not in self.scans]
-        self._keep_beside(dropped)
         claim = self._claim
         offset_next = max((each.offset_next for each in self.scans.values()), default=0)
         if claim is not None:
             offset_next = max(offset_next, claim.point.offset)
         batches = continued(claim.batches if claim else (), offset_next)
+        self._keep_beside(dropped, batches)
         return PartitionPlan(
             topic_partition=damage.topic_partition,
             settling=self._reader.settling,
@@ -108,8 +110,17 @@ class _PlannedRepair:
                 bytes_kept=sum(each.valid_bytes for each in self.scans.values()),
                 bad=tuple(bad for each in self.mended.values() for bad in each.bad),
                 missing=self._missing(),
-                batches_appended=len(batches),
+                kept=tuple(self._kept(base) for base in sorted(self.scans)),
+                appended=tuple(batches),
             ),
+        )
+
+    def _kept(self, base_offset: int) -> KeptSegment:
+        mended = self.mended.get(base_offset)
+        return KeptSegment(
+            base_offset=base_offset,
+            valid_bytes=self.scans[base_offset].valid_bytes,
+            content=None if mended is None else mended.content,
         )
 
     def _bases(self) -> list[int]:
@@ -151,13 +162,16 @@ class _PlannedRepair:
         if mended.content:
             self.scans[base_offset] = mended.scan
 
-    def _keep_beside(self, dropped: Sequence[int]) -> None:
+    def _keep_beside(self, dropped: Sequence[int], appended: Sequence[bytes]) -> None:
         """Keeps copies of segments above the recovery point: the journal may be an old copy."""
         for base_offset in dropped:
             if base_offset not in self.mended and self._reader.size(base_offset):
-                self.mended[base_offset] = mended_segment(
+                nothing = mended_segment(
                     b"", base_offset, Bounds(offset_min=0), index_interval_bytes=0
                 )
+                content = self._files.read_bytes(self._reader.path(base_offset))
+                bad = bytes_beside(content, base_offset, appended)
+                self.mended[base_offset] = attrs.evolve(nothing, bad=bad)
 
     def _missing(self) -> tuple[str, ...]:
         claim = self._claim

@@ -28,7 +28,7 @@ from offsetd_storage.log.segment_scan import SegmentScan, scan_segment
 from offsetd_storage.recovery.tail_search import valid_batch_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -50,6 +50,17 @@ class BadBytes:
     position: int
     content: bytes = attrs.field(repr=False)
     reason: str
+    log_offset: int = 0
+    """Batches before these bytes have smaller log offsets; batches behind them have no smaller."""
+
+
+@attrs.frozen(kw_only=True)
+class KeptSegment:
+    """A segment of the repaired log. `content` is None if it is the beginning of the file."""
+
+    base_offset: int
+    valid_bytes: int
+    content: bytes | None = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +72,19 @@ class Repair:
     bytes_kept: int
     bad: tuple[BadBytes, ...]
     missing: tuple[str, ...]  # The parts that are missing, and stay missing.
-    batches_appended: int  # They come from the journal, or from the quarantine file.
+    kept: tuple[KeptSegment, ...]
+    appended: tuple[bytes, ...] = attrs.field(repr=False)
+    """The batches that come from the journal, or from the quarantine file."""
+
+    def kept_batches(self, files: Files, log_folder: Path) -> Iterator[bytes]:
+        """The batches that the log has after the repair, before and after it is carried out."""
+        for segment in self.kept:
+            content = segment.content
+            if content is None:
+                path = segment_path(log_folder, segment.base_offset)
+                content = files.read_bytes(path)[: segment.valid_bytes]
+            yield from split_batches(content)
+        yield from self.appended
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +144,9 @@ def mended_segment(
     """
     batches, bad = _valid_batches(content, base_offset)
     kept: list[bytes] = []
-    offset_next, epoch = max(bounds.offset_min, base_offset), bounds.epoch_min
+    ends: list[tuple[int, int]] = []
+    start = offset_next = max(bounds.offset_min, base_offset)
+    epoch = bounds.epoch_min
     for place, batch in enumerate(batches):
         following = batches[place + 1].header if place + 1 < len(batches) else None
         reason = _misfit(batch.header, following, offset_next, bounds)
@@ -131,6 +156,7 @@ def mended_segment(
         epoch = _epoch(batch.header.partition_leader_epoch, epoch, bounds)
         kept.append(_with_epoch(batch.content, epoch))
         offset_next = batch.header.last_offset + 1
+        ends.append((batch.position, offset_next))
     mended = b"".join(kept)
     scan = scan_segment(
         cast("File", _FileInMemory(mended)),
@@ -146,7 +172,25 @@ def mended_segment(
             position=scan.stop.position,
         )
     bad.sort(key=lambda each: each.position)
-    return MendedSegment(content=mended, scan=scan, bad=tuple(bad))
+    placed = [attrs.evolve(each, log_offset=_end_before(each, ends, start)) for each in bad]
+    return MendedSegment(content=mended, scan=scan, bad=tuple(placed))
+
+
+def _end_before(bad: BadBytes, ends: Sequence[tuple[int, int]], start: int) -> int:
+    """The end of the kept batches before some bytes; `ends` has their positions and ends."""
+    return max((end for position, end in ends if position < bad.position), default=start)
+
+
+def split_batches(content: bytes) -> Iterator[bytes]:
+    """The batches of a segment's bytes, up to the first position that has no header."""
+    position = 0
+    while position < len(content):
+        try:
+            size = batch_header(content, position).size_bytes
+        except CorruptBatch:
+            return
+        yield content[position : position + size]
+        position += size
 
 
 def _valid_batches(content: bytes, base_offset: int) -> tuple[list[_Batch], list[BadBytes]]:
@@ -215,6 +259,21 @@ def _with_epoch(batch: bytes, epoch: int) -> bytes:
 
 def _bad(base_offset: int, position: int, content: bytes, reason: str) -> BadBytes:
     return BadBytes(base_offset=base_offset, position=position, content=content, reason=reason)
+
+
+def bytes_beside(
+    content: bytes, base_offset: int, appended: Sequence[bytes]
+) -> tuple[BadBytes, ...]:
+    """The batches of a segment above the recovery point that the journal does not have."""
+    known = {(header.base_offset, header.crc) for header in map(batch_header, appended)}
+    return tuple(
+        attrs.evolve(
+            _bad(base_offset, each.position, each.content, "the journal does not have it"),
+            log_offset=each.header.base_offset,
+        )
+        for each in _valid_batches(content, base_offset)[0]
+        if (each.header.base_offset, each.header.crc) not in known
+    )
 
 
 def continued(batches: Sequence[bytes], offset: int) -> list[bytes]:

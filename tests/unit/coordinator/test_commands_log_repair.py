@@ -7,12 +7,15 @@ from typing import Any
 
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.printing.terminal import OutputFormat
-from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_storage.batch.record_batch import Record, batch_header, decode_batches, encode_batch
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.topic_partition import TopicPartition
 
 NOW_MS = SystemClock().now_ms()
@@ -81,6 +84,67 @@ def test_a_repair_shows_what_is_left_out_and_does_it(tmp_path: Path) -> None:
     outcome, rows = repair(folder)
     assert (outcome.code, rows) == (0, [])
     assert "no partition has damage that a repair can remove" in outcome.err
+
+
+def lose(folder: Path) -> None:
+    """Makes a folder with two bad batches: g has lost 2, and h 5, which 6 has replaced."""
+    store = opened(folder)
+    for group, offset in (("g", 1), ("g", 2), ("h", 5), ("h", 6), ("i", 7)):
+        value = OffsetCommitValue(offset=offset, commit_timestamp_ms=NOW_MS).encode(3)
+        key = encode_key(OffsetKey(group=group, topic="orders", partition=3))
+        record = Record(key=key, value=value, offset=0, timestamp_ms=NOW_MS)
+        store.produce(OFFSETS, encode_batch([record], base_offset=0))
+        store.flush()
+    store.close()
+    path = folder / OFFSETS.folder_name / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    starts = [0]
+    for _ in range(3):
+        starts.append(starts[-1] + batch_header(bytes(content), starts[-1]).size_bytes)
+    for start in starts[1:3]:
+        content[start + 17] ^= 1  # A bit of the checksum: the record can be read.
+    path.write_bytes(content)
+
+
+def test_each_loss_is_shown_with_what_applies_after_it(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    lose(folder)
+    opened(folder).close()
+    outcome, shown = repair(folder, "--by-group")
+    assert outcome.code == 0, outcome.err
+    assert shown == [
+        {
+            "group": "g",
+            "topic": "orders",
+            "partition": 3,
+            "lost_offset": 2,
+            "offset_after": 1,
+            "certain": False,
+            "log_partition": 0,
+        }
+    ]
+    assert "1 groups lose records" in outcome.err
+    _, by_file = repair(folder)
+    assert [row["groups"] for row in by_file] == [["g", "h"]]
+
+
+def test_a_repair_is_in_the_audit_log(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    lose(folder)
+    opened(folder).close()
+    outcome, _ = repair(folder, "--execute")
+    assert outcome.code == 0, outcome.err
+    store = opened(folder)
+    (event,) = (
+        AuditEvent.decode(record.value or b"", time_ms=record.timestamp_ms)
+        for batch in decode_batches(store.log(AUDIT_PARTITION).read(0, bytes_max=1 << 20))
+        for record in batch.records
+    )
+    store.close()
+    assert (event.method, event.topic) == ("log repair", "__consumer_offsets")
+    assert event.what["partition"] == 0
+    assert event.what["groups"] == ["g"]
+    assert event.what["bytes_left_out"] > 0
 
 
 def test_what_a_repair_is_not_for_is_refused_with_nothing_changed(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Audit events of commands that change a folder at rest."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING, Any
+
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.clock import SystemClock
+
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offsetd_storage.log_store import LogStore
+
+
+def note_offline_change(
+    store: LogStore, method: str, topic: str | None, what: Mapping[str, Any]
+) -> str | None:
+    """Appends an event to the audit log, and flushes it. `peer` is the user and the machine.
+
+    Returns the reason why there is no event: the audit log itself is damaged. Raises StorageFailed.
+    """
+    log = store.logs.get(AUDIT_PARTITION)
+    if log is None:
+        return f"the audit log has no entry of this: {store.quarantined.get(AUDIT_PARTITION)}"
+    event = AuditEvent(
+        time_ms=SystemClock().now_ms(), method=method, topic=topic, what=what, peer=_user()
+    )
+    record = Record(key=None, value=event.encode(), offset=0, timestamp_ms=event.time_ms)
+    store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))
+    store.flush()
+    return None
+
+
+def _user() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # A user id without a name.
+        return socket.gethostname()

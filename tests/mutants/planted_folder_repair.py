@@ -1,0 +1,77 @@
+"""Planted bugs of the commands that repair a folder at rest."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_LOSSES = "offsetd_coordinator.offline.repair_losses"
+_PLAN = "offsetd_storage.recovery.repair_plan"
+_RANDOM = "tests/unit/coordinator/test_repair_of_random_damage.py"
+_REPAIR = "tests/unit/coordinator/test_commands_log_repair.py"
+_TRANSACTIONS = "tests/unit/coordinator/test_log_transactions.py"
+
+FOLDER_REPAIR_MUTANTS = (
+    Mutant(
+        name="a repair tells no loss",
+        where=f"{_LOSSES}:losses_of",
+        replace="for batch in split_batches(bad.content):",
+        by="for batch in ():",
+        caught_by=_REPAIR,
+    ),
+    Mutant(
+        name="a repair is silent on what cannot be read",
+        where=f"{_LOSSES}:losses_of",
+        replace="(*unreadable_parts, *repair.missing)",
+        by="()",
+        caught_by=_RANDOM,
+    ),
+    Mutant(
+        name="a lost record counts as replaced by an older one",
+        where=f"{_LOSSES}:_loss",
+        replace="kept.offset >= lost.log_offset",
+        by="True",
+        caught_by=_REPAIR,
+    ),
+    Mutant(
+        name="a repair takes a batch with a wrong checksum",
+        where=f"{_PLAN}:_batch_at",
+        replace="len(batch) < header.size_bytes or computed_crc(batch) != header.crc",
+        by="len(batch) < header.size_bytes",
+        caught_by=_RANDOM,
+    ),
+    Mutant(
+        name="a repair leaves out what follows a bad batch",
+        where=f"{_PLAN}:_valid_batches",
+        replace="end = size if following is None else following",
+        by="end = size",
+        caught_by=_RANDOM,
+    ),
+    Mutant(
+        name="a repair is not in the audit log",
+        where="offsetd_coordinator.offline.offline_audit:note_offline_change",
+        replace="store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))",
+        by="pass",
+        caught_by=_REPAIR,
+    ),
+    Mutant(
+        name="a transaction is committed instead of aborted",
+        where="offsetd_coordinator.offline.open_transactions:abort_marker",
+        replace="ControlType.ABORT",
+        by="ControlType.COMMIT",
+        caught_by=_TRANSACTIONS,
+    ),
+    Mutant(
+        name="all producers' transactions are aborted",
+        where="offsetd_coordinator.commands.log_transactions:_aborted",
+        replace="if each.producer_id == producer_id",
+        by="",
+        caught_by=_TRANSACTIONS,
+    ),
+    Mutant(
+        name="a transaction has the offsets of all others",
+        where="offsetd_coordinator.offline.open_transactions:_transaction",
+        replace="batch.producer_id == producer_id and batch.is_transactional",
+        by="batch.is_transactional",
+        caught_by=_TRANSACTIONS,
+    ),
+)
