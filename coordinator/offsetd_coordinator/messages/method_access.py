@@ -8,6 +8,7 @@ from google.protobuf.message_factory import GetMessageClass
 from offsetd.v1 import (
     acl_service_pb2,
     admin_service_pb2,
+    backup_service_pb2,
     group_service_pb2,
     offset_service_pb2,
 )
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.access_control import Access, AccessControl
     from offsetd_coordinator.calls.connections import Connection, Context
 
-_FILES: Final = (offset_service_pb2, group_service_pb2, admin_service_pb2, acl_service_pb2)
+_FILES: Final = (
+    offset_service_pb2,
+    group_service_pb2,
+    admin_service_pb2,
+    acl_service_pb2,
+    backup_service_pb2,
+)
 METHODS: Final[dict[str, MethodDescriptor]] = {
     method.name: method
     for file in _FILES
