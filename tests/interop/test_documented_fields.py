@@ -46,6 +46,7 @@ RUNS: Final = {
     "offsetd groups remove-members": "offsetd groups remove-members readers --all --dry-run",
     "offsetd admin status": "offsetd admin status --partition 9",
     "offsetd admin health": "offsetd admin health",
+    "offsetd doctor": "offsetd doctor",
     "offsetd version": "offsetd version --all",
     "offsetd admin config": "offsetd admin config --changed",
     "offsetd admin config --long": "offsetd admin config --long",

@@ -96,6 +96,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
         1: "--principal User:b --operation Read --group billing",
     },
     "admin status": {0: "", 1: "--address HURT"},
+    "doctor": {0: "", 1: "--address HURT"},
     "admin health": {0: "offsetd.cleaner", 1: SILENT},
     "admin clean": {
         0: "--dry-run",

@@ -116,7 +116,8 @@ LAG_MUTANTS = (
         where=f"{_SURVEY}:LagSurvey._shown",
         replace="0 < count <= partitions_max",
         by="0 < count and partitions_max > 0",
-        caught_by=f"{_SURVEY_TESTS}::test_the_first_groups_that_fit_are_shown_whole_and_the_others_are_counted",
+        caught_by=f"{_SURVEY_TESTS}::test_the_first_groups_that_fit_are_shown_whole_and_the_others"
+        "_are_counted",
     ),
     Mutant(
         name="the groups that are shown are any",

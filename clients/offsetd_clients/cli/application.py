@@ -68,6 +68,7 @@ OFFSETD = Program(
         "admin": "offsetd_clients.cli.admin:register",
         "backup": "offsetd_clients.cli.backup:register",
         "commit": "offsetd_clients.cli.offsets:register_commit",
+        "doctor": "offsetd_clients.cli.doctor.doctor_command:register",
         "fetch": "offsetd_clients.cli.offsets:register_fetch",
         "groups": "offsetd_clients.cli.groups.group_commands:register",
         "migrate": "offsetd_clients.cli.migration.migrate_commands:register",

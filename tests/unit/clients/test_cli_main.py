@@ -74,14 +74,17 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     assert names == [
         "acls",
         "admin",
+        "backup",
         "cluster",
         "commit",
+        "doctor",
         "fetch",
         "groups",
         "kernels",
         "log",
         "migrate",
         "serve",
+        "version",
         "watch",
     ]
 

@@ -1,0 +1,1 @@
+"""`offsetd doctor`: what is wrong with a server or a folder, and what to do."""

@@ -1,0 +1,139 @@
+"""What is wrong with a data folder that no server has open: the folder's part of a diagnosis.
+
+`offsetd doctor --data-dir` calls it through the entry point `offsetd.folder_checks`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.errors import StorageError, words_of
+from offsetd_storage.folder.folder_lock import LOCK_NAME
+from offsetd_storage.recovery.quarantine import Damage, claims_of, list_quarantine_files
+from offsetd_storage.views.folder_view import FolderView, read_folder
+
+from offsetd_coordinator.expiry.uptime_marker import UNREADABLE, read_last_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+
+Told = tuple[str, str, str]
+"""A grade (`warn` or `bad`), what is so, and what to do."""
+
+_CLOCK_MS_MAX: Final = 60_000
+
+
+@attrs.frozen(kw_only=True)
+class FolderFacts:
+    """A folder as it is read. `view` is None if it cannot be read, for the reason `problem`."""
+
+    folder: Path
+    files: Files
+    view: FolderView | None
+    problem: str
+    is_open: bool
+    """Whether a server has it."""
+    now_ms: int
+
+
+def folder_checks(folder: Path) -> Iterator[tuple[str, str, str, str]]:
+    """(check, grade, what, remedy) of each finding; one of the grade `ok` if there is none."""
+    files, view, problem = OsFiles(), None, ""
+    try:
+        view = read_folder(files, folder)
+    except (StorageError, OSError) as error:
+        problem = words_of(error)
+    facts = FolderFacts(
+        folder=folder,
+        files=files,
+        view=view,
+        problem=problem,
+        is_open=_is_open(files, folder),
+        now_ms=int(time.time() * 1000),
+    )
+    for name, check in FOLDER_CHECKS.items():
+        for told in list(check(facts)) or [("ok", "", "")]:
+            yield (name, *told)
+
+
+def _is_open(files: Files, folder: Path) -> bool:
+    """Whether the lock is held. A folder without the file of the lock is not touched."""
+    lock = files.lock(folder / LOCK_NAME) if files.exists(folder / LOCK_NAME) else None
+    if lock is not None:
+        lock.release()
+    return lock is None and files.exists(folder / LOCK_NAME)
+
+
+def _readable(facts: FolderFacts) -> Iterator[Told]:
+    if facts.problem:
+        yield (
+            "bad",
+            facts.problem,
+            "Is this the data.dir of the server? Else: a newer offsetd, or a backup.",
+        )
+
+
+def _lock(facts: FolderFacts) -> Iterator[Told]:
+    if facts.is_open:
+        yield (
+            "warn",
+            "a server has this folder open",
+            "Ask that server: `offsetd doctor --address HOST:PORT`.",
+        )
+
+
+def _shutdown(facts: FolderFacts) -> Iterator[Told]:
+    if facts.view is not None and not facts.view.is_settled and not facts.is_open:
+        yield (
+            "warn",
+            "the last server did not close it: it was killed, or its machine lost power",
+            (
+                "Nothing to do: the next start checks and recovers it, and takes longer. Why was it"
+                " killed? See `dmesg` and `journalctl -u offsetd`."
+            ),
+        )
+
+
+def _quarantine(facts: FolderFacts) -> Iterator[Told]:
+    partitions = list_quarantine_files(facts.files, facts.folder)
+    for each, claim in claims_of(facts.files, facts.folder, partitions).items():
+        reason = claim.reason if isinstance(claim, Damage) else "its damage is in the server's log"
+        yield (
+            "bad",
+            f"{each} is quarantined: {reason}",
+            "`offsetd log repair` shows what can be saved, or restore a backup.",
+        )
+    for each in () if facts.view is None else facts.view.missing:
+        yield (
+            "bad",
+            f"the folder of {each} is missing, and records were written to it",
+            "Put it back from a backup; `offsetd log recreate` begins it anew, empty.",
+        )
+
+
+def _clock(facts: FolderFacts) -> Iterator[Told]:
+    last_up = read_last_up(facts.files, facts.folder)
+    if last_up is UNREADABLE:
+        yield "warn", "offsetd.last-up cannot be read", "Nothing expires for a day after a start."
+    elif last_up is not None and last_up.up_ms > facts.now_ms + _CLOCK_MS_MAX:
+        ahead_s = (last_up.up_ms - facts.now_ms) // 1000
+        yield (
+            "warn",
+            f"the last server ran {ahead_s} s in the future of this machine's clock",
+            "Set the clock before the start: the server goes on with the later time.",
+        )
+
+
+FOLDER_CHECKS: Final[dict[str, Callable[[FolderFacts], Iterator[Told]]]] = {
+    "folder": _readable,
+    "lock": _lock,
+    "shutdown": _shutdown,
+    "quarantine": _quarantine,
+    "clock": _clock,
+}
