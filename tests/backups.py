@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from log_stores import SMALL, seeded
 from offsetd_storage.backups.backup_writing import WrittenBackup, write_backup
-from offsetd_storage.backups.chunk_reading import ByteRate, KnownDigests, chunks_of
+from offsetd_storage.backups.chunk_reading import KnownDigests, chunks_of
 from offsetd_storage.backups.log_restoring import LogRestoring
 from offsetd_storage.backups.pinned_logs import PinnedLogs
 from offsetd_storage.backups.repository import Repository
@@ -51,7 +51,7 @@ def back_up(
     """A backup of all that is durable. `change` is what a bad connection does to a chunk."""
     with pin(store, moment_ms) as pinned:
         held = repository.chunks()
-        chunks = chunks_of(pinned, held, known=known or KnownDigests(), rate=ByteRate(0))
+        chunks = chunks_of(pinned, held, known=known or KnownDigests())
         return write_backup(
             repository,
             pinned.head,

@@ -81,9 +81,10 @@ class BackupSource:
         finally:
             self._running.release()
 
-    def chunks(
-        self, pinned: PinnedLogs, held: Collection[str], *, bytes_per_second_max: int = 0
-    ) -> Iterator[Chunk]:
-        """See `chunks_of`. 0: the rate of the settings."""
-        rate = ByteRate(bytes_per_second_max or self._bytes_per_second_max)
-        return chunks_of(pinned, held, known=self._known, rate=rate)
+    def chunks(self, pinned: PinnedLogs, held: Collection[str]) -> Iterator[Chunk]:
+        """See `chunks_of`. The caller waits after each chunk as `rate` says."""
+        return chunks_of(pinned, held, known=self._known)
+
+    def rate(self, bytes_per_second_max: int = 0) -> ByteRate:
+        """The limit on reads of one backup. 0: that of the settings."""
+        return ByteRate(bytes_per_second_max or self._bytes_per_second_max)

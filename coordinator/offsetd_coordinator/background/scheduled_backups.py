@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -52,7 +53,7 @@ class ScheduledBackups:
         self._figures = figures
         self._clock = clock
         self._random = random
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -65,7 +66,7 @@ class ScheduledBackups:
         """Ends the task; a backup that goes on ends at its next chunk, and is not made."""
         if self._running is None:
             return
-        self._is_stopping = True
+        self._stopping.set()
         self._running.cancel()
         await asyncio.wait([self._running])
         self._running = None
@@ -133,10 +134,11 @@ class ScheduledBackups:
             )
 
     def _until_stop(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        rate = self._source.rate()
         for chunk in chunks:
-            if self._is_stopping:
-                raise _Stopped
             yield chunk
+            if self._stopping.wait(rate.seconds_after(chunk.read_bytes)):
+                raise _Stopped
 
     def _pruned(self, repository: Repository) -> Prune | None:
         keep = self._settings.backup_keep

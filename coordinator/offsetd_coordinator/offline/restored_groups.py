@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.state.replayed_state import ReplayedState
 
+    Pair = tuple[bytes, bytes | None]
+
 _CHUNK_BYTES: Final = 512 * 1024
-_BATCH_RECORDS: Final = 1000
+_BATCH_BYTES: Final = 65_536
+"""Of keys and values. A batch may have one record more, which fitted one before."""
 _INT32_MAX: Final = 2**31 - 1
 _GENERATIONS_PER_SECOND_MAX: Final = 1
 _SLACK_SECONDS: Final = 3600
@@ -52,13 +55,17 @@ def end_leases_and_members(store: LogStore, *, moment_ms: int, now_ms: int) -> E
     raised_by = (now_ms - moment_ms) // 1000 * _GENERATIONS_PER_SECOND_MAX + _SLACK_SECONDS
     for topic_partition in [each for each in store.logs if each.topic == OFFSETS_TOPIC]:
         log = store.log(topic_partition)
-        pairs = [
-            pair
-            for records in _replayed(log).all_group_records()
-            for pair in _pairs(records, ended, raised_by=raised_by, now_ms=now_ms)
-        ]
-        for start in range(0, len(pairs), _BATCH_RECORDS):
-            _append(store, topic_partition, pairs[start : start + _BATCH_RECORDS], now_ms)
+        pairs: list[Pair] = []
+        size = 0
+        for records in _replayed(log).all_group_records():
+            for key, value in _pairs(records, ended, raised_by=raised_by, now_ms=now_ms):
+                pairs.append((key, value))
+                size += len(key) + len(value or b"")
+                if size > _BATCH_BYTES:
+                    _append(store, topic_partition, pairs, now_ms)
+                    pairs, size = [], 0
+        if pairs:
+            _append(store, topic_partition, pairs, now_ms)
     store.flush()
     return ended
 
@@ -72,7 +79,7 @@ def _replayed(log: PartitionLog) -> ReplayedState:
 
 def _pairs(
     records: GroupRecords, ended: EndedGroups, *, raised_by: int, now_ms: int
-) -> Iterator[tuple[bytes, bytes | None]]:
+) -> Iterator[Pair]:
     """Keys and values of the records that end a group's lease and its members."""
     group = records.group_id.decode()
     settings, classic = records.settings, records.classic
@@ -99,7 +106,7 @@ def _pairs(
 def _append(
     store: LogStore,
     topic_partition: TopicPartition,
-    pairs: list[tuple[bytes, bytes | None]],
+    pairs: list[Pair],
     now_ms: int,
 ) -> None:
     log = store.log(topic_partition)

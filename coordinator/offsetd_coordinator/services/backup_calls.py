@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from offsetd.v1 import backup_service_pb2
 from offsetd_storage.backups.backup_errors import BackupRefused
@@ -19,9 +19,11 @@ from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from offsetd_coordinator.node import Node
+
+_STEP_SECONDS: Final = 0.2
 
 
 class BackupService:
@@ -46,15 +48,37 @@ class BackupService:
             raise InvalidRequest("held_digests", "a digest has 32 bytes")
         with ExitStack() as stack:
             try:
-                pinned = await asyncio.to_thread(stack.enter_context, source.pinned())
+                pinned = await _finished(stack.enter_context, source.pinned())
                 head = head_message(pinned.head, other_addresses(self._node))
                 yield head.SerializeToString()
-                chunks = source.chunks(pinned, held, bytes_per_second_max=rate)
-                while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                chunks, limit = source.chunks(pinned, held), source.rate(rate)
+                while (chunk := await _finished(next, chunks, None)) is not None:
                     yield chunk_message(chunk).SerializeToString()
-                    self._node.serving()  # A server that stops does not wait for a backup.
+                    await self._rest(limit.seconds_after(chunk.read_bytes))
             except BackupRefused as error:
                 raise PolicyViolation("{problem}", problem=str(error)) from error
             except StorageFailed as error:
                 runtime.log.fail_soon(error)
                 raise unavailable(error) from error
+
+    async def _rest(self, seconds: float) -> None:
+        """Waits. A server that stops does not wait for a backup: raises its refusal."""
+        while seconds > _STEP_SECONDS:
+            await asyncio.sleep(_STEP_SECONDS)
+            seconds -= _STEP_SECONDS
+            self._node.serving()
+        await asyncio.sleep(seconds)
+        self._node.serving()
+
+
+async def _finished(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function on a thread. If the call is cancelled, waits for the end of the thread.
+
+    Until then, the thread uses the files of the pin.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -81,7 +81,7 @@ class _Writer:
         chunk = next(self._chunks, None)
         if chunk is None:
             raise BackupDamaged("fewer chunks came than the segments have")
-        digest, content = chunk
+        digest, content = chunk.digest, chunk.content
         if content is not None:
             if len(content) != size or digest_of(content) != digest:
                 raise BackupDamaged("a chunk came that differs from its checksum")

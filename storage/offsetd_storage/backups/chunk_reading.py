@@ -18,35 +18,34 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A chunk. `content` is None if the receiver has it already."""
+    """A chunk. `content` is None if the receiver has it already.
+
+    `read_bytes` is what was read of the disk for it: 0 if its digest was known.
+    """
 
     digest: str
     content: bytes | None
+    read_bytes: int = 0
 
 
 class ByteRate:
-    """Keeps reads below a rate in bytes per second; 0 is without a limit."""
+    """A limit on reads, in bytes per second; 0 is none."""
 
     def __init__(
-        self,
-        bytes_per_second: int,
-        *,
-        now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, bytes_per_second: int, *, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._bytes_per_second = bytes_per_second
         self._now_s = now_s
-        self._sleep = sleep
         self._due_s = now_s()
 
-    def take(self, size_bytes: int) -> None:
-        """Waits until that many bytes may be read."""
+    def seconds_after(self, read_bytes: int) -> float:
+        """How long to wait after that many bytes were read."""
         if not self._bytes_per_second:
-            return
+            return 0.0
         now_s = self._now_s()
-        if self._due_s > now_s:
-            self._sleep(self._due_s - now_s)
-        self._due_s = max(self._due_s, now_s) + size_bytes / self._bytes_per_second
+        # A time without reads is not made up for.
+        self._due_s = max(self._due_s, now_s) + read_bytes / self._bytes_per_second
+        return self._due_s - now_s
 
 
 @attrs.define
@@ -71,10 +70,8 @@ class KnownDigests:
             self._by_segment[id(segment.sealed)] = segment.sealed, digests
 
 
-def chunks_of(
-    pinned: PinnedLogs, held: Collection[str], *, known: KnownDigests, rate: ByteRate
-) -> Iterator[Chunk]:
-    """Yields every chunk, with its bytes if it is not in `held`. Blocks.
+def chunks_of(pinned: PinnedLogs, held: Collection[str], *, known: KnownDigests) -> Iterator[Chunk]:
+    """Yields every chunk, with its bytes if it is not in `held`. Blocks while it reads.
 
     Raises CorruptBatch if a file is shorter than it was, and OSError.
     """
@@ -87,7 +84,6 @@ def chunks_of(
                 digests.append(expected[place])
                 yield Chunk(expected[place], None)
                 continue
-            rate.take(size)
             content = segment.reader.file.pread(size, place * CHUNK_BYTES)
             if len(content) < size:
                 raise CorruptBatch(
@@ -95,5 +91,5 @@ def chunks_of(
                     position=place * CHUNK_BYTES,
                 )
             digests.append(digest_of(content))
-            yield Chunk(digests[-1], None if digests[-1] in held else content)
+            yield Chunk(digests[-1], None if digests[-1] in held else content, size)
         known.note(segment, tuple(digests))

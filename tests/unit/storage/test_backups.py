@@ -32,7 +32,7 @@ from log_stores import (
 )
 from offsetd_storage.backups.backup_check import chunk_problems
 from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused, TargetFailed
-from offsetd_storage.backups.chunk_reading import Chunk, KnownDigests
+from offsetd_storage.backups.chunk_reading import ByteRate, Chunk, KnownDigests, chunks_of
 from offsetd_storage.backups.log_restoring import (
     CLOCK_SLACK_MS,
     OFFSETS_PER_MS_MAX,
@@ -356,3 +356,27 @@ def test_a_target_that_fails_is_told_by_its_address() -> None:
     files.put_durable(BACKUPS / "chunks", b"a file in the way")
     with pytest.raises(TargetFailed, match=str(BACKUPS)):
         back_up(store, repository_of(files))
+
+
+def test_reads_keep_below_a_rate_and_a_pause_is_not_made_up_for() -> None:
+    now_s = 100.0
+    rate = ByteRate(1000, now_s=lambda: now_s)
+    assert rate.seconds_after(500) == 0.5
+    assert rate.seconds_after(500) == 1.0
+    now_s = 200.0
+    assert rate.seconds_after(100) == pytest.approx(0.1)
+    assert ByteRate(0).seconds_after(1 << 30) == 0.0
+
+
+def test_what_a_chunk_took_of_the_disk_counts() -> None:
+    files = SimulatedFiles()
+    store, known = filled(files), KnownDigests()
+    with pin(store) as pinned:
+        first = list(chunks_of(pinned, (), known=known))
+        assert all(each.content and each.read_bytes == len(each.content) for each in first)
+        held = {each.digest for each in first}
+        again = list(chunks_of(pinned, held, known=known))
+    sealed = [each.sealed is not None for each in pinned.segments]
+    assert [each.digest for each in again] == [each.digest for each in first]
+    assert not any(each.content for each in again)
+    assert [each.read_bytes == 0 for each in again] == sealed
