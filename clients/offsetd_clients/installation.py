@@ -34,8 +34,8 @@ def build_text() -> str:
     git = shutil.which("git")
     if git is None:
         return f"checkout {path}"
-    asked = [git, "-C", path, "rev-parse", "--short=12", "HEAD"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  No shell.
+    ask = [git, "-C", path, "rev-parse", "--short=12", "HEAD"]
+    said = subprocess.run(ask, capture_output=True, text=True, check=False)  # noqa: S603  No shell.
     return f"checkout {path}" + ("" if said.returncode else f", commit {said.stdout.strip()}")
 
 

@@ -9,6 +9,7 @@ import pytest
 from chance import session_seed
 from cluster.cluster_round import ClusterRound
 from cluster.faults import SESSION_MS, Fleet
+from promised import promised_by
 from releases import BEFORE_0_2_0, has_commit, unpack_release
 from server_process import poll
 
@@ -38,6 +39,9 @@ ANSWERS_BETWEEN = 200  # So many calls are answered between two replacements.
 SECONDS_MAX = 240
 
 
+@promised_by("docs/upgrading.md")(
+    "every client sees one order of all commits, and no acknowledged commit is lost"
+)
 def test_nodes_are_replaced_by_todays_one_by_one_under_load_and_back(
     real_cluster: RealCluster, cluster_id: str, tmp_path: Path
 ) -> None:

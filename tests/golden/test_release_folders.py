@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from promised import promised_by
 from release_answers import PARTITIONS, SETTINGS, answers, commit
 from releases import GOLDEN
 from server_process import ServerProcess, Stubs
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.single_server]
 
+promised = promised_by("docs/upgrading.md")
 RELEASES = sorted(path.name for path in GOLDEN.glob("offsetd-*") if path.is_dir())
 ENDS = ("stopped", "killed")
 
@@ -32,6 +34,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str
     return tmp_path / "data", json.loads(path.with_suffix(".json").read_text())
 
 
+@promised("It opens the folder of any earlier release as it is, and checks every batch.")
 def test_a_server_of_today_answers_as_the_release_did(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = kept
     acknowledged = expected.pop("acknowledged", {})

@@ -201,6 +201,18 @@ def exit_code(error: OffsetdError) -> int:
     return EXIT_WRONG_USE if isinstance(error, InvalidRequest) else EXIT_FAILED
 
 
+_HINTS = {
+    "UNAVAILABLE": f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.",
+    "DEADLINE_EXCEEDED": (
+        "  Is an offsetd there, and does it answer (offsetd admin status)? --timeout gives it more"
+        " time."
+    ),
+    "UNIMPLEMENTED": (
+        "  The server does not know this call. Is it of an older version (offsetd version)?"
+    ),
+}
+
+
 def explain(error: OffsetdError, address: str) -> str:
     """The error as lines of text for users.
 
@@ -208,13 +220,7 @@ def explain(error: OffsetdError, address: str) -> str:
     """
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]
-        if error.code == "UNAVAILABLE":
-            lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
-        elif error.code == "DEADLINE_EXCEEDED":
-            lines.append(
-                "  Is an offsetd there, and does it answer (offsetd admin status)? --timeout gives"
-                " it more time."
-            )
+        lines += [_HINTS[error.code]] if error.code in _HINTS else []
     elif isinstance(error, InvalidImport) and error.lines:
         # The message repeats the first wrong line, which is listed below.
         message = error.failure.message.removesuffix("; " + _wrong_line(error.lines[0]))

@@ -136,9 +136,7 @@ class Manifest:
     @classmethod
     def _read(cls, document: Any, name: str) -> Self:
         if _number(document["format"]) > FORMAT_VERSION:
-            raise NewerFormat(
-                f"{name} has format {document['format']}, this program knows {FORMAT_VERSION}"
-            )
+            raise NewerFormat.of(name, document["format"], FORMAT_VERSION)
         if document["chunk_bytes"] != CHUNK_BYTES:
             raise ValueError(f"chunks of {document['chunk_bytes']} bytes")
         return cls(

@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2 as pb
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.printing.terminal import Terminal
@@ -99,3 +100,14 @@ def test_a_server_that_is_silent_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_wrong_address_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, "version", "--address", "nowhere")[0] == 2
+
+
+def test_a_call_that_an_older_server_does_not_know_says_so(
+    fake_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promised = "The server does not know this call. Is it of an older version (offsetd version)?"
+    unknown = Status(code=12, message="Method not found!")
+    fake_server.will_answer("GetServerInfo", unknown)
+    code, _, told = called(monkeypatch, "version", "--address", fake_server.address)
+    assert code == 1
+    assert promised in told

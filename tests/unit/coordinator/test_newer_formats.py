@@ -15,11 +15,13 @@ from offsetd_storage.clock import ManualClock, SteadyClock
 from offsetd_storage.errors import NewerFormat
 from offsetd_storage.folder.checkpoint_files import write_offset_checkpoint
 from partition_logs import NOW_MS
+from promised import promised_by
 from recovered_folders import filled, log_path, overwrite
 
 if TYPE_CHECKING:
     from offsetd_storage.disk.simulated_files import SimulatedFiles
 
+promised = promised_by("docs/upgrading.md")
 CLOCK = SteadyClock(ManualClock(NOW_MS))
 
 
@@ -37,6 +39,11 @@ def folder_with_every_file() -> SimulatedFiles:
     return files.kill()
 
 
+@promised(
+    "A version that meets a newer file refuses to start.",
+    "The error names the file, its version and the version that it knows",
+    "and not one byte of the folder is changed.",
+)
 @pytest.mark.parametrize("name", NEWER_FILES)
 def test_a_newer_file_is_refused_untouched_and_named_with_both_versions(name: str) -> None:
     files = folder_with_every_file()
