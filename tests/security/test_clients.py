@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_clients import AsyncOffsetClient, OffsetClient, TlsOptions, TopicPartition
 from offsetd_clients.errors import AuthenticationFailed, AuthorizationFailed
-from offsetd_coordinator.security.token_file import create_token, revoke_tokens
 from security.secured_server import ACLS, GROUP, TOPIC, SecuredFiles
 from server_process import ServerProcess, poll
+from token_files import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,29 +24,23 @@ P0 = TopicPartition(TOPIC, 0)
 SECONDS_MAX = 60
 
 
-class Tokens:
+class Tokens(TokenFile):
     """A file of tokens, of which the clients use the newest of `User:owner`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.current, self._id = self._create("User:owner")
-        self.nobody, _ = self._create("User:nobody")
-        self.asked = 0
-
-    def _create(self, principal: str) -> tuple[str, str]:
-        token, stored = create_token(self.path, principal, now_ms=int(time.time() * 1000))
-        return token, stored.token_id
+        super().__init__(path)
+        self.current, self.current_id = self.create("User:owner")
+        self.nobody, _ = self.create("User:nobody")
 
     def __call__(self) -> str:
-        self.asked += 1
         return self.current
 
     def renew(self, is_known: Callable[[], object]) -> None:
         """A new token, and then no more of the old one."""
-        former = self._id
-        self.current, self._id = self._create("User:owner")
+        former = self.current_id
+        self.current, self.current_id = self.create("User:owner")
         poll(is_known, SECONDS_MAX)
-        revoke_tokens(self.path, [former])
+        self.revoke(former)
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +128,11 @@ async def test_a_renewed_token_keeps_the_client_for_asyncio_going(
 
         for value in range(1, 21):
             await commit(value)
-        former = tokens._id
-        tokens.current, tokens._id = tokens._create("User:owner")
+        former = tokens.current_id
+        tokens.current, tokens.current_id = tokens.create("User:owner")
         while not await is_let_in(client):  # noqa: ASYNC110  Only the server knows.
             await asyncio.sleep(0.05)
-        revoke_tokens(tokens.path, [former])
+        tokens.revoke(former)
         end = time.monotonic() + 4
         value = 20
         while time.monotonic() < end:
@@ -175,19 +169,19 @@ async def test_a_watcher_goes_on_with_a_renewed_token(
                 seen.append(event.offset)
 
         watching = asyncio.create_task(watch())
-        former, value = tokens._id, 1000
-        new, new_id = tokens._create("User:owner")
+        former, value = tokens.current_id, 1000
+        new, new_id = tokens.create("User:owner")
         async with AsyncOffsetClient(**options(secured, new)) as other:
             while not await is_let_in(other):  # noqa: ASYNC110  Only the server knows.
                 await asyncio.sleep(0.05)
-        tokens.current, tokens._id = new, new_id
+        tokens.current, tokens.current_id = new, new_id
         end = time.monotonic() + 1
         is_revoked = False
         while time.monotonic() < end + 4:
             value += 1
             await client.commit(GROUP, {P0: value})
             if not is_revoked and time.monotonic() > end:
-                revoke_tokens(tokens.path, [former])
+                tokens.revoke(former)
                 is_revoked = True
             assert not watching.done(), watching
             await asyncio.sleep(0.02)

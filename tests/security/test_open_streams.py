@@ -14,9 +14,9 @@ import grpc
 import pytest
 from offsetd.v1 import acl_service_pb2 as acls
 from offsetd.v1 import history_pb2, offset_service_pb2
-from offsetd_coordinator.security.token_file import create_token, revoke_tokens
 from security.secured_server import GROUP, SUPER_USER, TOPIC, SecuredFiles, called, request_of
 from server_process import ServerProcess, Stubs, poll
+from token_files import TokenFile, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,17 +31,16 @@ COMMITTED, REFUSED = "committed", "refused"
 
 
 class Tokens:
-    """A server with rules that can be changed, its file of tokens, and a channel to it."""
+    """A server with rules that can be changed, its file of tokens, and a super user's token."""
 
-    def __init__(self, folder: Path, server: ServerProcess, path: Path, root: str) -> None:
-        self.folder = folder
+    def __init__(self, server: ServerProcess, file: TokenFile, root: str) -> None:
         self.server = server
-        self.path = path
+        self.file = file
         self.root = bearer(root)
 
     def create(self, principal: str) -> tuple[Any, str]:
         """The metadata with a new token, and the token's id. Returns once the server knows it."""
-        token, stored = create_token(self.path, principal, now_ms=int(time.time() * 1000))
+        token, token_id = self.file.create(principal)
         metadata = bearer(token)
         with grpc.insecure_channel(self.server.address) as channel:
             poll(
@@ -51,7 +50,7 @@ class Tokens:
                 ),
                 SECONDS_MAX,
             )
-        return metadata, stored.token_id
+        return metadata, token_id
 
 
 def bearer(token: str) -> Any:
@@ -60,17 +59,17 @@ def bearer(token: str) -> Any:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Iterator[Tokens]:
-    path = tmp_path / "tokens.toml"
-    root, _ = create_token(path, SUPER_USER, now_ms=int(time.time() * 1000))
+    file = TokenFile(tmp_path / "tokens.toml")
+    root, _ = file.create(SUPER_USER)
     settings = {
-        "security.tokens.file": path,
+        "security.tokens.file": file.path,
         "security.acl.enable": "true",
         "super.users": SUPER_USER,
         "history.ms": 3_600_000,
     }
     with ServerProcess(tmp_path / "data", settings=settings) as server:
         server.wait_until_serving()
-        yield Tokens(tmp_path, server, path, root)
+        yield Tokens(server, file, root)
 
 
 def acl(name: str, resource_type: int, operation: int = acls.ACL_OPERATION_READ) -> Any:
@@ -202,7 +201,7 @@ def test_the_streams_of_a_revoked_token_end(tokens: Tokens) -> None:
         root.acls.AddAcls(added, metadata=tokens.root)
         everybody = [Stream(stack, tokens, metadata), Watcher(stack, tokens, metadata)]
         poll(lambda: all(len(each.after(0)) > 5 for each in everybody), SECONDS_MAX)
-        revoke_tokens(tokens.path, [token_id])
+        tokens.file.revoke(token_id)
         poll(lambda: all(each.code is not None for each in everybody), SECONDS_MAX)
         # A client opens them again, and is refused then, unless it has a new token.
         assert {each.code for each in everybody} == {grpc.StatusCode.UNAVAILABLE}
@@ -215,11 +214,9 @@ def test_an_idle_watch_ends_when_its_token_expires(tokens: Tokens) -> None:
     request.progress_interval.FromSeconds(3600)
     with grpc.insecure_channel(tokens.server.address) as channel:
         for life_ms in LIVES_MS:  # A slow machine needs a longer one to begin with.
-            now_ms = int(time.time() * 1000)
-            token, _ = create_token(
-                tokens.path, SUPER_USER, now_ms=now_ms, expires_ms=now_ms + life_ms
-            )
-            while time.time() * 1000 < now_ms + life_ms:
+            end_ms = wall_ms() + life_ms
+            token, _ = tokens.file.create(SUPER_USER, life_ms=life_ms)
+            while wall_ms() < end_ms:
                 watch = Stubs(channel).offsets.WatchOffsets(
                     request, metadata=bearer(token), timeout=SECONDS_MAX
                 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from offsetd_clients import OffsetClient, TopicPartition
 from offsetd_clients.errors import AuthorizationFailed
-from offsetd_coordinator.security.token_file import create_token
 from promised import promised_by
 from server_process import ServerProcess
+from token_files import TokenFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ P0 = TopicPartition("orders", 0)
 )
 def test_callers_of_a_unix_socket(tmp_path: Path) -> None:
     (tmp_path / "acls.toml").write_text(ACLS)
-    token, _ = create_token(tmp_path / "tokens.toml", "User:app", now_ms=0)
+    token, _ = TokenFile(tmp_path / "tokens.toml").create("User:app")
     socket = tmp_path / "offsetd.sock"
     settings = {
         "listen.address": f"unix:{socket}",

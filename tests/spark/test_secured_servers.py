@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pytest
 from certificates import Authority
-from offsetd_coordinator.security.token_file import create_token
 from offsetd_pipeline import OffsetsRejected, UnfinishedWrite, write_offsets
 from promised import promised_by
 from pyspark.errors import PySparkException
 from security.secured_server import ACLS, SecuredFiles
 from server_process import ServerProcess
+from token_files import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,9 +80,7 @@ def served(kind: str, folder: Path) -> Iterator[Secured]:
     settings: dict[str, Any] = {**files.tls_settings, "security.acl.file": folder / "acls.toml"}
     if kind == BY_TOKEN:
         for name in ("owner", "reader", "nobody"):
-            token, _ = create_token(
-                folder / "tokens.toml", f"User:{name}", now_ms=int(time.time() * 1000)
-            )
+            token, _ = TokenFile(folder / "tokens.toml").create(f"User:{name}")
             (folder / f"{name}.token").write_text(f"{token}\n")
         settings["security.tokens.file"] = folder / "tokens.toml"
     else:

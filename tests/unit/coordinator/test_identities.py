@@ -9,8 +9,9 @@ from offsetd_coordinator.calls.caller import Caller
 from offsetd_coordinator.calls.identities import Identities
 from offsetd_coordinator.security.acl import ANONYMOUS
 from offsetd_coordinator.security.security_errors import AuthenticationFailed
-from offsetd_coordinator.security.token_file import create_token, parse_token_file, revoke_tokens
+from offsetd_coordinator.security.token_file import parse_token_file
 from offsetd_coordinator.security.watched_file import WatchedFile
+from token_files import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,11 +43,11 @@ class FakeContext:
         return None
 
 
-class Tokens:
+class Tokens(TokenFile):
     """A file of tokens, and the identities that it makes."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path, lambda: self.now_ms)
         self.now_ms = NOW_MS
         self.alice, self.alice_id = self.create("User:alice")
         self.file = WatchedFile(path, parse_token_file, "tokens")
@@ -55,11 +56,6 @@ class Tokens:
             principal_of={b"bob": "User:bob"}.get,
             tokens=self.file,
         )
-
-    def create(self, principal: str, expire_ms: int | None = None) -> tuple[str, str]:
-        """A token, and its id."""
-        token, stored = create_token(self.path, principal, now_ms=NOW_MS, expires_ms=expire_ms)
-        return token, stored.token_id
 
     async def principal(self, context: FakeContext) -> str:
         return (await self.identities.identify(context)).principal
@@ -123,7 +119,7 @@ async def test_a_certificate_that_cannot_be_read_is_refused() -> None:
 async def test_an_identity_ends_with_its_token(tokens: Tokens) -> None:
     identity = await tokens.identities.identify(FakeContext(bearer(tokens.alice)))
     assert tokens.identities.is_valid(identity)
-    revoke_tokens(tokens.path, [tokens.alice_id])
+    tokens.revoke(tokens.alice_id)
     assert tokens.file.refresh()
     assert not tokens.identities.is_valid(identity)
     with pytest.raises(AuthenticationFailed):
@@ -131,7 +127,7 @@ async def test_an_identity_ends_with_its_token(tokens: Tokens) -> None:
 
 
 async def test_an_identity_ends_when_its_token_expires(tokens: Tokens) -> None:
-    short, _ = tokens.create("User:carol", NOW_MS + DAY_MS)
+    short, _ = tokens.create("User:carol", life_ms=DAY_MS)
     assert tokens.file.refresh()
     identity = await tokens.identities.identify(FakeContext(bearer(short)))
     tokens.now_ms = NOW_MS + DAY_MS - 1
