@@ -10,11 +10,11 @@ _UNTOUCHED = "test_a_newer_file_is_refused_untouched_and_named_with_both_version
 
 RELEASE_MUTANTS = (
     Mutant(
-        name="a newer cleaner's checkpoint is noticed only when the folder was changed",
+        name="a newer cleaner's checkpoint is noticed only when the folder is locked",
         where="offsetd_storage.recovery.survey:lock_folder",
         replace="(RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT)",
         by="(RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)",
-        caught_by=f"{_NEWER}::{_UNTOUCHED}",
+        caught_by=f"{_NEWER}::test_a_folder_with_a_newer_checkpoint_is_not_even_locked",
     ),
     Mutant(
         name="a newer checkpoint counts as damaged",

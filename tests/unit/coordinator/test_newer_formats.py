@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 promised = promised_by("docs/upgrading.md")
+SETTINGS = Settings(data_dir=str(FOLDER), offsets_topic_num_partitions=3)
+CHECKPOINTS = [name for name in NEWER_FILES if name.endswith("-checkpoint") and "/" not in name]
 CLOCK = SteadyClock(ManualClock(NOW_MS))
 
 
@@ -39,6 +42,17 @@ def folder_with_every_file() -> SimulatedFiles:
     return files.kill()
 
 
+def refused(files: SimulatedFiles, name: str) -> str:
+    """The error of a start on the folder with a newer file of that name. Nothing has changed."""
+    newer = NEWER_FILES[name](files.read_bytes(FOLDER / name))
+    files.put_durable(FOLDER / name, newer)
+    untouched = tree(files)
+    with pytest.raises(NewerFormat) as caught:
+        open_store(SETTINGS, files=files, clock=CLOCK, random=Random(1), threads=1)
+    assert tree(files) == untouched
+    return str(caught.value)
+
+
 @promised(
     "A version that meets a newer file refuses to start.",
     "The error names the file, its version and the version that it knows",
@@ -46,28 +60,22 @@ def folder_with_every_file() -> SimulatedFiles:
 )
 @pytest.mark.parametrize("name", NEWER_FILES)
 def test_a_newer_file_is_refused_untouched_and_named_with_both_versions(name: str) -> None:
-    files = folder_with_every_file()
-    path = FOLDER / name
-    before = files.read_bytes(path)
-    newer = NEWER_FILES[name](before)
-    assert newer != before
-    files.put_durable(path, newer)
-    untouched = tree(files)
-    settings = Settings(data_dir=str(FOLDER), offsets_topic_num_partitions=3)
-    with pytest.raises(NewerFormat) as caught:
-        open_store(settings, files=files, clock=CLOCK, random=Random(1), threads=1)
-    assert tree(files) == untouched
-    told = str(caught.value)
-    assert path.name in told
-    assert "has format" in told
-    assert "but this version of offsetd knows" in told
+    told = refused(folder_with_every_file(), name)
+    assert name.rpartition("/")[2] in told
+    assert re.search(r" has format \d+, but this version of offsetd knows \d+;", told)
     assert "docs/upgrading.md" in told
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_folder_with_a_newer_checkpoint_is_not_even_locked(name: str) -> None:
+    files = folder_with_every_file()
+    files.unlink(FOLDER / ".lock")
+    refused(files, name)
 
 
 def test_the_same_folder_opens_if_nothing_in_it_is_newer() -> None:
     files = folder_with_every_file()
     for name in NEWER_FILES:
         assert files.exists(FOLDER / name), name
-    settings = Settings(data_dir=str(FOLDER), offsets_topic_num_partitions=3)
-    store = open_store(settings, files=files, clock=CLOCK, random=Random(1), threads=1)
+    store = open_store(SETTINGS, files=files, clock=CLOCK, random=Random(1), threads=1)
     store.abandon()
