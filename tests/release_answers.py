@@ -1,6 +1,7 @@
 """What a release's folder is filled with, and what a server of any later release answers to it.
 
-The calls and the fields are those of 0.1.0, so that each release can be asked for the same.
+The calls and the fields are those of 0.1.0, so that each release can be asked for the same. What
+came later is asked for only where the release had it: access rules, in 0.2.0.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from offsetd.v1 import (
+    acl_service_pb2,
     admin_service_pb2,
     group_service_pb2,
     history_pb2,
@@ -35,6 +37,13 @@ SETTINGS: Mapping[str, object] = {
     "metrics.address": "",
     "logging.cleaner.file": "",
 }
+RULE = acl_service_pb2.Acl(
+    principal="User:billing-app",
+    name="billing",
+    operation="ACL_OPERATION_READ",
+    permission="ACL_PERMISSION_ALLOW",
+    resource_type="RESOURCE_TYPE_GROUP",
+)
 _GROUPS_OVERWRITTEN = 4
 _EXPIRED = "expired"
 
@@ -54,7 +63,12 @@ def commit(group: str, offsets: Mapping[int, int], **more: Any) -> Any:
     )
 
 
-def fill(stubs: Stubs) -> None:
+def has_rules(release: str) -> bool:
+    """Returns whether a release knows access rules."""
+    return release != "0.1.0"
+
+
+def fill(stubs: Stubs, *, rules: bool = True) -> None:
     """Commits, a member, leases, settings, deletions, an expiry, and a log that is cleaned."""
     offsets, groups, admin = stubs.offsets, stubs.groups, stubs.admin
     first = offset_service_pb2.OffsetCommit(topic="orders", offset=1, leader_epoch=7, metadata="é")
@@ -86,6 +100,8 @@ def fill(stubs: Stubs) -> None:
             set={"offsets.retention.minutes": "20160"}, reason="golden"
         )
     )
+    if rules:
+        stubs.acls.AddAcls(acl_service_pb2.AddAclsRequest(acls=[RULE]))
     poll(lambda: _EXPIRED not in [each.group_id for each in _list_groups(stubs)], 60)
     for turn in range(4):
         for group in range(_GROUPS_OVERWRITTEN):
@@ -165,7 +181,7 @@ def commit_until_killed(server: ServerProcess) -> dict[str, int]:
     return acknowledged
 
 
-def answers(stubs: Stubs) -> dict[str, Any]:
+def answers(stubs: Stubs, *, rules: bool = True) -> dict[str, Any]:
     """Everything that a server answers about a folder, as JSON knows it."""
     audit = admin_service_pb2.ListAuditEventsRequest(page_size=1000)
     config = admin_service_pb2.DescribeConfigRequest(names=["offsets.retention.minutes"])
@@ -179,7 +195,13 @@ def answers(stubs: Stubs) -> dict[str, Any]:
             [setting.name, setting.value, int(setting.source), setting.problem]
             for setting in stubs.admin.DescribeConfig(config).settings
         ],
+        "rules": _rules(stubs) if rules else [],
     }
+
+
+def _rules(stubs: Stubs) -> list[list[Any]]:
+    listed = stubs.acls.ListAcls(acl_service_pb2.ListAclsRequest()).acls
+    return [[each.principal, each.name, int(each.operation)] for each in listed]
 
 
 def _list_groups(stubs: Stubs) -> Any:

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from release_answers import SETTINGS, answers, commit_until_killed, fill
+from release_answers import SETTINGS, answers, commit_until_killed, fill, has_rules
 from releases import GOLDEN, unpack_release
 from server_process import ServerProcess, Stubs
 
@@ -29,6 +29,7 @@ def make(version: str, commit: str | None) -> None:
     """Fills the folders with a server of that commit, and packs them."""
     target = GOLDEN / f"offsetd-{version}"
     target.mkdir(exist_ok=True)
+    rules = has_rules(version)
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         environment: Mapping[str, str] = {}
@@ -40,16 +41,16 @@ def make(version: str, commit: str | None) -> None:
             return server.wait_until_serving()
 
         with serve(work / "stopped") as server:
-            fill(Stubs(server.channel()))
+            fill(Stubs(server.channel()), rules=rules)
             server.stop_well()
         with serve(work / "killed") as server:
-            fill(Stubs(server.channel()))
+            fill(Stubs(server.channel()), rules=rules)
             acknowledged = commit_until_killed(server)
         for name, more in {"stopped": {}, "killed": {"acknowledged": acknowledged}}.items():
             _pack(work / name, target / f"{name}.tar.xz")
             shutil.copytree(work / name, work / f"{name}-copy")
             with serve(work / f"{name}-copy") as server:
-                answered = {**answers(Stubs(server.channel())), **more}
+                answered = {**answers(Stubs(server.channel()), rules=rules), **more}
             (target / f"{name}.json").write_text(
                 json.dumps(answered, ensure_ascii=False, separators=(",", ":")) + "\n"
             )

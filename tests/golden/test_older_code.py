@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import acl_service_pb2
 from promised import promised_by
-from release_answers import SETTINGS, answers, commit, fill
+from release_answers import RULE, SETTINGS, answers, commit, fill
 from releases import BEFORE_0_2_0, COMMIT_OF_RELEASE, GOLDEN, ROOT, has_commit, unpack_release
 from server_process import ServerProcess, Stubs
 
@@ -30,11 +30,6 @@ OLDEST = COMMIT_OF_RELEASE["0.1.0"]
 OLDER = {"0.1.0": OLDEST, "before 0.2.0": BEFORE_0_2_0}
 CLIENT = Path(__file__).parent.parent / "older_client.py"
 SECONDS_MAX = 240
-RULE: dict[str, Any] = {
-    "operation": "ACL_OPERATION_READ",
-    "permission": "ACL_PERMISSION_ALLOW",
-    "resource_type": "RESOURCE_TYPE_GROUP",
-}
 
 pytestmark = [
     pytest.mark.slow,
@@ -146,8 +141,7 @@ def test_0_1_0_refuses_the_folder_of_todays_untouched_and_takes_it_after_the_ste
     with tarfile.open(GOLDEN / "offsetd-0.1.0/stopped.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     with served(folder) as server:
-        rule = acl_service_pb2.Acl(principal="User:a", name="billing", **RULE)
-        Stubs(server.channel()).acls.AddAcls(acl_service_pb2.AddAclsRequest(acls=[rule]))
+        Stubs(server.channel()).acls.AddAcls(acl_service_pb2.AddAclsRequest(acls=[RULE]))
         server.stop_well()
     before = hashes(folder)
     with ServerProcess(folder, settings=SETTINGS, environment=older["0.1.0"]) as server:
@@ -159,7 +153,9 @@ def test_0_1_0_refuses_the_folder_of_todays_untouched_and_takes_it_after_the_ste
     for environment in (older["0.1.0"], {}):
         with served(folder, environment) as server:
             stubs = Stubs(server.channel())
-            assert json.loads(json.dumps(answers(stubs)["groups"])) == expected["groups"]
+            assert (
+                json.loads(json.dumps(answers(stubs, rules=False)["groups"])) == expected["groups"]
+            )
             stubs.offsets.CommitOffsets(commit("billing", {0: 42}))
             server.stop_well()
         expected["groups"] = reread(folder, environment)
@@ -170,7 +166,7 @@ def reread(folder: Path, environment: Mapping[str, str]) -> Any:
     copied = folder.with_name("reread")
     shutil.copytree(folder, copied)
     with served(copied, environment) as server:
-        groups = json.loads(json.dumps(answers(Stubs(server.channel()))["groups"]))
+        groups = json.loads(json.dumps(answers(Stubs(server.channel()), rules=False)["groups"]))
     shutil.rmtree(copied)
     return groups
 

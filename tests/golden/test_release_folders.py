@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from promised import promised_by
-from release_answers import PARTITIONS, SETTINGS, answers, commit
+from release_answers import PARTITIONS, SETTINGS, answers, commit, has_rules
 from releases import GOLDEN
 from server_process import ServerProcess, Stubs
 
@@ -26,28 +26,31 @@ ENDS = ("stopped", "killed")
 @pytest.fixture(
     params=[f"{release}/{end}" for release in RELEASES for end in ("stopped", "killed")]
 )
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A copy of a folder, and what its release answered about it."""
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, dict[str, Any]]:
+    """A release, a copy of its folder, and what it answered about it."""
     path = GOLDEN / request.param
     with tarfile.open(path.with_suffix(".tar.xz")) as archive:
         archive.extractall(tmp_path / "data", filter="data")
-    return tmp_path / "data", json.loads(path.with_suffix(".json").read_text())
+    release = path.parent.name.removeprefix("offsetd-")
+    return release, tmp_path / "data", json.loads(path.with_suffix(".json").read_text())
 
 
 @promised("It opens the folder of any earlier release as it is, and checks every batch.")
-def test_a_server_of_today_answers_as_the_release_did(kept: tuple[Path, dict[str, Any]]) -> None:
-    folder, expected = kept
+def test_a_server_of_today_answers_as_the_release_did(
+    kept: tuple[str, Path, dict[str, Any]],
+) -> None:
+    release, folder, expected = kept
     acknowledged = expected.pop("acknowledged", {})
     for group, offset in acknowledged.items():
         assert expected["groups"][group]["offsets"][0][2] >= offset
     with ServerProcess(folder, settings=SETTINGS).wait_until_serving() as server:
         stubs = Stubs(server.channel())
-        assert json.loads(json.dumps(answers(stubs))) == expected
+        assert json.loads(json.dumps(answers(stubs, rules=has_rules(release)))) == expected
         fencing_goes_on(stubs, expected["groups"])
         log_offsets_go_on(stubs, expected["groups"])
         server.stop_well()
     with ServerProcess(folder, settings=SETTINGS).wait_until_serving() as server:
-        again = answers(Stubs(server.channel()))["groups"]
+        again = answers(Stubs(server.channel()), rules=False)["groups"]
         assert again["billing"]["offsets"][0][2] == 2001
         assert [again[group] for group in ("kept", "members")] == [
             expected["groups"][group] for group in ("kept", "members")
