@@ -1,6 +1,7 @@
 """Connections that fail before the first call: what gRPC says of them, and what may be wrong."""
 
 import re
+from urllib.parse import unquote
 
 from offsetd_clients.calling.security import TlsOptions
 
@@ -46,7 +47,8 @@ def explained(message: str, tls: TlsOptions | None) -> str:
     if not hint:
         return message
     peer = _PEER.search(message)
-    return f"{hint.format(peer=peer[1] if peer else 'the server')} ({message})"
+    where = unquote(peer[1]) if peer else "the server"  # gRPC writes [::1] as %5B::1%5D.
+    return f"{hint.format(peer=where)} ({message})"
 
 
 def _hint(message: str, tls: TlsOptions | None) -> str:
