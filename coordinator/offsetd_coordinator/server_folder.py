@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_DESCRIPTORS_BESIDE: Final = 64
+DESCRIPTORS_BESIDE: Final = 64
 
 
 class StartFailed(Exception):
@@ -113,7 +113,7 @@ def raise_descriptor_limit(partitions: int, connections: int) -> None:
     Raises StartFailed if the hard limit is lower.
     """
     needed = 3 * partitions + connections + connections_beyond(connections)
-    needed += _DESCRIPTORS_BESIDE
+    needed += DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return

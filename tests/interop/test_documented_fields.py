@@ -47,6 +47,7 @@ RUNS: Final = {
     "offsetd admin status": "offsetd admin status --partition 9",
     "offsetd admin health": "offsetd admin health",
     "offsetd doctor": "offsetd doctor",
+    "offsetd size": "offsetd size --groups 10 --partitions 4 --commits-per-second 2",
     "offsetd version": "offsetd version --all",
     "offsetd admin config": "offsetd admin config --changed",
     "offsetd admin config --long": "offsetd admin config --long",

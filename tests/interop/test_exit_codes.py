@@ -123,6 +123,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
     "cluster export": {1: "--data-dir stopped --bootstrap-servers 127.0.0.1:1"},
     "serve": {0: "--list-settings", 1: "--data-dir unused --listen HERE"},
     "version": {0: "--all", 1: SILENT},
+    "size": {0: "--groups 1 --partitions 1 --commits-per-second 1"},
     "kernels warm": {0: ""},
     "migrate zookeeper plan": {
         0: "--from-file good.txt",

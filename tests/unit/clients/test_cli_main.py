@@ -84,6 +84,7 @@ def test_every_command_is_listed_with_its_first_line() -> None:
         "log",
         "migrate",
         "serve",
+        "size",
         "version",
         "watch",
     ]
