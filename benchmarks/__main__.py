@@ -23,7 +23,7 @@ BENCHMARKS = {
     "commit_path": "durable commits beside a bare grpc.aio server",
     "acl": "decisions by 10,000 access rules for 1,000 principals",
     "security": "commits with mTLS and 10,000 access rules, beside plain ones",
-    "quotas": "commits beside a caller that asks for ten times its quota",
+    "backup": "commits beside backups of a large log",
     "quotas": "commits beside a caller that asks for ten times its quota",
     "cluster": "nodes on three Kafka brokers, beside Kafka's own groups on these brokers",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",

@@ -24,6 +24,7 @@ from offsetd_clients import (
     UnknownMember,
 )
 from offsetd_coordinator.offline.copied_offsets import read_groups
+from promised import promised_by
 from scrapes import Scrape
 from server_process import ServerProcess, poll
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.single_server
+promised = promised_by("docs/guides/backup.md")
 
 ORDERS = TopicPartition("orders", 0)
 HOUR = timedelta(hours=1)
@@ -92,6 +94,11 @@ def restored_server(target: Path, folder: Path) -> ServerProcess:
 # Fencing ------------------------------------------------------------------------------------------
 
 
+@promised(
+    "A writer that was fenced stays fenced.",
+    "**Leases are released, and classic groups have no members.**",
+    "Their writers acquire and join again",
+)
 def test_no_writer_that_was_fenced_after_the_backup_writes_again(tmp_path: Path) -> None:
     target = tmp_path / "backups"
     with (
@@ -185,6 +192,10 @@ def is_complete(folder: Path) -> bool:
     return "offsetd.properties" in names and "offsetd.restoring" not in names
 
 
+@promised(
+    "The backup is of one moment: everything that was acknowledged before the command is in it.",
+    "A backup that is broken off is not listed, and the next one uses what it has written.",
+)
 @pytest.mark.slow
 def test_whatever_is_killed_a_restored_folder_is_as_at_one_moment(
     server: ServerProcess, tmp_path: Path
@@ -217,6 +228,9 @@ def test_whatever_is_killed_a_restored_folder_is_as_at_one_moment(
         writers.end()
 
 
+@promised(
+    "If the restore is broken off, no server opens the folder; run the command again.",
+)
 def test_a_folder_that_a_restore_left_is_refused_by_a_server(
     server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -238,6 +252,9 @@ def metric(server: ServerProcess, name: str) -> float:
     return Scrape.from_address(address).value(name)
 
 
+@promised(
+    "after each backup, all but the newest N are removed",
+)
 def test_the_server_makes_backups_and_keeps_some(tmp_path: Path) -> None:
     target = tmp_path / "backups"
     settings = {
@@ -261,6 +278,10 @@ def test_the_server_makes_backups_and_keeps_some(tmp_path: Path) -> None:
     assert offsets_in(tmp_path / "restored") == {"billing": {ORDERS: 5}}
 
 
+@promised(
+    "A backup that fails is logged, counted (`offsetd_backup_failures_total`)",
+    "tried again after at most a minute.",
+)
 def test_a_backup_that_fails_is_logged_counted_and_tried_again(tmp_path: Path) -> None:
     target = tmp_path / "backups"
     target.write_bytes(b"a file in the way")
@@ -278,6 +299,10 @@ def test_a_backup_that_fails_is_logged_counted_and_tried_again(tmp_path: Path) -
 # Commands -----------------------------------------------------------------------------------------
 
 
+@promised(
+    "Offsets that the backup does not have stay.",
+    "A group with members, or with a lease that is held, is refused.",
+)
 def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_path: Path) -> None:
     target = tmp_path / "backups"
     with OffsetClient(server.address) as client:
@@ -303,6 +328,9 @@ def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_
     assert "has no offsets of other" in told
 
 
+@promised(
+    "This takes the first backup after that time, and ends each log before its first later record.",
+)
 def test_a_point_in_time_is_restored_from_the_first_backup_after_it(
     server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -335,6 +363,9 @@ def test_a_point_in_time_is_restored_from_the_first_backup_after_it(
     assert first["backup"] < done(command("", "list", target))[-1]["backup"]
 
 
+@promised(
+    "A server makes one backup at a time: another one is refused with `POLICY_VIOLATION`.",
+)
 def test_a_second_backup_at_the_same_time_is_refused(server: ServerProcess) -> None:
     with OffsetClient(server.address) as client:
         for number in range(40):

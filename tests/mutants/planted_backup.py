@@ -100,7 +100,7 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="a file gets its name before it is synced",
-        where=f"{_STORAGE}.targets:FolderTarget.put",
+        where=f"{_STORAGE}.targets:FolderTarget.settle",
         replace="file.sync()",
         by="",
         caught_by=_CRASHES,

@@ -19,7 +19,9 @@ from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from offsetd_storage.backups.chunk_reading import Chunk
 
     from offsetd_coordinator.node import Node
 
@@ -52,9 +54,10 @@ class BackupService:
                 head = head_message(pinned.head, other_addresses(self._node))
                 yield head.SerializeToString()
                 chunks, limit = source.chunks(pinned, held), source.rate(rate)
-                while (chunk := await _finished(next, chunks, None)) is not None:
-                    yield chunk_message(chunk).SerializeToString()
-                    await self._rest(limit.seconds_after(chunk.read_bytes))
+                while (read := await _finished(_next_chunk, chunks)) is not None:
+                    encoded, read_bytes = read
+                    yield encoded
+                    await self._rest(limit.seconds_after(read_bytes))
             except BackupRefused as error:
                 raise PolicyViolation("{problem}", problem=str(error)) from error
             except StorageFailed as error:
@@ -69,6 +72,12 @@ class BackupService:
             self._node.serving()
         await asyncio.sleep(seconds)
         self._node.serving()
+
+
+def _next_chunk(chunks: Iterator[Chunk]) -> tuple[bytes, int] | None:
+    """The next answer, and the bytes that were read for it. On a thread, as both take long."""
+    chunk = next(chunks, None)
+    return None if chunk is None else (chunk_message(chunk).SerializeToString(), chunk.read_bytes)
 
 
 async def _finished(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from offsetd_storage.backups.chunk_reading import Chunk
     from offsetd_storage.backups.manifest import LogEntry, Manifest, SegmentEntry
     from offsetd_storage.backups.repository import Repository
+
+_SETTLED_CHUNKS: Final = 64
+"""So many are made durable together. A backup that is broken off loses no more than these."""
 
 
 class WrittenBackup(NamedTuple):
@@ -87,6 +90,8 @@ class _Writer:
                 raise BackupDamaged("a chunk came that differs from its checksum")
             if self._held.get(digest) != size:
                 self._repository.put_chunk(digest, content)
+                if self.new_chunks % _SETTLED_CHUNKS == _SETTLED_CHUNKS - 1:
+                    self._repository.target.settle()
                 self._held[digest] = size
                 self.new_bytes += size
                 self.new_chunks += 1

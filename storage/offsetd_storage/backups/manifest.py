@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT_VERSION: Final = 1
-CHUNK_BYTES: Final = 2 << 20
+CHUNK_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = 32
 _ID: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[0-9a-f]{8}", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)

@@ -111,7 +111,7 @@ class Repository:
         }
 
     def put_chunk(self, digest: str, content: bytes) -> None:
-        """Adds a chunk. `settle` of the target makes it durable."""
+        """Adds a chunk. It is there after `settle` of the target."""
         self.target.put(_chunk_name(digest), content)
 
     def chunk(self, digest: str) -> bytes:
@@ -128,6 +128,7 @@ class Repository:
     def begin_backup(self, folder_id: str, *, now_ms: int) -> None:
         """Marks a backup of this folder. Raises BackupRefused while a prune goes on."""
         self.target.put(f"{_BACKUP_MARKS}{folder_id}", str(now_ms).encode())
+        self.target.settle()
         if self._marks(_PRUNE_MARK, now_ms):
             self.end_backup(folder_id)
             raise BackupRefused(f"{self.target.address} is being pruned: try again")
@@ -181,6 +182,7 @@ class Repository:
         if others := self._marks(_PRUNE_MARK, now_ms):
             raise BackupRefused(f"{self.target.address} is being pruned ({others[0]})")
         self.target.put(_PRUNE_MARK, str(now_ms).encode())
+        self.target.settle()
         try:
             if others := self._marks(_BACKUP_MARKS, now_ms):
                 raise BackupRefused(

@@ -37,7 +37,7 @@ class Target(Protocol):
     address: str
 
     def put(self, name: str, content: bytes) -> None:
-        """Makes or replaces an object in one step. It is durable after `settle`."""
+        """Makes or replaces an object in one step. It is there, durably, after `settle`."""
 
     def get(self, name: str) -> bytes | None:
         """An object's bytes; None if there is no such object."""
@@ -65,31 +65,34 @@ def target_of(address: str, *, files: Files | None = None) -> Target:
 
 
 class FolderTarget:
-    """A folder. An object is a file, complete and synced before it gets its name."""
+    """A folder. An object is a file, complete and synced before it gets its name.
+
+    `settle` syncs the files of many puts one after the other: so one commit of the file system's
+    journal serves most of them, and other programs that sync wait less.
+    """
 
     def __init__(self, files: Files, folder: Path) -> None:
         self.address = str(folder)
         self._files = files
         self._folder = folder
-        self._unsynced: set[Path] = set()
+        self._unnamed: dict[Path, None] = {}  # What the files of puts will be named, in order.
+        self._unsynced: set[Path] = set()  # Folders.
 
     def put(self, name: str, content: bytes) -> None:
         """See `Target.put`."""
         path = self._folder / name
         try:
             self._make_folder(path.parent)
-            unfinished = path.with_name(path.name + _UNFINISHED)
-            file = self._files.open(unfinished, create=True)
+            file = self._files.open(_unfinished(path), create=True)
             try:
                 file.truncate(0)
                 file.pwrite([content], 0)
-                file.sync()
+                file.begin_writeback(0, len(content))
             finally:
                 file.close()
-            self._files.rename(unfinished, path)
+            self._unnamed[path] = None
         except OSError as error:
             raise self._failed(error) from error
-        self._unsynced.add(path.parent)
 
     def get(self, name: str) -> bytes | None:
         """See `Target.get`."""
@@ -134,10 +137,19 @@ class FolderTarget:
     def settle(self) -> None:
         """See `Target.settle`."""
         try:
+            for path in self._unnamed:
+                file = self._files.open(_unfinished(path))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+                self._files.rename(_unfinished(path), path)
+                self._unsynced.add(path.parent)
             for folder in self._unsynced:
                 self._files.sync_folder(folder)
         except OSError as error:
             raise self._failed(error) from error
+        self._unnamed.clear()
         self._unsynced.clear()
 
     def _make_folder(self, folder: Path) -> None:
@@ -150,6 +162,10 @@ class FolderTarget:
 
     def _failed(self, error: OSError) -> TargetFailed:
         return TargetFailed(f"{self.address}: {words_of(error)}")
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(path.name + _UNFINISHED)
 
 
 class ObjectStoreTarget:

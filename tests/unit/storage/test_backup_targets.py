@@ -53,6 +53,7 @@ def test_objects_are_put_listed_replaced_and_removed(target: Target) -> None:
     assert sizes(target, "chunks/") == {"chunks/0a/x": 1, "chunks/0b/y": 2}
     assert sizes(target, "manifests/") == {"manifests/z": 3}
     target.put("chunks/0a/x", b"new")
+    target.settle()
     assert target.get("chunks/0a/x") == b"new"
     target.remove("chunks/0a/x")
     target.remove("chunks/0a/x")

@@ -266,12 +266,14 @@ def test_a_missing_or_shorter_chunk_is_found_before_a_folder_is_touched() -> Non
     digest = min(manifest.digests)
     content = repository.chunk(digest)
     repository.put_chunk(digest, content[:-1])
+    repository.target.settle()
     with pytest.raises(BackupDamaged, match="has not"):
         check_chunks_there(repository, manifest)
     repository.target.remove(f"chunks/{digest[:2]}/{digest}")
     with pytest.raises(BackupDamaged, match="is missing"):
         check_chunks_there(repository, manifest)
     repository.put_chunk(digest, content)
+    repository.target.settle()
     check_chunks_there(repository, manifest)
 
 
@@ -302,6 +304,7 @@ def test_pruning_removes_what_a_broken_off_backup_left() -> None:
     store, repository = filled(files), repository_of(files)
     back_up(store, repository)
     repository.put_chunk("0" * 64, b"never in a manifest")
+    repository.target.settle()
     files.put_durable(BACKUPS / "chunks" / "00" / "0a.unfinished", b"half")
     plan = repository.prune(9, now_ms=NOW_MS)
     assert (plan.chunks, plan.leftovers) == (("0" * 64,), ("chunks/00/0a.unfinished",))
@@ -314,6 +317,7 @@ def test_a_damaged_manifest_stops_a_prune_unless_it_goes() -> None:
     old = back_up(store, repository, moment_ms=NOW_MS)
     new = back_up(store, repository, moment_ms=NOW_MS + 1)
     repository.target.put(f"manifests/{old.backup_id}.json", b"not a manifest")
+    repository.target.settle()
     with pytest.raises(BackupDamaged):
         repository.prune(2, now_ms=NOW_MS)
     assert repository.backup_ids() == [old.backup_id, new.backup_id]
@@ -332,6 +336,7 @@ def test_a_prune_and_a_backup_exclude_each_other_unless_one_was_killed() -> None
     with pytest.raises(BackupRefused, match="was pruned while the backup went on"):
         repository.check_backup("another folder")
     repository.target.put("running/prune", str(NOW_MS).encode())
+    repository.target.settle()
     with pytest.raises(BackupRefused, match="is being pruned"):
         back_up(store, repository)
     with pytest.raises(BackupRefused, match="is being pruned"):
