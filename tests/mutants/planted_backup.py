@@ -102,7 +102,7 @@ BACKUP_MUTANTS = (
         name="a file gets its name before it is synced",
         where=f"{_STORAGE}.targets:FolderTarget.settle",
         replace="file.sync()",
-        by="",
+        by="pass",
         caught_by=_CRASHES,
     ),
     Mutant(
