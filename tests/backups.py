@@ -36,7 +36,7 @@ def repository_of(files: Files, folder: Path = BACKUPS) -> Repository:
 
 
 def pin(store: LogStore, moment_ms: int = NOW_MS) -> PinnedLogs:
-    return PinnedLogs.pin(store, clock=ManualClock(moment_ms), server_version="0.1.0")
+    return PinnedLogs.pin(store, clock=ManualClock(moment_ms))
 
 
 def back_up(

@@ -201,9 +201,7 @@ def test_a_log_that_was_cleaned_beyond_the_moment_is_pinned_at_a_later_one() -> 
         append(store, f"k{number}", "new")
     clean(store)  # The old values are gone, and the new ones are not below the early ends.
     ends = iter([early, store.store.durable_ends()])
-    with PinnedLogs.pin(
-        store.store, clock=store.clock, server_version="", ends=lambda: next(ends)
-    ) as pinned:
+    with PinnedLogs.pin(store.store, clock=store.clock, ends=lambda: next(ends)) as pinned:
         assert pinned.head.logs[0].end_offset == 20
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+import attrs
 from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.chunk_reading import ByteRate, KnownDigests, chunks_of
 from offsetd_storage.backups.pinned_logs import PinnedLogs
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from offsetd_storage.backups.chunk_reading import Chunk
+    from offsetd_storage.backups.manifest import Manifest
     from offsetd_storage.clock import Clock
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.topic_partition import TopicPartition
@@ -53,13 +55,15 @@ class BackupSource:
         clock: Clock,
         bytes_per_second_max: int,
         cluster_id: str = "",
+        folder_id: str = "",
         ends: Ends | None = None,
     ) -> None:
-        """`ends` gives the ends of the logs that are acknowledged, if the store does not know."""
+        """On a node of a cluster: its id, the folder id of all nodes, and `ends_of_node`."""
         self._store = store
         self._clock = clock
         self._bytes_per_second_max = bytes_per_second_max
         self._cluster_id = cluster_id
+        self._folder_id = folder_id
         self._ends = ends or store.durable_ends
         self._known = KnownDigests()
         self._running = threading.Lock()
@@ -70,16 +74,22 @@ class BackupSource:
         if not self._running.acquire(blocking=False):
             raise BackupRefused("the server is making a backup already: try again later")
         try:
-            with PinnedLogs.pin(
-                self._store,
-                clock=self._clock,
-                server_version=metadata.version("offsetd"),
-                cluster_id=self._cluster_id,
-                ends=self._ends,
-            ) as pinned:
+            with PinnedLogs.pin(self._store, clock=self._clock, ends=self._ends) as pinned:
+                pinned.head = self._named(pinned.head)
                 yield pinned
         finally:
             self._running.release()
+
+    def _named(self, head: Manifest) -> Manifest:
+        """The head with what the store does not know."""
+        head = attrs.evolve(head, server_version=metadata.version("offsetd"))
+        if not self._cluster_id:
+            return head
+        # Kafka cleans the logs of a cluster, and does not say up to where.
+        logs = [attrs.evolve(each, exact_from=each.end_offset) for each in head.logs]
+        return attrs.evolve(
+            head, cluster_id=self._cluster_id, folder_id=self._folder_id, logs=tuple(logs)
+        )
 
     def chunks(self, pinned: PinnedLogs, held: Collection[str]) -> Iterator[Chunk]:
         """See `chunks_of`. The caller waits after each chunk as `rate` says."""

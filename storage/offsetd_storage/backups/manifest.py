@@ -78,7 +78,7 @@ class Manifest:
     """
 
     moment_ms: int
-    server_version: str
+    server_version: str = ""
     folder_id: str
     offsets_partitions: int
     is_from_elsewhere: bool

@@ -64,8 +64,6 @@ class PinnedLogs:
         store: LogStore,
         *,
         clock: Clock,
-        server_version: str,
-        cluster_id: str = "",
         ends: Callable[[], Mapping[TopicPartition, int]] | None = None,
     ) -> Self:
         """Pins what is durable now: everything that was acknowledged before the call.
@@ -81,7 +79,7 @@ class PinnedLogs:
         for _ in range(_TRIES):
             with ExitStack() as cleanup:
                 try:
-                    return cls._pinned(store, cleanup, clock, server_version, cluster_id, ends)
+                    return cls._pinned(store, cleanup, clock, ends or store.durable_ends)
                 except (SegmentRetired, _Changed):
                     continue
         raise BackupRefused("the logs are cleaned faster than they can be pinned: try again")
@@ -92,29 +90,23 @@ class PinnedLogs:
         store: LogStore,
         cleanup: ExitStack,
         clock: Clock,
-        server_version: str,
-        cluster_id: str,
-        ends_of: Callable[[], Mapping[TopicPartition, int]] | None,
+        ends_of: Callable[[], Mapping[TopicPartition, int]],
     ) -> Self:
         # Taken first, and by the earliest clock: what is given out later has a later time.
         moment_ms = clock.age_now_ms()
-        ends = (ends_of or store.durable_ends)()
+        ends = ends_of()
         logs = [(store.log(each), ends[each]) for each in sorted(ends)]
         _check_descriptors(sum(len(log.segments) for log, _ in logs))
         entries, segments = [], []
         for log, end in logs:
             pinned = _pinned_segments(log, end, cleanup)
             segments += pinned
-            entry = _entry(log, end, pinned)
-            # Kafka cleans the logs of a cluster, and does not say up to where.
-            entries.append(attrs.evolve(entry, exact_from=end) if cluster_id else entry)
+            entries.append(_entry(log, end, pinned))
         head = Manifest(
             moment_ms=moment_ms,
-            server_version=server_version,
             folder_id=store.folder_id,
             offsets_partitions=store.partitions,
             is_from_elsewhere=store.is_from_elsewhere,
-            cluster_id=cluster_id,
             logs=tuple(entries),
         )
         return cls(head, tuple(segments), cleanup.pop_all())
