@@ -114,6 +114,12 @@ GROUPS: Final = Dashboard(
             by_verdict="sum by (verdict) (offsetd_partitions_by_verdict)",
         ),
         graph(
+            "Groups that are behind most",
+            "short",
+            "With metrics.lag.partitions.max above 0.",
+            by_group="topk(10, sum by (group) (offsetd_group_lag_records))",
+        ),
+        graph(
             "Groups that commit most",
             "short",
             "Commits in the last minute.",
@@ -222,6 +228,18 @@ CLEANER: Final = Dashboard(
             by_task="max by (task) (offsetd_task_failures_in_row)",
         ),
         graph("Time of tasks", "s", by_task="max by (task) (offsetd_task_last_duration_seconds)"),
+        graph(
+            "Since the moment of the last backup",
+            "s",
+            "With backup.target.",
+            by_instance="time() - offsetd_backup_last_moment_timestamp_seconds",
+        ),
+        graph(
+            "Backups in an hour",
+            "short",
+            made="sum(increase(offsetd_backups_total[1h]))",
+            failed="sum(increase(offsetd_backup_failures_total[1h]))",
+        ),
         graph(
             "Deleted files that still have room",
             "bytes",
@@ -344,6 +362,11 @@ CLIENTS: Final = Dashboard(
             "Rights that callers lacked",
             "reqps",
             by_operation="sum by (operation) (rate(offsetd_authorization_refusals_total[R]))",
+        ),
+        graph(
+            "Calls above a quota",
+            "reqps",
+            by_quota="sum by (quota) (rate(offsetd_quota_refusals_total[R]))",
         ),
         graph(
             "Certificates end in",

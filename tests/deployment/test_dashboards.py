@@ -16,6 +16,7 @@ from deployment.tools import tool
 from offsetd_clients import (
     OffsetClient,
     OffsetdError,
+    OffsetToCommit,
     RetryPolicy,
     TlsOptions,
     TopicPartition,
@@ -34,8 +35,10 @@ pytestmark = pytest.mark.single_server
 CLUSTER: Final = "cluster.json"  # tests/cluster runs its queries: it needs brokers.
 # It counts whole minutes, for which only the nightly run waits.
 LATE: Final = () if os.environ.get("OFFSETD_NIGHTLY") else ("Groups that commit most",)
+FIRST: Final = TopicPartition("orders", 0)
 TOKEN: Final = "a-token-of-prometheus"
 ACLS: Final = '[[acl]]\nprincipal = "User:CN=app"\nallow = ["Read"]\ngroup = "*"\n'
+QUOTAS: Final = '[[quota]]\nprincipal = "User:*"\ncall_rate = 5\n'
 SETTINGS: Final = {
     "offsets.retention.check.interval.ms": 200,
     "log.cleaner.backoff.ms": 200,
@@ -43,6 +46,7 @@ SETTINGS: Final = {
     "min.compaction.lag.ms": 0,
     "segment.idle.ms": 100,
     "group.commit.rate.max": 200,
+    "metrics.lag.partitions.max": 100,
     "log.flush.offset.checkpoint.interval.ms": 200,
     "log.retention.check.interval.ms": 200,
 }
@@ -73,18 +77,19 @@ class Load:
         with (
             OffsetClient(self.plain.address, retry=retry) as streaming,
             OffsetClient(self.plain.address, retry=retry, stream_commits=False) as calling,
-            OffsetClient(self.secured.address, tls=self.tls) as refused,
+            OffsetClient(self.secured.address, tls=self.tls, stream_commits=False) as refused,
             OffsetClient(self.secured.address, tls=self.tls, token="offsetd-wrong") as unknown,
         ):
             number = 0
             while not self.is_over.wait(0.01):
                 number += 1
+                offsets = {FIRST: OffsetToCommit(number, end_offset=number + 10)}
                 for client in (streaming, calling):
-                    client.commit(f"g{number % 50}", {TopicPartition("orders", 0): number})
+                    client.commit(f"g{number % 50}", offsets)
                 calling.fetch(f"g{number % 50}")
                 for client in (refused, unknown):
                     with suppress(OffsetdError):
-                        client.commit("billing", {TopicPartition("orders", 0): number})
+                        client.commit("billing", {FIRST: number})
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +106,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         ("token", TOKEN.encode()),
         ("acls.toml", ACLS.encode()),
         ("tokens.toml", b"version = 1\n"),
+        ("quotas.toml", QUOTAS.encode()),
     ):
         (folder / name).write_bytes(content)
     secured = {
@@ -110,12 +116,14 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         "ssl.client.auth": "required",
         "security.acl.file": folder / "acls.toml",
         "security.tokens.file": folder / "tokens.toml",
+        "security.quotas.file": folder / "quotas.toml",
         "metrics.ssl.enable": "true",
         "metrics.token.file": folder / "token",
     }
     tls = TlsOptions(ca=authority.pem, certificate=app.certificate_pem, key=app.key_pem)
+    plain = {**SETTINGS, "backup.target": folder / "backups", "backup.interval.ms": 1000}
     with ExitStack() as stack:
-        first = stack.enter_context(ServerProcess(folder / "a", settings=SETTINGS))
+        first = stack.enter_context(ServerProcess(folder / "a", settings=plain))
         second = stack.enter_context(ServerProcess(folder / "b", settings=secured))
         load = Load(first.wait_until_serving(), second.wait_until_serving(), tls)
         caller = threading.Thread(target=load.run)

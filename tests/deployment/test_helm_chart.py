@@ -119,6 +119,12 @@ def test_it_makes_objects_that_kubernetes_knows(name: str, tmp_path: Path) -> No
         assert objects.keys() >= {*CUSTOM_KINDS, "NetworkPolicy", "PodDisruptionBudget"}
 
 
+def test_the_chart_has_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == project["version"]
+
+
 @promised(
     "Unknown values are refused. So are more than one replica without `cluster.bootstrapServers`, "
     "and a server without TLS and rules unless `insecure` is true."
