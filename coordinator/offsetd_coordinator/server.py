@@ -359,6 +359,7 @@ class Server:
                     clock=self._clock,
                     bytes_per_second_max=self.settings.backup_max_bytes_per_second,
                     cluster_id="" if cluster is None else self.settings.cluster_id,
+                    folder_id=self.node.folder_id or "",
                     ends=None if cluster is None else ends_of_node(store, log),
                 ),
                 cluster=cluster,

@@ -76,8 +76,8 @@ def test_a_backup_of_all_nodes_goes_on_above_what_they_gave_out(
     again = Nodes(real_cluster, tmp_path / "again", f"{cluster_id}-again")
     again.folder.mkdir()
     init(again, folder)
-    again.add("n1").start()
-    again.wait_until_shared("n1")
+    again.add("n4").start()
+    again.wait_until_shared("n4")
     with again.client() as client:
         assert fetched(client) == dict.fromkeys(GROUPS, 3)
         newest = revisions(client, 4)

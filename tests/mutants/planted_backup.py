@@ -219,9 +219,9 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="the parts of a cluster have the latest moment",
-        where="offsetd_coordinator.messages.backup_messages:merged",
-        replace="min(each.moment_ms for each in heads)",
-        by="max(each.moment_ms for each in heads)",
+        where="offsetd_coordinator.messages.backup_messages:joined",
+        replace="min(head.moment_ms for head, _ in streams)",
+        by="max(head.moment_ms for head, _ in streams)",
         caught_by=_SERVICE,
     ),
     Mutant(

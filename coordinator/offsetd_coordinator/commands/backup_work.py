@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,13 +17,13 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import NewerFormat, StorageError, words_of
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
-from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, merged
+from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, joined
 from offsetd_coordinator.offline.backup_groups import groups_in_backup
 from offsetd_coordinator.offline.folder_restore import chosen_backup, restore_folder
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from offsetd.v1.backup_service_pb2 import BackupHead, StreamBackupResponse
@@ -59,7 +58,9 @@ class BackupWork:
             repository = Repository(target_of(target))
             held = repository.chunks()
             streams = open_streams([bytes.fromhex(each) for each in held])
-            head = merged([head_of(each) for each, _ in streams])
+            head, chunks = joined(
+                [(head_of(each), map(_chunk, answers)) for each, answers in streams]
+            )
             if missing := head.missing_partitions:
                 raise BackupRefused(
                     f"no node serves log partition {missing[0]} now ({len(missing)} in all): try"
@@ -68,7 +69,7 @@ class BackupWork:
             written = write_backup(
                 repository,
                 head,
-                _chunks(each for _, each in streams),
+                chunks,
                 held=held,
                 random=random.SystemRandom(),
                 now_ms=SystemClock().now_ms(),
@@ -206,8 +207,8 @@ class BackupWork:
             self.terminal.fail(words_of(error))
 
 
-def _chunks(streams: Iterable[Answers]) -> Iterator[Chunk]:
-    return (chunk_of(each.chunk) for each in chain.from_iterable(streams))
+def _chunk(answer: StreamBackupResponse) -> Chunk:
+    return chunk_of(answer.chunk)
 
 
 def _problems(

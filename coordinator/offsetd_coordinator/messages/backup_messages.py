@@ -12,7 +12,9 @@ from offsetd_storage.backups.manifest import LogEntry, Manifest, SegmentEntry
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    Stream = tuple[Manifest, Iterator[Chunk]]
 
 
 def head_message(
@@ -84,19 +86,39 @@ def chunk_of(message: backup_service_pb2.BackupChunk) -> Chunk:
     return Chunk(message.digest.hex(), content)
 
 
-def merged(heads: Sequence[Manifest]) -> Manifest:
-    """The head of a whole cluster. The first node asked gives the topics that each node has.
+def joined(streams: Sequence[Stream]) -> Stream:
+    """The backup of a whole cluster, of the parts of its nodes.
 
-    Raises BackupDamaged if nodes are of different clusters.
+    A log that several nodes have, as each has its own settings, is that of the first. Raises
+    BackupDamaged if the nodes are of different clusters; the chunks raise it if they do not fit.
     """
-    first = heads[0]
-    if any(
-        (each.folder_id, each.offsets_partitions) != (first.folder_id, first.offsets_partitions)
-        for each in heads
-    ):
-        raise BackupDamaged("the nodes are not of one cluster")
-    logs = {each.topic_partition: each for head in reversed(heads) for each in head.logs}
-    # The earliest moment counts, because the offsets of a restored folder follow from it.
-    return attrs.evolve(
-        first, moment_ms=min(each.moment_ms for each in heads), logs=tuple(logs.values())
+    first = streams[0][0]
+    taken: set[TopicPartition] = set()
+    plans: list[tuple[Iterator[Chunk], list[tuple[LogEntry, bool]]]] = []
+    for head, chunks in streams:
+        if (head.folder_id, head.offsets_partitions) != (first.folder_id, first.offsets_partitions):
+            raise BackupDamaged("the nodes are not of one cluster")
+        plans.append((chunks, [(each, each.topic_partition not in taken) for each in head.logs]))
+        taken.update(each.topic_partition for each in head.logs)
+    joint = attrs.evolve(
+        first,
+        # The earliest moment counts, because the offsets of a restored folder follow from it.
+        moment_ms=min(head.moment_ms for head, _ in streams),
+        logs=tuple(log for _, plan in plans for log, is_first in plan if is_first),
     )
+    return joint, _chunks_of_first(plans)
+
+
+def _chunks_of_first(
+    plans: Sequence[tuple[Iterator[Chunk], list[tuple[LogEntry, bool]]]],
+) -> Iterator[Chunk]:
+    for chunks, plan in plans:
+        for log, is_first in plan:
+            for _ in range(sum(each.chunk_count for each in log.segments)):
+                chunk = next(chunks, None)
+                if chunk is None:
+                    raise BackupDamaged("fewer chunks came than the segments have")
+                if is_first:
+                    yield chunk
+        if next(chunks, None) is not None:
+            raise BackupDamaged("more chunks came than the segments have")

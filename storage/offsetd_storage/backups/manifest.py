@@ -50,6 +50,11 @@ class SegmentEntry:
     size_bytes: int
     digests: tuple[str, ...] = ()
 
+    @property
+    def chunk_count(self) -> int:
+        """The number of its chunks."""
+        return -(-self.size_bytes // CHUNK_BYTES)
+
 
 @attrs.frozen(kw_only=True)
 class LogEntry:
@@ -188,7 +193,7 @@ def _segment_of(document: Any) -> SegmentEntry:
         size_bytes=_number(document["size_bytes"]),
         digests=tuple(document["sha256"]),
     )
-    if len(segment.digests) != len(list(chunk_sizes(segment.size_bytes))):
+    if len(segment.digests) != segment.chunk_count:
         raise ValueError("a segment has not as many chunks as its size needs")
     if not all(_DIGEST.fullmatch(each) for each in segment.digests):
         raise ValueError("a digest is not one of SHA-256")

@@ -9,17 +9,18 @@ import pytest
 from offsetd.v1 import backup_service_pb2 as pb
 from offsetd_coordinator.background.backup_source import BackupSource
 from offsetd_coordinator.errors import CoordinatorNotAvailable, InvalidRequest, PolicyViolation
-from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, merged
+from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, joined
 from offsetd_coordinator.services.backup_calls import BackupService
 from offsetd_storage.backups.backup_errors import BackupDamaged
-from offsetd_storage.backups.manifest import LogEntry, Manifest
+from offsetd_storage.backups.chunk_reading import Chunk
+from offsetd_storage.backups.manifest import CHUNK_BYTES, LogEntry, Manifest, SegmentEntry
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 LOG = TopicPartition(OFFSETS_TOPIC, 0)
 
@@ -115,32 +116,60 @@ async def test_a_server_that_stops_does_not_wait_for_a_slow_backup() -> None:
             await asyncio.wait_for(waiting, WAIT_SECONDS)
 
 
-def head(folder_id: str, moment_ms: int, *partitions: int, topic: str = OFFSETS_TOPIC) -> Manifest:
-    logs = tuple(
+def part(
+    moment_ms: int, *logs: tuple[str, int, int], folder_id: str = "c"
+) -> tuple[Manifest, Iterator[Chunk]]:
+    """What a node sends: logs by topic and partition, each with so many bytes."""
+    entries = tuple(
         LogEntry(
-            topic_partition=TopicPartition(topic, each),
+            topic_partition=TopicPartition(topic, partition),
             start_offset=0,
             end_offset=moment_ms,
             exact_from=0,
-            segments=(),
+            segments=(SegmentEntry(base_offset=0, size_bytes=size),),
         )
-        for each in partitions
+        for topic, partition, size in logs
     )
-    return Manifest(
-        moment_ms=moment_ms,
-        server_version="0.1.0",
-        folder_id=folder_id,
-        offsets_partitions=3,
+    head = Manifest(
+        moment_ms=moment_ms, folder_id=folder_id, offsets_partitions=3, logs=entries,
         is_from_elsewhere=False,
-        logs=logs,
-    )
+    )  # fmt: skip
+    chunks = [
+        Chunk(f"{moment_ms} {each.topic_partition} {place}", None)
+        for each in entries
+        for place in range(each.segments[0].chunk_count)
+    ]
+    return head, iter(chunks)
 
 
 def test_the_parts_of_nodes_are_one_backup_of_the_earliest_moment() -> None:
-    whole = merged([head("c", 200, 0), head("c", 100, 2, 1)])
-    assert whole.moment_ms == 100  # The offsets of a restored folder follow from it.
-    assert {each.topic_partition.partition for each in whole.logs} == {0, 1, 2}
-    assert not whole.missing_partitions
-    assert merged([head("c", 200, 0)]).missing_partitions == [1, 2]
+    one = part(200, (OFFSETS_TOPIC, 2, 1), ("own", 0, CHUNK_BYTES + 1))
+    other = part(100, (OFFSETS_TOPIC, 0, 1), ("own", 0, 7 * CHUNK_BYTES), (OFFSETS_TOPIC, 1, 1))
+    head, chunks = joined([one, other])
+    assert head.moment_ms == 100  # The offsets of a restored folder follow from it.
+    assert [str(each.topic_partition) for each in head.logs] == [
+        "__consumer_offsets-2",
+        "own-0",
+        "__consumer_offsets-0",
+        "__consumer_offsets-1",
+    ]
+    assert [each.digest for each in chunks] == [
+        "200 __consumer_offsets-2 0",
+        "200 own-0 0",
+        "200 own-0 1",
+        "100 __consumer_offsets-0 0",
+        "100 __consumer_offsets-1 0",
+    ]
+    assert not head.missing_partitions
+    assert joined([part(1, (OFFSETS_TOPIC, 0, 1))])[0].missing_partitions == [1, 2]
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BackupDamaged, match="not of one cluster"):
-        merged([head("c", 200, 0), head("d", 100, 1, 2)])
+        joined([part(1), part(1, folder_id="d")])
+    head, chunks = part(1, (OFFSETS_TOPIC, 0, 2 * CHUNK_BYTES))
+    one = next(chunks)
+    with pytest.raises(BackupDamaged, match="fewer chunks"):
+        list(joined([(head, iter([one]))])[1])
+    with pytest.raises(BackupDamaged, match="more chunks"):
+        list(joined([(head, iter([one] * 3))])[1])
