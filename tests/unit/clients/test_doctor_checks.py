@@ -87,7 +87,7 @@ BLOCKED: Final = BlockedRetention(
 )
 
 
-def with_info(**more: Any) -> ServerFacts:
+def with_served(**more: Any) -> ServerFacts:
     return attrs.evolve(HEALTHY, info=attrs.evolve(INFO, **more))
 
 
@@ -106,7 +106,7 @@ def sick(part: str) -> ServerFacts:
 
 
 def suspended(reason: str) -> ServerFacts:
-    return with_info(expiry_suspension=ExpirySuspension(reason=reason, end_time=None))
+    return with_served(expiry_suspension=ExpirySuspension(reason=reason, end_time=None))
 
 
 def findings(facts: ServerFacts) -> list[tuple[str, Finding]]:
@@ -122,21 +122,21 @@ def test_a_server_that_is_well_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("facts", "check", "grade", "what"),
     [
-        (with_info(state=ServerState.LOADING), "server", BAD, "the server is loading"),
-        (with_info(problems=("a log is damaged",)), "server", BAD, "a log is damaged"),
-        (with_info(settings_problem="a record"), "server", BAD, "not all settings can be read"),
+        (with_served(state=ServerState.LOADING), "server", BAD, "the server is loading"),
+        (with_served(problems=("a log is damaged",)), "server", BAD, "a log is damaged"),
+        (with_served(settings_problem="a record"), "server", BAD, "not all settings can be read"),
         (attrs.evolve(HEALTHY, unseen=("the log: denied",)), "server", WARN, "cannot see the log"),
         (sick("the disk"), "disk", BAD, "commits are refused"),
         (with_metrics(offsetd_disk_free_bytes=1.9e9), "disk", WARN, "1.8 GiB are free"),
-        (with_info(clock_offset=timedelta(seconds=-30)), "clock", WARN, "30 s behind"),
-        (with_info(clock_offset=timedelta(seconds=90)), "clock", BAD, "90 s ahead of"),
+        (with_served(clock_offset=timedelta(seconds=-30)), "clock", WARN, "30 s behind"),
+        (with_served(clock_offset=timedelta(seconds=90)), "clock", BAD, "90 s ahead of"),
         (with_metrics(offsetd_clock_jumps_total=2), "clock", WARN, "2 times"),
         (with_metrics(skew_s=-6.0), "clock", WARN, "6 s behind this one"),
         (with_metrics(process_open_fds=50_000), "descriptors", WARN, "50000 of 65536"),
         (with_metrics(process_open_fds=60_000), "descriptors", BAD, "60000 of 65536"),
         (sick("the cleaner"), "cleaner", BAD, "no progress"),
         (with_settings(log__cleaner__enable="false"), "cleaner", WARN, "the log only grows"),
-        (with_info(quarantined_partitions=(7,)), "log partitions", BAD, "partition 7 is damaged"),
+        (with_served(quarantined_partitions=(7,)), "log partitions", BAD, "partition 7 is damaged"),
         (
             attrs.evolve(HEALTHY, partitions=[attrs.evolve(PARTITION, blocked_retention=BLOCKED)]),
             "log partitions",

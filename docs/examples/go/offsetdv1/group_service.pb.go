@@ -139,6 +139,74 @@ func (GroupState) EnumDescriptor() ([]byte, []int) {
 	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{1}
 }
 
+// Burrow's verdicts on the lag of a consumer. A group is OK, WARN or ERR. A partition is OK, WARN,
+// STOP, STALL or REWIND; each of the last three makes its group ERR.
+type LagVerdict int32
+
+const (
+	// No commit since the start of the server reported an end offset.
+	LagVerdict_LAG_VERDICT_UNSPECIFIED LagVerdict = 0
+	LagVerdict_LAG_VERDICT_OK          LagVerdict = 1
+	// The offset moves, but the lag does not fall.
+	LagVerdict_LAG_VERDICT_WARN LagVerdict = 2
+	LagVerdict_LAG_VERDICT_ERR  LagVerdict = 3
+	// Nothing is committed any more, and there is lag.
+	LagVerdict_LAG_VERDICT_STOP LagVerdict = 4
+	// Commits come, but the offset does not move.
+	LagVerdict_LAG_VERDICT_STALL LagVerdict = 5
+	// The offset fell, and has not come back.
+	LagVerdict_LAG_VERDICT_REWIND LagVerdict = 6
+)
+
+// Enum value maps for LagVerdict.
+var (
+	LagVerdict_name = map[int32]string{
+		0: "LAG_VERDICT_UNSPECIFIED",
+		1: "LAG_VERDICT_OK",
+		2: "LAG_VERDICT_WARN",
+		3: "LAG_VERDICT_ERR",
+		4: "LAG_VERDICT_STOP",
+		5: "LAG_VERDICT_STALL",
+		6: "LAG_VERDICT_REWIND",
+	}
+	LagVerdict_value = map[string]int32{
+		"LAG_VERDICT_UNSPECIFIED": 0,
+		"LAG_VERDICT_OK":          1,
+		"LAG_VERDICT_WARN":        2,
+		"LAG_VERDICT_ERR":         3,
+		"LAG_VERDICT_STOP":        4,
+		"LAG_VERDICT_STALL":       5,
+		"LAG_VERDICT_REWIND":      6,
+	}
+)
+
+func (x LagVerdict) Enum() *LagVerdict {
+	p := new(LagVerdict)
+	*p = x
+	return p
+}
+
+func (x LagVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LagVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_offsetd_v1_group_service_proto_enumTypes[2].Descriptor()
+}
+
+func (LagVerdict) Type() protoreflect.EnumType {
+	return &file_offsetd_v1_group_service_proto_enumTypes[2]
+}
+
+func (x LagVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LagVerdict.Descriptor instead.
+func (LagVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{2}
+}
+
 type GroupListing struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	GroupId string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
@@ -407,7 +475,9 @@ type GetGroupRequest struct {
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the previous answer; the group must be the same.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also return the lag of a page of its offsets.
+	IncludeLags   bool `protobuf:"varint,5,opt,name=include_lags,json=includeLags,proto3" json:"include_lags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,6 +540,13 @@ func (x *GetGroupRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *GetGroupRequest) GetIncludeLags() bool {
+	if x != nil {
+		return x.IncludeLags
+	}
+	return false
+}
+
 type GetGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -477,6 +554,9 @@ type GetGroupResponse struct {
 	Offsets []*CommittedOffset `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with `include_lags`, of the same page as `offsets`. Offsets without a known end are left
+	// out; so are all with `lag.window.ms=0`.
+	Lags          []*PartitionLag `protobuf:"bytes,4,rep,name=lags,proto3" json:"lags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +612,99 @@ func (x *GetGroupResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *GetGroupResponse) GetLags() []*PartitionLag {
+	if x != nil {
+		return x.Lags
+	}
+	return nil
+}
+
+// The lag of a group in a partition, by the end offset that was last reported with a commit.
+type PartitionLag struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Offset    int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	EndOffset int64                  `protobuf:"varint,4,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
+	// The difference of these two.
+	Lag           int64      `protobuf:"varint,5,opt,name=lag,proto3" json:"lag,omitempty"`
+	Verdict       LagVerdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=offsetd.v1.LagVerdict" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionLag) Reset() {
+	*x = PartitionLag{}
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionLag) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionLag) ProtoMessage() {}
+
+func (x *PartitionLag) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionLag.ProtoReflect.Descriptor instead.
+func (*PartitionLag) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PartitionLag) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *PartitionLag) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionLag) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *PartitionLag) GetEndOffset() int64 {
+	if x != nil {
+		return x.EndOffset
+	}
+	return 0
+}
+
+func (x *PartitionLag) GetLag() int64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *PartitionLag) GetVerdict() LagVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return LagVerdict_LAG_VERDICT_UNSPECIFIED
+}
+
 type Group struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	GroupId      string                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
@@ -552,14 +725,16 @@ type Group struct {
 	// Absent: the server's retention.
 	Retention *Retention `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
 	// The newest lease, which may have expired; absent if there was none, or it was released.
-	Lease         *Lease `protobuf:"bytes,13,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *Lease `protobuf:"bytes,13,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The worst of its partitions.
+	LagVerdict    LagVerdict `protobuf:"varint,14,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +746,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +759,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{5}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Group) GetGroupId() string {
@@ -678,6 +853,13 @@ func (x *Group) GetLease() *Lease {
 	return nil
 }
 
+func (x *Group) GetLagVerdict() LagVerdict {
+	if x != nil {
+		return x.LagVerdict
+	}
+	return LagVerdict_LAG_VERDICT_UNSPECIFIED
+}
+
 // A lease of a group.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -695,7 +877,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +889,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +902,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{6}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Lease) GetHolder() string {
@@ -772,7 +954,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +966,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +979,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{7}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GroupMember) GetMemberId() string {
@@ -857,7 +1039,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1051,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1064,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{8}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteGroupRequest) GetGroupId() string {
@@ -925,7 +1107,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1119,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1132,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{9}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteGroupResponse) GetRevision() *Revision {
@@ -980,7 +1162,7 @@ type GroupProtocol struct {
 
 func (x *GroupProtocol) Reset() {
 	*x = GroupProtocol{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1174,7 @@ func (x *GroupProtocol) String() string {
 func (*GroupProtocol) ProtoMessage() {}
 
 func (x *GroupProtocol) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1187,7 @@ func (x *GroupProtocol) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupProtocol.ProtoReflect.Descriptor instead.
 func (*GroupProtocol) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{10}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GroupProtocol) GetName() string {
@@ -1050,7 +1232,7 @@ type JoinGroupRequest struct {
 
 func (x *JoinGroupRequest) Reset() {
 	*x = JoinGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1244,7 @@ func (x *JoinGroupRequest) String() string {
 func (*JoinGroupRequest) ProtoMessage() {}
 
 func (x *JoinGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1257,7 @@ func (x *JoinGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinGroupRequest.ProtoReflect.Descriptor instead.
 func (*JoinGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{11}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JoinGroupRequest) GetGroupId() string {
@@ -1160,7 +1342,7 @@ type JoinGroupResponse struct {
 
 func (x *JoinGroupResponse) Reset() {
 	*x = JoinGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1354,7 @@ func (x *JoinGroupResponse) String() string {
 func (*JoinGroupResponse) ProtoMessage() {}
 
 func (x *JoinGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1367,7 @@ func (x *JoinGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinGroupResponse.ProtoReflect.Descriptor instead.
 func (*JoinGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{12}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JoinGroupResponse) GetMemberId() string {
@@ -1250,7 +1432,7 @@ type JoinedMember struct {
 
 func (x *JoinedMember) Reset() {
 	*x = JoinedMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1444,7 @@ func (x *JoinedMember) String() string {
 func (*JoinedMember) ProtoMessage() {}
 
 func (x *JoinedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1457,7 @@ func (x *JoinedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinedMember.ProtoReflect.Descriptor instead.
 func (*JoinedMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{13}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JoinedMember) GetMemberId() string {
@@ -1316,7 +1498,7 @@ type SyncGroupRequest struct {
 
 func (x *SyncGroupRequest) Reset() {
 	*x = SyncGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1510,7 @@ func (x *SyncGroupRequest) String() string {
 func (*SyncGroupRequest) ProtoMessage() {}
 
 func (x *SyncGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1523,7 @@ func (x *SyncGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncGroupRequest.ProtoReflect.Descriptor instead.
 func (*SyncGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{14}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SyncGroupRequest) GetGroupId() string {
@@ -1404,7 +1586,7 @@ type MemberAssignment struct {
 
 func (x *MemberAssignment) Reset() {
 	*x = MemberAssignment{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1598,7 @@ func (x *MemberAssignment) String() string {
 func (*MemberAssignment) ProtoMessage() {}
 
 func (x *MemberAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1611,7 @@ func (x *MemberAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberAssignment.ProtoReflect.Descriptor instead.
 func (*MemberAssignment) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{15}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MemberAssignment) GetMemberId() string {
@@ -1457,7 +1639,7 @@ type SyncGroupResponse struct {
 
 func (x *SyncGroupResponse) Reset() {
 	*x = SyncGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1651,7 @@ func (x *SyncGroupResponse) String() string {
 func (*SyncGroupResponse) ProtoMessage() {}
 
 func (x *SyncGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1664,7 @@ func (x *SyncGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncGroupResponse.ProtoReflect.Descriptor instead.
 func (*SyncGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{16}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SyncGroupResponse) GetProtocolType() string {
@@ -1518,7 +1700,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1712,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1725,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{17}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeartbeatRequest) GetGroupId() string {
@@ -1582,7 +1764,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1776,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1789,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{18}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{19}
 }
 
 type LeaveGroupRequest struct {
@@ -1621,7 +1803,7 @@ type LeaveGroupRequest struct {
 
 func (x *LeaveGroupRequest) Reset() {
 	*x = LeaveGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1815,7 @@ func (x *LeaveGroupRequest) String() string {
 func (*LeaveGroupRequest) ProtoMessage() {}
 
 func (x *LeaveGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1828,7 @@ func (x *LeaveGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveGroupRequest.ProtoReflect.Descriptor instead.
 func (*LeaveGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{19}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaveGroupRequest) GetGroupId() string {
@@ -1676,7 +1858,7 @@ type LeavingMember struct {
 
 func (x *LeavingMember) Reset() {
 	*x = LeavingMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1870,7 @@ func (x *LeavingMember) String() string {
 func (*LeavingMember) ProtoMessage() {}
 
 func (x *LeavingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1883,7 @@ func (x *LeavingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeavingMember.ProtoReflect.Descriptor instead.
 func (*LeavingMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{20}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeavingMember) GetMemberId() string {
@@ -1735,7 +1917,7 @@ type LeaveGroupResponse struct {
 
 func (x *LeaveGroupResponse) Reset() {
 	*x = LeaveGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1929,7 @@ func (x *LeaveGroupResponse) String() string {
 func (*LeaveGroupResponse) ProtoMessage() {}
 
 func (x *LeaveGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1942,7 @@ func (x *LeaveGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveGroupResponse.ProtoReflect.Descriptor instead.
 func (*LeaveGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{21}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaveGroupResponse) GetMembers() []*LeftMember {
@@ -1781,7 +1963,7 @@ type MemberToRemove struct {
 
 func (x *MemberToRemove) Reset() {
 	*x = MemberToRemove{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1975,7 @@ func (x *MemberToRemove) String() string {
 func (*MemberToRemove) ProtoMessage() {}
 
 func (x *MemberToRemove) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1988,7 @@ func (x *MemberToRemove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberToRemove.ProtoReflect.Descriptor instead.
 func (*MemberToRemove) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{22}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MemberToRemove) GetMemberId() string {
@@ -1841,7 +2023,7 @@ type RemoveMembersRequest struct {
 
 func (x *RemoveMembersRequest) Reset() {
 	*x = RemoveMembersRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2035,7 @@ func (x *RemoveMembersRequest) String() string {
 func (*RemoveMembersRequest) ProtoMessage() {}
 
 func (x *RemoveMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2048,7 @@ func (x *RemoveMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMembersRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMembersRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{23}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RemoveMembersRequest) GetGroupId() string {
@@ -1924,7 +2106,7 @@ type RemoveMembersResponse struct {
 
 func (x *RemoveMembersResponse) Reset() {
 	*x = RemoveMembersResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2118,7 @@ func (x *RemoveMembersResponse) String() string {
 func (*RemoveMembersResponse) ProtoMessage() {}
 
 func (x *RemoveMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2131,7 @@ func (x *RemoveMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMembersResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMembersResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{24}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveMembersResponse) GetRevision() *Revision {
@@ -1979,7 +2161,7 @@ type LeftMember struct {
 
 func (x *LeftMember) Reset() {
 	*x = LeftMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2173,7 @@ func (x *LeftMember) String() string {
 func (*LeftMember) ProtoMessage() {}
 
 func (x *LeftMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2186,7 @@ func (x *LeftMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeftMember.ProtoReflect.Descriptor instead.
 func (*LeftMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{25}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeftMember) GetMemberId() string {
@@ -2053,7 +2235,7 @@ type CloneGroupRequest struct {
 
 func (x *CloneGroupRequest) Reset() {
 	*x = CloneGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2247,7 @@ func (x *CloneGroupRequest) String() string {
 func (*CloneGroupRequest) ProtoMessage() {}
 
 func (x *CloneGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2260,7 @@ func (x *CloneGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloneGroupRequest.ProtoReflect.Descriptor instead.
 func (*CloneGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{26}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CloneGroupRequest) GetSourceGroupId() string {
@@ -2153,7 +2335,7 @@ type CloneGroupResponse struct {
 
 func (x *CloneGroupResponse) Reset() {
 	*x = CloneGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2347,7 @@ func (x *CloneGroupResponse) String() string {
 func (*CloneGroupResponse) ProtoMessage() {}
 
 func (x *CloneGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2360,7 @@ func (x *CloneGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloneGroupResponse.ProtoReflect.Descriptor instead.
 func (*CloneGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{27}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CloneGroupResponse) GetRevision() *Revision {
@@ -2229,7 +2411,7 @@ type UpdateGroupRequest struct {
 
 func (x *UpdateGroupRequest) Reset() {
 	*x = UpdateGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2423,7 @@ func (x *UpdateGroupRequest) String() string {
 func (*UpdateGroupRequest) ProtoMessage() {}
 
 func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2436,7 @@ func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateGroupRequest.ProtoReflect.Descriptor instead.
 func (*UpdateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{28}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UpdateGroupRequest) GetGroupId() string {
@@ -2309,7 +2491,7 @@ type UpdateGroupResponse struct {
 
 func (x *UpdateGroupResponse) Reset() {
 	*x = UpdateGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2503,7 @@ func (x *UpdateGroupResponse) String() string {
 func (*UpdateGroupResponse) ProtoMessage() {}
 
 func (x *UpdateGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2516,7 @@ func (x *UpdateGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateGroupResponse.ProtoReflect.Descriptor instead.
 func (*UpdateGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{29}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateGroupResponse) GetRevision() *Revision {
@@ -2366,7 +2548,7 @@ type AcquireGroupRequest struct {
 
 func (x *AcquireGroupRequest) Reset() {
 	*x = AcquireGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2560,7 @@ func (x *AcquireGroupRequest) String() string {
 func (*AcquireGroupRequest) ProtoMessage() {}
 
 func (x *AcquireGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2573,7 @@ func (x *AcquireGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireGroupRequest.ProtoReflect.Descriptor instead.
 func (*AcquireGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{30}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AcquireGroupRequest) GetGroupId() string {
@@ -2448,7 +2630,7 @@ type AcquireGroupResponse struct {
 
 func (x *AcquireGroupResponse) Reset() {
 	*x = AcquireGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2642,7 @@ func (x *AcquireGroupResponse) String() string {
 func (*AcquireGroupResponse) ProtoMessage() {}
 
 func (x *AcquireGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2655,7 @@ func (x *AcquireGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireGroupResponse.ProtoReflect.Descriptor instead.
 func (*AcquireGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{31}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AcquireGroupResponse) GetRevision() *Revision {
@@ -2502,7 +2684,7 @@ type RenewGroupRequest struct {
 
 func (x *RenewGroupRequest) Reset() {
 	*x = RenewGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2696,7 @@ func (x *RenewGroupRequest) String() string {
 func (*RenewGroupRequest) ProtoMessage() {}
 
 func (x *RenewGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2709,7 @@ func (x *RenewGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewGroupRequest.ProtoReflect.Descriptor instead.
 func (*RenewGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{32}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RenewGroupRequest) GetGroupId() string {
@@ -2560,7 +2742,7 @@ type RenewGroupResponse struct {
 
 func (x *RenewGroupResponse) Reset() {
 	*x = RenewGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2754,7 @@ func (x *RenewGroupResponse) String() string {
 func (*RenewGroupResponse) ProtoMessage() {}
 
 func (x *RenewGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2767,7 @@ func (x *RenewGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewGroupResponse.ProtoReflect.Descriptor instead.
 func (*RenewGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{33}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewGroupResponse) GetLease() *Lease {
@@ -2607,7 +2789,7 @@ type ReleaseGroupRequest struct {
 
 func (x *ReleaseGroupRequest) Reset() {
 	*x = ReleaseGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2801,7 @@ func (x *ReleaseGroupRequest) String() string {
 func (*ReleaseGroupRequest) ProtoMessage() {}
 
 func (x *ReleaseGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2814,7 @@ func (x *ReleaseGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGroupRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{34}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseGroupRequest) GetGroupId() string {
@@ -2665,7 +2847,7 @@ type ReleaseGroupResponse struct {
 
 func (x *ReleaseGroupResponse) Reset() {
 	*x = ReleaseGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2859,7 @@ func (x *ReleaseGroupResponse) String() string {
 func (*ReleaseGroupResponse) ProtoMessage() {}
 
 func (x *ReleaseGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2872,7 @@ func (x *ReleaseGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGroupResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{35}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseGroupResponse) GetRevision() *Revision {
@@ -2727,17 +2909,27 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x1aunreachable_log_partitions\x18\x03 \x03(\x05R\x18unreachableLogPartitions\x122\n" +
 	"\acluster\x18\x04 \x01(\v2\x18.offsetd.v1.ClusterShareR\acluster\x121\n" +
 	"\x12next_log_partition\x18\x05 \x01(\x05H\x00R\x10nextLogPartition\x88\x01\x01B\x15\n" +
-	"\x13_next_log_partition\"\x91\x01\n" +
+	"\x13_next_log_partition\"\xb4\x01\n" +
 	"\x0fGetGroupRequest\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12'\n" +
 	"\x0finclude_offsets\x18\x02 \x01(\bR\x0eincludeOffsets\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"\x9a\x01\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12!\n" +
+	"\finclude_lags\x18\x05 \x01(\bR\vincludeLags\"\xc8\x01\n" +
 	"\x10GetGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.offsetd.v1.GroupR\x05group\x125\n" +
 	"\aoffsets\x18\x02 \x03(\v2\x1b.offsetd.v1.CommittedOffsetR\aoffsets\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x8d\x04\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
+	"\x04lags\x18\x04 \x03(\v2\x18.offsetd.v1.PartitionLagR\x04lags\"\xbd\x01\n" +
+	"\fPartitionLag\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x1d\n" +
+	"\n" +
+	"end_offset\x18\x04 \x01(\x03R\tendOffset\x12\x10\n" +
+	"\x03lag\x18\x05 \x01(\x03R\x03lag\x120\n" +
+	"\averdict\x18\x06 \x01(\x0e2\x16.offsetd.v1.LagVerdictR\averdict\"\xc6\x04\n" +
 	"\x05Group\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
@@ -2755,7 +2947,9 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"state_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x123\n" +
 	"\tretention\x18\f \x01(\v2\x15.offsetd.v1.RetentionR\tretention\x12'\n" +
-	"\x05lease\x18\r \x01(\v2\x11.offsetd.v1.LeaseR\x05lease\"\xda\x01\n" +
+	"\x05lease\x18\r \x01(\v2\x11.offsetd.v1.LeaseR\x05lease\x127\n" +
+	"\vlag_verdict\x18\x0e \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
+	"lagVerdict\"\xda\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x129\n" +
@@ -2940,7 +3134,16 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x12GROUP_STATE_STABLE\x10\x04\x12\x19\n" +
 	"\x15GROUP_STATE_ASSIGNING\x10\x05\x12\x1b\n" +
 	"\x17GROUP_STATE_RECONCILING\x10\x06\x12\x14\n" +
-	"\x10GROUP_STATE_DEAD\x10\a2\xd6\b\n" +
+	"\x10GROUP_STATE_DEAD\x10\a*\xad\x01\n" +
+	"\n" +
+	"LagVerdict\x12\x1b\n" +
+	"\x17LAG_VERDICT_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eLAG_VERDICT_OK\x10\x01\x12\x14\n" +
+	"\x10LAG_VERDICT_WARN\x10\x02\x12\x13\n" +
+	"\x0fLAG_VERDICT_ERR\x10\x03\x12\x14\n" +
+	"\x10LAG_VERDICT_STOP\x10\x04\x12\x15\n" +
+	"\x11LAG_VERDICT_STALL\x10\x05\x12\x16\n" +
+	"\x12LAG_VERDICT_REWIND\x10\x062\xd6\b\n" +
 	"\fGroupService\x12K\n" +
 	"\n" +
 	"ListGroups\x12\x1d.offsetd.v1.ListGroupsRequest\x1a\x1e.offsetd.v1.ListGroupsResponse\x12E\n" +
@@ -2973,136 +3176,141 @@ func file_offsetd_v1_group_service_proto_rawDescGZIP() []byte {
 	return file_offsetd_v1_group_service_proto_rawDescData
 }
 
-var file_offsetd_v1_group_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_offsetd_v1_group_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_offsetd_v1_group_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_offsetd_v1_group_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_offsetd_v1_group_service_proto_goTypes = []any{
 	(GroupType)(0),                // 0: offsetd.v1.GroupType
 	(GroupState)(0),               // 1: offsetd.v1.GroupState
-	(*GroupListing)(nil),          // 2: offsetd.v1.GroupListing
-	(*ListGroupsRequest)(nil),     // 3: offsetd.v1.ListGroupsRequest
-	(*ListGroupsResponse)(nil),    // 4: offsetd.v1.ListGroupsResponse
-	(*GetGroupRequest)(nil),       // 5: offsetd.v1.GetGroupRequest
-	(*GetGroupResponse)(nil),      // 6: offsetd.v1.GetGroupResponse
-	(*Group)(nil),                 // 7: offsetd.v1.Group
-	(*Lease)(nil),                 // 8: offsetd.v1.Lease
-	(*GroupMember)(nil),           // 9: offsetd.v1.GroupMember
-	(*DeleteGroupRequest)(nil),    // 10: offsetd.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),   // 11: offsetd.v1.DeleteGroupResponse
-	(*GroupProtocol)(nil),         // 12: offsetd.v1.GroupProtocol
-	(*JoinGroupRequest)(nil),      // 13: offsetd.v1.JoinGroupRequest
-	(*JoinGroupResponse)(nil),     // 14: offsetd.v1.JoinGroupResponse
-	(*JoinedMember)(nil),          // 15: offsetd.v1.JoinedMember
-	(*SyncGroupRequest)(nil),      // 16: offsetd.v1.SyncGroupRequest
-	(*MemberAssignment)(nil),      // 17: offsetd.v1.MemberAssignment
-	(*SyncGroupResponse)(nil),     // 18: offsetd.v1.SyncGroupResponse
-	(*HeartbeatRequest)(nil),      // 19: offsetd.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),     // 20: offsetd.v1.HeartbeatResponse
-	(*LeaveGroupRequest)(nil),     // 21: offsetd.v1.LeaveGroupRequest
-	(*LeavingMember)(nil),         // 22: offsetd.v1.LeavingMember
-	(*LeaveGroupResponse)(nil),    // 23: offsetd.v1.LeaveGroupResponse
-	(*MemberToRemove)(nil),        // 24: offsetd.v1.MemberToRemove
-	(*RemoveMembersRequest)(nil),  // 25: offsetd.v1.RemoveMembersRequest
-	(*RemoveMembersResponse)(nil), // 26: offsetd.v1.RemoveMembersResponse
-	(*LeftMember)(nil),            // 27: offsetd.v1.LeftMember
-	(*CloneGroupRequest)(nil),     // 28: offsetd.v1.CloneGroupRequest
-	(*CloneGroupResponse)(nil),    // 29: offsetd.v1.CloneGroupResponse
-	(*UpdateGroupRequest)(nil),    // 30: offsetd.v1.UpdateGroupRequest
-	(*UpdateGroupResponse)(nil),   // 31: offsetd.v1.UpdateGroupResponse
-	(*AcquireGroupRequest)(nil),   // 32: offsetd.v1.AcquireGroupRequest
-	(*AcquireGroupResponse)(nil),  // 33: offsetd.v1.AcquireGroupResponse
-	(*RenewGroupRequest)(nil),     // 34: offsetd.v1.RenewGroupRequest
-	(*RenewGroupResponse)(nil),    // 35: offsetd.v1.RenewGroupResponse
-	(*ReleaseGroupRequest)(nil),   // 36: offsetd.v1.ReleaseGroupRequest
-	(*ReleaseGroupResponse)(nil),  // 37: offsetd.v1.ReleaseGroupResponse
-	(*Retention)(nil),             // 38: offsetd.v1.Retention
-	(*ClusterShare)(nil),          // 39: offsetd.v1.ClusterShare
-	(*CommittedOffset)(nil),       // 40: offsetd.v1.CommittedOffset
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*TopicPartition)(nil),        // 43: offsetd.v1.TopicPartition
-	(*Revision)(nil),              // 44: offsetd.v1.Revision
-	(*status.Status)(nil),         // 45: google.rpc.Status
-	(*GroupOffsets)(nil),          // 46: offsetd.v1.GroupOffsets
-	(*OffsetChange)(nil),          // 47: offsetd.v1.OffsetChange
-	(*RestoreGroupRequest)(nil),   // 48: offsetd.v1.RestoreGroupRequest
-	(*RestoreGroupResponse)(nil),  // 49: offsetd.v1.RestoreGroupResponse
+	(LagVerdict)(0),               // 2: offsetd.v1.LagVerdict
+	(*GroupListing)(nil),          // 3: offsetd.v1.GroupListing
+	(*ListGroupsRequest)(nil),     // 4: offsetd.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),    // 5: offsetd.v1.ListGroupsResponse
+	(*GetGroupRequest)(nil),       // 6: offsetd.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),      // 7: offsetd.v1.GetGroupResponse
+	(*PartitionLag)(nil),          // 8: offsetd.v1.PartitionLag
+	(*Group)(nil),                 // 9: offsetd.v1.Group
+	(*Lease)(nil),                 // 10: offsetd.v1.Lease
+	(*GroupMember)(nil),           // 11: offsetd.v1.GroupMember
+	(*DeleteGroupRequest)(nil),    // 12: offsetd.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),   // 13: offsetd.v1.DeleteGroupResponse
+	(*GroupProtocol)(nil),         // 14: offsetd.v1.GroupProtocol
+	(*JoinGroupRequest)(nil),      // 15: offsetd.v1.JoinGroupRequest
+	(*JoinGroupResponse)(nil),     // 16: offsetd.v1.JoinGroupResponse
+	(*JoinedMember)(nil),          // 17: offsetd.v1.JoinedMember
+	(*SyncGroupRequest)(nil),      // 18: offsetd.v1.SyncGroupRequest
+	(*MemberAssignment)(nil),      // 19: offsetd.v1.MemberAssignment
+	(*SyncGroupResponse)(nil),     // 20: offsetd.v1.SyncGroupResponse
+	(*HeartbeatRequest)(nil),      // 21: offsetd.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),     // 22: offsetd.v1.HeartbeatResponse
+	(*LeaveGroupRequest)(nil),     // 23: offsetd.v1.LeaveGroupRequest
+	(*LeavingMember)(nil),         // 24: offsetd.v1.LeavingMember
+	(*LeaveGroupResponse)(nil),    // 25: offsetd.v1.LeaveGroupResponse
+	(*MemberToRemove)(nil),        // 26: offsetd.v1.MemberToRemove
+	(*RemoveMembersRequest)(nil),  // 27: offsetd.v1.RemoveMembersRequest
+	(*RemoveMembersResponse)(nil), // 28: offsetd.v1.RemoveMembersResponse
+	(*LeftMember)(nil),            // 29: offsetd.v1.LeftMember
+	(*CloneGroupRequest)(nil),     // 30: offsetd.v1.CloneGroupRequest
+	(*CloneGroupResponse)(nil),    // 31: offsetd.v1.CloneGroupResponse
+	(*UpdateGroupRequest)(nil),    // 32: offsetd.v1.UpdateGroupRequest
+	(*UpdateGroupResponse)(nil),   // 33: offsetd.v1.UpdateGroupResponse
+	(*AcquireGroupRequest)(nil),   // 34: offsetd.v1.AcquireGroupRequest
+	(*AcquireGroupResponse)(nil),  // 35: offsetd.v1.AcquireGroupResponse
+	(*RenewGroupRequest)(nil),     // 36: offsetd.v1.RenewGroupRequest
+	(*RenewGroupResponse)(nil),    // 37: offsetd.v1.RenewGroupResponse
+	(*ReleaseGroupRequest)(nil),   // 38: offsetd.v1.ReleaseGroupRequest
+	(*ReleaseGroupResponse)(nil),  // 39: offsetd.v1.ReleaseGroupResponse
+	(*Retention)(nil),             // 40: offsetd.v1.Retention
+	(*ClusterShare)(nil),          // 41: offsetd.v1.ClusterShare
+	(*CommittedOffset)(nil),       // 42: offsetd.v1.CommittedOffset
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*TopicPartition)(nil),        // 45: offsetd.v1.TopicPartition
+	(*Revision)(nil),              // 46: offsetd.v1.Revision
+	(*status.Status)(nil),         // 47: google.rpc.Status
+	(*GroupOffsets)(nil),          // 48: offsetd.v1.GroupOffsets
+	(*OffsetChange)(nil),          // 49: offsetd.v1.OffsetChange
+	(*RestoreGroupRequest)(nil),   // 50: offsetd.v1.RestoreGroupRequest
+	(*RestoreGroupResponse)(nil),  // 51: offsetd.v1.RestoreGroupResponse
 }
 var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	0,  // 0: offsetd.v1.GroupListing.type:type_name -> offsetd.v1.GroupType
 	1,  // 1: offsetd.v1.GroupListing.state:type_name -> offsetd.v1.GroupState
-	38, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
+	40, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
 	1,  // 3: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
 	0,  // 4: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
-	2,  // 5: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	39, // 6: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	7,  // 7: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	40, // 8: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	0,  // 9: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 10: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	9,  // 11: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	41, // 12: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	38, // 13: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	8,  // 14: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	41, // 15: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	42, // 16: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	41, // 17: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	43, // 18: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	44, // 19: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	42, // 20: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	42, // 21: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	12, // 22: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	15, // 23: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	17, // 24: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	22, // 25: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	27, // 26: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	24, // 27: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	44, // 28: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	27, // 29: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	45, // 30: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	46, // 31: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
-	44, // 32: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	47, // 33: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	38, // 34: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	44, // 35: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	42, // 36: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	44, // 37: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	8,  // 38: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	42, // 39: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	8,  // 40: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	44, // 41: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	3,  // 42: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	5,  // 43: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	10, // 44: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	28, // 45: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	48, // 46: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	13, // 47: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	16, // 48: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	19, // 49: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	21, // 50: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	25, // 51: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	30, // 52: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	32, // 53: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	34, // 54: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	36, // 55: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	4,  // 56: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	6,  // 57: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	11, // 58: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	29, // 59: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	49, // 60: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	14, // 61: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	18, // 62: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	20, // 63: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	23, // 64: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	26, // 65: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	31, // 66: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	33, // 67: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	35, // 68: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	37, // 69: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	56, // [56:70] is the sub-list for method output_type
-	42, // [42:56] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	3,  // 5: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
+	41, // 6: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	9,  // 7: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	42, // 8: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	8,  // 9: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
+	2,  // 10: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
+	0,  // 11: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 12: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	11, // 13: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	43, // 14: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	40, // 15: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	10, // 16: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	2,  // 17: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	43, // 18: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	44, // 19: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	43, // 20: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 21: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	46, // 22: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	44, // 23: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	44, // 24: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	14, // 25: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	17, // 26: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	19, // 27: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	24, // 28: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	29, // 29: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	26, // 30: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	46, // 31: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	29, // 32: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	47, // 33: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	48, // 34: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	46, // 35: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	49, // 36: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	40, // 37: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	46, // 38: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	44, // 39: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	46, // 40: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	10, // 41: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	44, // 42: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	10, // 43: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	46, // 44: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	4,  // 45: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	6,  // 46: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	12, // 47: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	30, // 48: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	50, // 49: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	15, // 50: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	18, // 51: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	21, // 52: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	23, // 53: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	27, // 54: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	32, // 55: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	34, // 56: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	36, // 57: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	38, // 58: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	5,  // 59: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	7,  // 60: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	13, // 61: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	31, // 62: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	51, // 63: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	16, // 64: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	20, // 65: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	22, // 66: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	25, // 67: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	28, // 68: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	33, // 69: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	35, // 70: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	37, // 71: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	39, // 72: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	59, // [59:73] is the sub-list for method output_type
+	45, // [45:59] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
@@ -3114,20 +3322,20 @@ func file_offsetd_v1_group_service_proto_init() {
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
 	file_offsetd_v1_group_service_proto_msgTypes[2].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[11].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[13].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[14].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[17].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[20].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[22].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[18].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[21].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_group_service_proto_rawDesc), len(file_offsetd_v1_group_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   36,
+			NumEnums:      3,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
