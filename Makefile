@@ -108,7 +108,7 @@ $(VENV)/.cluster: $(VENV)/.server
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper,spark]' --group test
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,otel,zookeeper,spark]' --group test
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $(VENV)/.cluster $@
 

@@ -54,6 +54,7 @@ from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.server_folder import StartFailed, load_shards, open_store
 from offsetd_coordinator.server_security import ServerSecurity
+from offsetd_coordinator.server_tracing import ServerTracing
 
 if TYPE_CHECKING:
     import random
@@ -145,6 +146,7 @@ class Server:
         self._security = ServerSecurity(
             self.settings, self.visibility.figures.access, self._clock.now_ms
         )
+        self._tracing = ServerTracing(self.settings)
         self._grpc_server = self._open_port(self._security)
         self._open_metrics_port()
         await self._grpc_server.start()
@@ -226,7 +228,8 @@ class Server:
             if cluster is not None:
                 cluster.note_closed()
             self.visibility.close()
-        await asyncio.sleep(_FAREWELL_SECONDS)
+        sending = asyncio.to_thread(self._tracing.close)
+        await asyncio.gather(sending, asyncio.sleep(_FAREWELL_SECONDS))
         if runtime.failed is not None:
             raise runtime.failed
         _log.info("stopped")
@@ -254,6 +257,7 @@ class Server:
                 self.visibility.figures,
                 authorizer=security.authorizer,
                 control=security.control,
+                tracing=self._tracing.calls,
             )
         )
         if not settings.security_health_open:

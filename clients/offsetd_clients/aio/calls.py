@@ -7,6 +7,7 @@ import attrs
 
 from offsetd_clients.aio.servers import Servers
 from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.tracing import Tracing
 
 
 class Calls:
@@ -14,6 +15,7 @@ class Calls:
 
     _servers: Servers
     _retry: RetryPolicy
+    _tracing: Tracing | None
 
     async def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
         """Makes the call. `wait_s` is its timeout if it may have to wait for other members."""

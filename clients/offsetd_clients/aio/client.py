@@ -19,6 +19,7 @@ from offsetd_clients.aio.transport import Channel
 from offsetd_clients.calling.connection import address_of, addresses_in
 from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.calling.security import AsyncToken, Security, TlsOptions
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.errors import CommitsUnanswered
 
 log = logging.getLogger("offsetd_clients")
@@ -60,6 +61,7 @@ class AsyncOffsetClient(
         token: AsyncToken | None = None,
         token_without_tls: bool = False,
         client_id: str | None = None,
+        tracing: bool = False,
     ) -> None:
         """The client connects when it is first used.
 
@@ -77,16 +79,21 @@ class AsyncOffsetClient(
 
         `client_id` is sent with each call: the server may have quotas for it. Raises ValueError if
         it is not printable ASCII.
+
+        `tracing`: calls have spans of OpenTelemetry, made with the application's tracer provider,
+        and the server's spans are in the same trace. Raises ModuleNotFoundError without the extra
+        `otel`.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
+        self._tracing = Tracing() if tracing else None
         security = Security(
             tls=tls, token=token, token_without_tls=token_without_tls, client_id=client_id
         )
         self._servers = Servers(
             addresses_in(self.address),
             self._retry,
-            lambda at: Channel(at, security),
+            lambda at: Channel(at, security, self._tracing),
             stream_commits=stream_commits,
         )
         self._lifetime = Lifetime()

@@ -10,6 +10,7 @@ from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, in_parallel, result_of
 from offsetd_clients.calling.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.calling.group_owners import SeveralOwners
+from offsetd_clients.calling.tracing import commit_span
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several
@@ -55,9 +56,10 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, encoded = self._servers.commits(group_id), request.SerializeToString()
         if commits.streams and len(encoded) <= COMMIT_BYTES_MAX:
-            return await result_of(
-                await self._servers.hand_in(request, encoded, self._retry.timeout_s)
-            )
+            with commit_span(self._tracing, group_id):
+                return await result_of(
+                    await self._servers.hand_in(request, encoded, self._retry.timeout_s)
+                )
         return revision_of((await self._call("CommitOffsets", request)).revision)
 
     async def commit_soon(
@@ -100,9 +102,13 @@ class OffsetCalls(Calls):
         """
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
-        return await self._servers.hand_in(
-            request, request.SerializeToString(), self._retry.timeout_s
-        )
+        encoded = request.SerializeToString()
+        if self._tracing is None:
+            return await self._servers.hand_in(request, encoded, self._retry.timeout_s)
+        with self._tracing.commit_soon(request.group_id) as ended:
+            future = await self._servers.hand_in(request, encoded, self._retry.timeout_s)
+        future.add_done_callback(ended)
+        return future
 
     async def fetch(
         self,

@@ -16,7 +16,8 @@ from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 from offsetd_clients.aio.shared_fetches import SharedFetches
 from offsetd_clients.calling.connection import CHANNEL_OPTIONS
 from offsetd_clients.calling.methods import METHODS
-from offsetd_clients.calling.security import Security
+from offsetd_clients.calling.security import Metadata, Security
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.errors import (
     Failure,
     OffsetdError,
@@ -36,9 +37,10 @@ class Channel:
     It belongs to the event loop that is running when it is first used.
     """
 
-    def __init__(self, address: str, security: Security) -> None:
+    def __init__(self, address: str, security: Security, tracing: Tracing | None = None) -> None:
         """The channel connects when it is first used. Raises InsecureToken."""
         security.check(address)
+        self._tracing = tracing
         self._security = security
         self.address = address
         self._closed = False
@@ -50,8 +52,16 @@ class Channel:
 
     async def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """Makes the call. `request` is an iterable of requests if the method takes a stream."""
+        if self._tracing is None:
+            return await self._call(name, request, timeout_s)
+        with self._tracing.call(name, request) as traceparent:
+            return await self._call(name, request, timeout_s, traceparent)
+
+    async def _call(
+        self, name: str, request: Any, timeout_s: float, traceparent: Metadata = ()
+    ) -> Any:
         begin_s = time.monotonic()
-        metadata = await self._security.metadata_async(timeout_s)
+        metadata = (*(await self._security.metadata_async(timeout_s) or ()), *traceparent)
         callee = self._method(name)
         left_s = max(timeout_s - (time.monotonic() - begin_s), 0)
         try:

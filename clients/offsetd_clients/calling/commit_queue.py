@@ -13,6 +13,7 @@ from typing import Any
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsResponse
 
 from offsetd_clients.calling.retry import RetryPolicy, is_tried_again
+from offsetd_clients.calling.tracing import commit_traceparent
 from offsetd_clients.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -24,7 +25,7 @@ from offsetd_clients.errors import (
     closed_while_waiting,
 )
 from offsetd_clients.messages.conversions import error_in
-from offsetd_clients.messages.offset_messages import sequenced_commit
+from offsetd_clients.messages.offset_messages import sequenced_commit, traceparent_field
 from offsetd_clients.values import Revision
 
 COMMITS_MAX = 10_000
@@ -57,6 +58,7 @@ class HandedIn:
         "sent_s",
         "size",
         "timeout_s",
+        "traceparent",
         "tries",
     )
 
@@ -72,6 +74,7 @@ class HandedIn:
         self.request = request
         self.encoded = encoded  # The serialised request. It is made once, for all attempts.
         self.size = len(encoded)
+        self.traceparent = commit_traceparent()
         self.number = next(_numbers)  # The order in which commits were handed in.
         self.timeout_s = timeout_s
         self.deadline_s = now_s + timeout_s
@@ -171,7 +174,7 @@ class CommitQueue:
             return None
         now_s = self._policy.monotonic_s()
         fields: list[bytes] = []
-        waiting, size = self._waiting, 0
+        waiting, size, traceparent = self._waiting, 0, ""
         while waiting and len(fields) < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
             if waiting[0].size > COMMIT_BYTES_MAX:
                 break
@@ -183,7 +186,10 @@ class CommitQueue:
             self._sent[self._last_sequence] = commit
             commit.is_sent, commit.sent_s = True, now_s
             fields.append(sequenced_commit(self._last_sequence, commit.encoded))
+            traceparent = traceparent or commit.traceparent
             size += commit.size
+        if traceparent:
+            fields.append(traceparent_field(traceparent))
         return b"".join(fields) if fields else None
 
     def next_alone(self) -> HandedIn | None:

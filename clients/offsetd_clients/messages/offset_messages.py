@@ -87,6 +87,12 @@ def sequenced_commit(sequence: int, commit: bytes) -> bytes:
     return b"\x0a" + _varint(len(head) + len(commit)) + head + commit
 
 
+def traceparent_field(traceparent: str) -> bytes:
+    """A span, encoded as a field of a StreamCommitsRequest."""
+    encoded = traceparent.encode()
+    return b"\x12" + _varint(len(encoded)) + encoded  # Field 2.
+
+
 def _varint(number: int) -> bytes:
     """A number, at least 0, as protobuf's varint: seven bits a byte, the lowest first."""
     encoded = bytearray()

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.sync.servers import Servers
 
 
@@ -15,6 +16,7 @@ class Calls:
 
     _servers: Servers
     _retry: RetryPolicy
+    _tracing: Tracing | None
 
     def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
         """Makes the call. `wait_s` is its timeout if it may have to wait for other members."""

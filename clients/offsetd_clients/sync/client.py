@@ -9,6 +9,7 @@ from typing import Self
 from offsetd_clients.calling.connection import address_of, addresses_in
 from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.calling.security import Security, TlsOptions, Token
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.errors import CommitsUnanswered
 from offsetd_clients.sync.acls import AclCalls
 from offsetd_clients.sync.admin import AdminCalls
@@ -61,6 +62,7 @@ class OffsetClient(
         token: Token | None = None,
         token_without_tls: bool = False,
         client_id: str | None = None,
+        tracing: bool = False,
     ) -> None:
         """The client connects when it is first used.
 
@@ -78,16 +80,21 @@ class OffsetClient(
 
         `client_id` is sent with each call: the server may have quotas for it. Raises ValueError if
         it is not printable ASCII.
+
+        `tracing`: calls have spans of OpenTelemetry, made with the application's tracer provider,
+        and the server's spans are in the same trace. Raises ModuleNotFoundError without the extra
+        `otel`.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
+        self._tracing = Tracing() if tracing else None
         security = Security(
             tls=tls, token=token, token_without_tls=token_without_tls, client_id=client_id
         )
         self._servers = Servers(
             addresses_in(self.address),
             self._retry,
-            lambda at: Channel(at, security),
+            lambda at: Channel(at, security, self._tracing),
             stream_commits=stream_commits,
         )
         self._lifetime = Lifetime()

@@ -9,6 +9,7 @@ from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
 from offsetd_clients.calling.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.calling.group_owners import SeveralOwners
+from offsetd_clients.calling.tracing import commit_span
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several
@@ -56,7 +57,8 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, encoded = self._servers.commits(group_id), request.SerializeToString()
         if commits.streams and len(encoded) <= COMMIT_BYTES_MAX:
-            return result_of(self._servers.hand_in(request, encoded, self._retry.timeout_s))
+            with commit_span(self._tracing, group_id):
+                return result_of(self._servers.hand_in(request, encoded, self._retry.timeout_s))
         return revision_of((self._call("CommitOffsets", request)).revision)
 
     def commit_soon(
@@ -99,7 +101,13 @@ class OffsetCalls(Calls):
         """
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
-        return self._servers.hand_in(request, request.SerializeToString(), self._retry.timeout_s)
+        encoded = request.SerializeToString()
+        if self._tracing is None:
+            return self._servers.hand_in(request, encoded, self._retry.timeout_s)
+        with self._tracing.commit_soon(request.group_id) as ended:
+            future = self._servers.hand_in(request, encoded, self._retry.timeout_s)
+        future.add_done_callback(ended)
+        return future
 
     def fetch(
         self,

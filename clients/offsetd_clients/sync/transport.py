@@ -12,7 +12,8 @@ from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.calling.connection import CHANNEL_OPTIONS
 from offsetd_clients.calling.methods import METHODS
-from offsetd_clients.calling.security import Security
+from offsetd_clients.calling.security import Metadata, Security
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.errors import (
     OffsetdError,
     closed_before,
@@ -29,8 +30,9 @@ class Channel:
     Every failure is an `OffsetdError`.
     """
 
-    def __init__(self, address: str, security: Security) -> None:
+    def __init__(self, address: str, security: Security, tracing: Tracing | None = None) -> None:
         """The channel connects when it is first used. Raises InsecureToken, TypeError."""
+        self._tracing = tracing
         security.check(address)
         if inspect.iscoroutinefunction(security.token):
             raise TypeError("token: an `async` function is for the client for asyncio")
@@ -50,9 +52,16 @@ class Channel:
 
     def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """Makes the call. `request` is an iterable of requests if the method takes a stream."""
+        if self._tracing is None:
+            return self._call(name, request, timeout_s)
+        with self._tracing.call(name, request) as traceparent:
+            return self._call(name, request, timeout_s, traceparent)
+
+    def _call(self, name: str, request: Any, timeout_s: float, traceparent: Metadata = ()) -> Any:
         try:
             asked = iter(request) if METHODS[name].client_streaming else request
-            return self._method(name)(asked, timeout=timeout_s, metadata=self._security.metadata())
+            metadata = (*(self._security.metadata() or ()), *traceparent)
+            return self._method(name)(asked, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except ValueError:  # gRPC's error for a channel that was just closed.

@@ -248,7 +248,11 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         from offsetd_coordinator.server import Server  # noqa: PLC0415
         from offsetd_coordinator.server_folder import StartFailed  # noqa: PLC0415
 
-        set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
+        set_up_logging(
+            level=settings.logging_level,
+            log_format=settings.logging_format,
+            has_traces=settings.tracing_enable,
+        )
         warm_kernels(terminal, later=CLEANER_KERNELS | LATER_KERNELS)
 
     async def run() -> None:

@@ -7,9 +7,11 @@ from offsetd_storage.configuration.setting_kinds import INT32_MAX
 from offsetd_storage.configuration.settings import flag, listed, milliseconds, text, whole
 from offsetd_storage.errors import InvalidSetting
 
+from offsetd_coordinator.configuration.tracing_settings import TracingSettings
+
 
 @attrs.frozen(kw_only=True)
-class SecuritySettings:
+class SecuritySettings(TracingSettings):
     """The values for TLS, identities and rules."""
 
     # TLS.

@@ -44,11 +44,12 @@ from offsetd_coordinator.status_codes import StatusCode
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.connections import Connection
     from offsetd_coordinator.figures import CallFigures, StreamFigures
+    from offsetd_coordinator.grpc.call_tracing import CallTracing
     from offsetd_coordinator.grpc.stream_results import StreamResults
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
@@ -74,6 +75,8 @@ class _Taken:
     def __init__(
         self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
     ) -> None:
+        self.on_end: Callable[[], None] | None = None
+        """Called when all results are sent."""
         self._admission = admission
         self._size = size
         self._figures = figures
@@ -88,6 +91,8 @@ class _Taken:
         if not self._holders:
             self._admission.give_back(self._size)
             self._figures.message_durations.note(time.perf_counter() - self._begun_seconds)
+            if self.on_end is not None:
+                self.on_end()
 
 
 class _Unanswered(NamedTuple):
@@ -108,6 +113,7 @@ def stream_commits(
     unanswered_max: int,
     request_bytes_max: int,
     method_access: MethodAccess | None,
+    tracing: CallTracing | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
     method = figures.method("StreamCommits")
@@ -124,6 +130,7 @@ def stream_commits(
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
             method_access=method_access,
+            tracing=tracing,
         )
         figures.streams.open_streams += 1
         try:
@@ -151,6 +158,7 @@ class CommitStream:
         unanswered_max: int,
         request_bytes_max: int,
         method_access: MethodAccess | None,
+        tracing: CallTracing | None = None,
     ) -> None:
         self.code = StatusCode.CANCELLED
         """The code of the call's end, after `run` has returned."""
@@ -166,6 +174,7 @@ class CommitStream:
         self._unanswered_max = unanswered_max
         self._request_bytes_max = request_bytes_max
         self._method_access = method_access
+        self._tracing = tracing
         self._commit_access: CommitAccess | None = None  # None: everybody may commit.
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
@@ -238,6 +247,8 @@ class CommitStream:
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
             rest, turns = self._parser.open_stream(message), Turns()
+            if rest.traceparent and self._tracing is not None:
+                taken.on_end = self._tracing.message_span(rest.traceparent, rest.group_ids)
             while not rest.is_read:
                 room = self._unanswered_max - self._unanswered_commits
                 read = rest.read(min(room, COMMITS_AT_ONCE))

@@ -39,7 +39,7 @@ from offsetd_coordinator.services.reset_calls import OffsetAdmin
 from offsetd_coordinator.services.server_admin import AdminService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import grpc
     import grpc.aio
@@ -48,10 +48,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.configuration.server_settings import Settings
     from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.grpc.call_tracing import CallTracing
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.security.authorizer import Authorizer
 
     AccessOf = Callable[[str], MethodAccess | None]
+    Handlers = Mapping[str, grpc.RpcMethodHandler[bytes, bytes]]
 
 OFFSET_SERVICE: Final = offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"].full_name
 GROUP_SERVICE: Final = group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
@@ -69,48 +71,54 @@ def generic_handlers(
     *,
     authorizer: Authorizer,
     control: AccessControl | None = None,
+    tracing: CallTracing | None = None,
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """The handlers of every method of every service; `figures` counts their calls.
 
     `authorizer` has the rules, also while they are not in force. Without `control`, everybody may
-    call every method.
+    call every method. Without `tracing`, calls have no spans.
     """
+    services = _services(node, admission, settings, figures, authorizer, control, tracing)
+    if tracing is not None:
+        services = {name: tracing.traced(name, each) for name, each in services.items()}
+    return tuple(unary_calls.service_handler(name, each) for name, each in services.items())
+
+
+def _services(
+    node: Node,
+    admission: Admission,
+    settings: Settings,
+    figures: CallFigures,
+    authorizer: Authorizer,
+    control: AccessControl | None,
+    tracing: CallTracing | None,
+) -> dict[str, Handlers]:
+    """The methods of each service, the most frequent first."""
     access_of = _access_of(control)
     history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
     unary = _unary_handlers(node, admission, settings, figures, access_of)
-    return (
-        unary_calls.service_handler(
-            OFFSET_SERVICE,
-            {
-                **_offset_methods(node, admission, settings, figures, access_of, unary),
-                "ResetOffsets": unary(offset_admin.reset_offsets),
-                "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
-                "ListOffsetHistory": unary(history.list_offset_history),
-            },
-        ),
-        unary_calls.service_handler(
-            GROUP_SERVICE,
-            {
-                "CloneGroup": unary(offset_admin.clone_group),
-                "RestoreGroup": unary(history.restore_group),
-                **_group_methods(node, settings, unary),
-            },
-        ),
-        unary_calls.service_handler(
-            ADMIN_SERVICE,
-            {
-                **_admin_methods(node, unary),
-                **_file_methods(node, admission, settings, figures, access_of),
-            },
-        ),
-        unary_calls.service_handler(ACL_SERVICE, _acl_methods(node, authorizer, settings, unary)),
-        unary_calls.service_handler(
-            BACKUP_SERVICE, _backup_methods(node, admission, settings, figures, access_of)
-        ),
-    )
+    return {
+        OFFSET_SERVICE: {
+            **_offset_methods(node, admission, settings, figures, access_of, unary, tracing),
+            "ResetOffsets": unary(offset_admin.reset_offsets),
+            "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
+            "ListOffsetHistory": unary(history.list_offset_history),
+        },
+        GROUP_SERVICE: {
+            "CloneGroup": unary(offset_admin.clone_group),
+            "RestoreGroup": unary(history.restore_group),
+            **_group_methods(node, settings, unary),
+        },
+        ADMIN_SERVICE: {
+            **_admin_methods(node, unary),
+            **_file_methods(node, admission, settings, figures, access_of),
+        },
+        ACL_SERVICE: _acl_methods(node, authorizer, settings, unary),
+        BACKUP_SERVICE: _backup_methods(node, admission, settings, figures, access_of),
+    }
 
 
 def _access_of(control: AccessControl | None) -> AccessOf:
@@ -151,6 +159,7 @@ def _offset_methods(
     figures: CallFigures,
     access_of: AccessOf,
     unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
+    tracing: CallTracing | None,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
@@ -174,6 +183,7 @@ def _offset_methods(
             unanswered_max=settings.stream_unanswered_commits_max,
             request_bytes_max=settings.socket_request_max_bytes,
             method_access=access_of("StreamCommits"),
+            tracing=tracing,
         ),
         "FetchOffsets": unary(offsets.fetch_offsets),
         "DeleteOffsets": unary(offsets.delete_offsets),

@@ -20,7 +20,7 @@ from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.call_life import LoadEnded
@@ -119,7 +119,7 @@ def refuse(context: Context, status: Status) -> None:
 
 
 def service_handler(
-    service: str, methods: dict[str, grpc.RpcMethodHandler[Any, Any]]
+    service: str, methods: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
 ) -> grpc.GenericRpcHandler:
     """The methods of one service, by their names."""
-    return grpc.method_handlers_generic_handler(service, methods)
+    return grpc.method_handlers_generic_handler(service, dict(methods))

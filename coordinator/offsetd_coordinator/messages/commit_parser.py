@@ -67,7 +67,7 @@ class CommitParser:
             return StreamMessage(self, message, names, ())
         request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
         check_commit_count(len(request.commits))
-        return StreamMessage(self, message, None, request.commits)
+        return StreamMessage(self, message, None, request.commits, request.traceparent)
 
     def read_stream(
         self, message: bytes, names: Bytes, position: int, commits_max: int
@@ -104,7 +104,14 @@ class StreamMessage:
     _message: bytes
     _names: Bytes | None
     _others: Sequence[offset_service_pb2.SequencedCommit]
+    traceparent: str = ""
+    """The span of the client that one of the commits belongs to; empty without one."""
     _position: int = 0
+
+    @property
+    def group_ids(self) -> list[str]:
+        """The groups of the commits of a message that has a `traceparent`."""
+        return [each.commit.group_id for each in self._others]
 
     @property
     def is_read(self) -> bool:

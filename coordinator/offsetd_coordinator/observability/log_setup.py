@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
@@ -35,16 +36,21 @@ with _as_if_not_installed("rich"):
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) -> None:
+def set_up_logging(
+    *, level: str, log_format: str, has_traces: bool = False, stream: TextIO = sys.stderr
+) -> None:
     """Sets up the log. `log_format` is auto, console or json.
 
-    The libraries' own loggers write to the same stream.
+    The libraries' own loggers write to the same stream. With `has_traces`, lines of a traced call
+    have the ids of its trace and its span.
     """
     for_people = log_format == "console" or (log_format == "auto" and stream.isatty())
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if has_traces and find_spec("opentelemetry") is not None:  # Else the start will fail.
+        processors.append(_with_trace_ids)
     if for_people:
         processors += [
             _on_one_line,
@@ -64,6 +70,16 @@ def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) 
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
+
+
+def _with_trace_ids(_: object, __: str, event: EventDict) -> EventDict:
+    from opentelemetry import trace  # noqa: PLC0415  The extra `otel` has it.
+
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event["trace_id"] = trace.format_trace_id(context.trace_id)
+        event["span_id"] = trace.format_span_id(context.span_id)
+    return event
 
 
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:

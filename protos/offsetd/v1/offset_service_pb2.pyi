@@ -64,10 +64,12 @@ class CommitOffsetsResponse(_message.Message):
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class StreamCommitsRequest(_message.Message):
-    __slots__ = ("commits",)
+    __slots__ = ("commits", "traceparent")
     COMMITS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     commits: _containers.RepeatedCompositeFieldContainer[SequencedCommit]
-    def __init__(self, commits: _Optional[_Iterable[_Union[SequencedCommit, _Mapping]]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, commits: _Optional[_Iterable[_Union[SequencedCommit, _Mapping]]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class SequencedCommit(_message.Message):
     __slots__ = ("sequence", "commit")
