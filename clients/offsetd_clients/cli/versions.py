@@ -52,7 +52,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         Examples:
             offsetd version
             offsetd version --all -o json
-            offsetd --address n1:7171 version
+            offsetd version --address n1:7171
         """
         servers: list[dict[str, Any]] = []
         if address is not None:
