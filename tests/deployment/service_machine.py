@@ -83,6 +83,7 @@ ip link set lo up
 exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT_PATH=/run/units \\
     "$5" --system --unit=basic.target --show-status=no --log-target=null
 """
+_ENTER: Final = 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"'
 _SCRIPT: Final = "OFFSETD_SCRIPT"
 _DROP: Final = "OFFSETD_DROP_IN"
 
@@ -141,19 +142,40 @@ def booted(folder: Path) -> Iterator[Machine]:
     kernels = next(code_files._roots())
     arguments = (str(folder), str(ROOT), sys.prefix, str(kernels), str(SYSTEMD), sys.base_prefix)
     namespaces = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
-    process = subprocess.Popen(
-        ["unshare", *namespaces, "--fork", "--kill-child", "sh", "-c", _BOOT, "boot", *arguments],
-        env={**os.environ, _SCRIPT: _OFFSETD, _DROP: _DROP_IN},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    with _own_cgroup() as cgroup:
+        process = subprocess.Popen(
+            [
+                *("sh", "-c", _ENTER, "enter", cgroup, "unshare", *namespaces, "--fork"),
+                *("--kill-child", "sh", "-c", _BOOT, "boot", *arguments),
+            ],
+            env={**os.environ, _SCRIPT: _OFFSETD, _DROP: _DROP_IN},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield _wait_for(process)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@contextlib.contextmanager
+def _own_cgroup() -> Iterator[Path]:
+    """A control group below which a systemd finds its own tree. It is removed when it is empty."""
+    tops = [Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
+    top = next((each for each in tops if (each / "cgroup.procs").exists()), None)
+    if top is None:
+        pytest.skip("no tree of control groups (v2) here")
+    cgroup = top / f"offsetd-test-{os.getpid()}"
+    cgroup.mkdir()
     try:
-        machine = _wait_for(process)
-        yield machine
+        yield cgroup
     finally:
-        process.kill()
-        process.communicate()
+        poll(lambda: "populated 0" in (cgroup / "cgroup.events").read_text(), SECONDS_MAX)
+        for folder in sorted(filter(Path.is_dir, cgroup.rglob("*")), reverse=True):
+            folder.rmdir()
+        cgroup.rmdir()
 
 
 def _wait_for(process: subprocess.Popen[str]) -> Machine:

@@ -19,7 +19,7 @@ RULES: Final = DEPLOY / "prometheus-rules.yml"
 RUNBOOK: Final = ROOT / "docs" / "guides" / "runbook.md"
 PARTS: Final = ("Users see", "Be sure", "Type", "Done when")
 # Reasons to be paged that other systems tell, or that have metrics without an alert.
-WITHOUT_ALERT: Final = {"a-consumer-is-behind"}
+WITHOUT_ALERT: Final = frozenset[str]()
 MINUTES: Final = 120
 _LABELS: Final = 'instance="a",job="offsetd"'
 _FIFTH_OF_A_SECOND: Final = {"0.2": "0+100x300", "0.5": "0+100x300", "+Inf": "0+100x300"}
@@ -74,6 +74,8 @@ HEALTHY: Final = {
     series("offsetd_cluster_partitions", 'state="serving"'): always(12),
     series("offsetd_cluster_lost_partitions_total"): always(1),
     series("offsetd_cluster_copy_lag_records", 'partition="p-1"'): always(10),
+    series("offsetd_groups_by_verdict", 'verdict="ERR"'): always(0),
+    series("offsetd_groups_by_verdict", 'verdict="WARN"'): always(3),
     series("offsetd_backup_failures_total"): always(1),
     series("offsetd_backup_interval_seconds"): always(600),
     series("offsetd_backup_last_moment_timestamp_seconds"): "0+60x300",
@@ -129,6 +131,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(histogram("offsetd_flush_duration_seconds", _FIFTH_OF_A_SECOND), ""),
         **histogram("offsetd_flush_duration_seconds", _TWO_SECONDS),
     },
+    "OffsetdConsumersBehind": {series("offsetd_groups_by_verdict", 'verdict="ERR"'): always(2)},
     "OffsetdBackupsFail": {series("offsetd_backup_failures_total"): "0+1x300"},
     "OffsetdBackupOld": {series("offsetd_backup_last_moment_timestamp_seconds"): always(0)},
     "OffsetdCopiesBehind": {

@@ -44,13 +44,14 @@ exec chroot --userspec=10001:10001 "$1" \\
 """
 SERVE: Final = "offsetd serve --config /etc/offsetd/offsetd.toml"
 USE: Final = f"""
-OFFSETD_SECURITY_ALLOW_INSECURE=true {SERVE} 2>/tmp/log & server=$!
+cd /var/lib/offsetd
+OFFSETD_SECURITY_ALLOW_INSECURE=true {SERVE} 2>log & server=$!
 until offsetd admin health 2>/dev/null; do kill -0 $server; done
 offsetd commit billing orders:0=42
 kill -TERM $server
 wait $server
 offsetd admin health || echo unhealthy
-cat /tmp/log
+cat log
 """
 
 
