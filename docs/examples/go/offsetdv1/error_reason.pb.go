@@ -112,6 +112,8 @@ const (
 	ErrorReason_ERROR_REASON_GROUP_RECORD_TOO_LARGE ErrorReason = 65
 	// This one group exceeds `group.commit.rate.max` commits; with google.rpc.RetryInfo.
 	ErrorReason_ERROR_REASON_COMMIT_RATE_EXCEEDED ErrorReason = 66
+	// The caller exceeds one of its quotas, which the metadata names; with google.rpc.RetryInfo.
+	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 67
 	// A watcher did not read in time; go on from `token` in the metadata.
 	ErrorReason_ERROR_REASON_WATCHER_TOO_SLOW  ErrorReason = 68
 	ErrorReason_ERROR_REASON_TOO_MANY_WATCHERS ErrorReason = 69
@@ -191,6 +193,7 @@ var (
 		64: "ERROR_REASON_GROUP_MAX_SIZE_REACHED",
 		65: "ERROR_REASON_GROUP_RECORD_TOO_LARGE",
 		66: "ERROR_REASON_COMMIT_RATE_EXCEEDED",
+		67: "ERROR_REASON_QUOTA_EXCEEDED",
 		68: "ERROR_REASON_WATCHER_TOO_SLOW",
 		69: "ERROR_REASON_TOO_MANY_WATCHERS",
 		70: "ERROR_REASON_PARTITION_QUARANTINED",
@@ -255,6 +258,7 @@ var (
 		"ERROR_REASON_GROUP_MAX_SIZE_REACHED":       64,
 		"ERROR_REASON_GROUP_RECORD_TOO_LARGE":       65,
 		"ERROR_REASON_COMMIT_RATE_EXCEEDED":         66,
+		"ERROR_REASON_QUOTA_EXCEEDED":               67,
 		"ERROR_REASON_WATCHER_TOO_SLOW":             68,
 		"ERROR_REASON_TOO_MANY_WATCHERS":            69,
 		"ERROR_REASON_PARTITION_QUARANTINED":        70,
@@ -302,7 +306,7 @@ var File_offsetd_v1_error_reason_proto protoreflect.FileDescriptor
 const file_offsetd_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
 	"\x1doffsetd/v1/error_reason.proto\x12\n" +
-	"offsetd.v1*\xfc\x11\n" +
+	"offsetd.v1*\x9d\x12\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dERROR_REASON_INVALID_GROUP_ID\x10\x01\x12\x1e\n" +
@@ -354,7 +358,8 @@ const file_offsetd_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_RESPONSE_TOO_LARGE\x10?\x12'\n" +
 	"#ERROR_REASON_GROUP_MAX_SIZE_REACHED\x10@\x12'\n" +
 	"#ERROR_REASON_GROUP_RECORD_TOO_LARGE\x10A\x12%\n" +
-	"!ERROR_REASON_COMMIT_RATE_EXCEEDED\x10B\x12!\n" +
+	"!ERROR_REASON_COMMIT_RATE_EXCEEDED\x10B\x12\x1f\n" +
+	"\x1bERROR_REASON_QUOTA_EXCEEDED\x10C\x12!\n" +
 	"\x1dERROR_REASON_WATCHER_TOO_SLOW\x10D\x12\"\n" +
 	"\x1eERROR_REASON_TOO_MANY_WATCHERS\x10E\x12&\n" +
 	"\"ERROR_REASON_PARTITION_QUARANTINED\x10F\x12#\n" +

@@ -356,8 +356,11 @@ func (x *CommitOffsetsResponse) GetRevision() *Revision {
 }
 
 type StreamCommitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Commits       []*SequencedCommit     `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Commits []*SequencedCommit     `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
+	// The span that one of the commits belongs to, in the form of the header of W3C Trace Context. The
+	// server's span of this message is in its trace. Most messages have none.
+	Traceparent   string `protobuf:"bytes,2,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -397,6 +400,13 @@ func (x *StreamCommitsRequest) GetCommits() []*SequencedCommit {
 		return x.Commits
 	}
 	return nil
+}
+
+func (x *StreamCommitsRequest) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type SequencedCommit struct {
@@ -1799,9 +1809,10 @@ const file_offsetd_v1_offset_service_proto_rawDesc = "" +
 	"\f_instance_idB\b\n" +
 	"\x06_epoch\"I\n" +
 	"\x15CommitOffsetsResponse\x120\n" +
-	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\"M\n" +
+	"\brevision\x18\x01 \x01(\v2\x14.offsetd.v1.RevisionR\brevision\"o\n" +
 	"\x14StreamCommitsRequest\x125\n" +
-	"\acommits\x18\x01 \x03(\v2\x1b.offsetd.v1.SequencedCommitR\acommits\"g\n" +
+	"\acommits\x18\x01 \x03(\v2\x1b.offsetd.v1.SequencedCommitR\acommits\x12 \n" +
+	"\vtraceparent\x18\x02 \x01(\tR\vtraceparent\"g\n" +
 	"\x0fSequencedCommit\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x128\n" +
 	"\x06commit\x18\x02 \x01(\v2 .offsetd.v1.CommitOffsetsRequestR\x06commit\"K\n" +
