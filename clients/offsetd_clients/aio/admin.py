@@ -66,7 +66,7 @@ class AdminCalls(Calls):
         those in `held_digests`, and without a time limit. `offsetd backup create` writes them.
         """
         request = StreamBackupRequest(
-            held_digests=held_digests, bytes_per_second_max=bytes_per_second_max
+            held_digests=b"".join(held_digests), bytes_per_second_max=bytes_per_second_max
         )
         home = await self._backup_of(self._servers.home.address, request)
         others = home[0].other_addresses

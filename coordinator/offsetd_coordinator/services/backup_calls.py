@@ -45,9 +45,9 @@ class BackupService:
             raise InvalidRequest(
                 "bytes_per_second_max", "it is below {least}", least=BYTES_PER_SECOND_LEAST
             )
-        held = frozenset(each.hex() for each in request.held_digests)
-        if any(len(each) != DIGEST_BYTES for each in request.held_digests):
+        if len(request.held_digests) % DIGEST_BYTES:
             raise InvalidRequest("held_digests", "a digest has 32 bytes")
+        held = await asyncio.to_thread(_digests_in, request.held_digests)
         with ExitStack() as stack:
             try:
                 pinned = await _finished(stack.enter_context, source.pinned())
@@ -72,6 +72,11 @@ class BackupService:
             self._node.serving()
         await asyncio.sleep(seconds)
         self._node.serving()
+
+
+def _digests_in(held: bytes) -> frozenset[str]:
+    starts = range(0, len(held), DIGEST_BYTES)
+    return frozenset(held[start : start + DIGEST_BYTES].hex() for start in starts)
 
 
 def _next_chunk(chunks: Iterator[Chunk]) -> tuple[bytes, int] | None:

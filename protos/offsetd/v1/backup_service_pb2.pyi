@@ -10,9 +10,9 @@ class StreamBackupRequest(_message.Message):
     __slots__ = ("held_digests", "bytes_per_second_max")
     HELD_DIGESTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_SECOND_MAX_FIELD_NUMBER: _ClassVar[int]
-    held_digests: _containers.RepeatedScalarFieldContainer[bytes]
+    held_digests: bytes
     bytes_per_second_max: int
-    def __init__(self, held_digests: _Optional[_Iterable[bytes]] = ..., bytes_per_second_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, held_digests: _Optional[bytes] = ..., bytes_per_second_max: _Optional[int] = ...) -> None: ...
 
 class StreamBackupResponse(_message.Message):
     __slots__ = ("head", "chunk")

@@ -53,7 +53,7 @@ async def test_the_head_comes_first_and_what_the_caller_has_is_left_out() -> Non
             len(each.chunk.content) for each in chunks
         )
         digests = [each.chunk.digest for each in chunks]
-        _, *again = await received(asked(service, held_digests=digests))
+        _, *again = await received(asked(service, held_digests=b"".join(digests)))
         assert [chunk_of(each.chunk) for each in again] == [
             (digest.hex(), None, 0) for digest in digests
         ]
@@ -62,7 +62,7 @@ async def test_the_head_comes_first_and_what_the_caller_has_is_left_out() -> Non
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"held_digests": [b"short"]}, "a digest has 32 bytes"),
+        ({"held_digests": b"short"}, "a digest has 32 bytes"),
         ({"bytes_per_second_max": 65_535}, "it is below 65536"),
         ({"bytes_per_second_max": -1}, "it is below 65536"),
     ],

@@ -23,8 +23,9 @@ const (
 
 type StreamBackupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// SHA-256 digests, 32 bytes each, of chunks that the caller has. They are not sent.
-	HeldDigests [][]byte `protobuf:"bytes,1,rep,name=held_digests,json=heldDigests,proto3" json:"held_digests,omitempty"`
+	// SHA-256 digests of chunks that the caller has, 32 bytes each, one after the other. These chunks
+	// are not sent.
+	HeldDigests []byte `protobuf:"bytes,1,opt,name=held_digests,json=heldDigests,proto3" json:"held_digests,omitempty"`
 	// How many bytes of the logs the server reads in a second, at most. At least 65,536. 0: the
 	// server's `backup.max.bytes.per.second`.
 	BytesPerSecondMax int64 `protobuf:"varint,2,opt,name=bytes_per_second_max,json=bytesPerSecondMax,proto3" json:"bytes_per_second_max,omitempty"`
@@ -62,7 +63,7 @@ func (*StreamBackupRequest) Descriptor() ([]byte, []int) {
 	return file_offsetd_v1_backup_service_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *StreamBackupRequest) GetHeldDigests() [][]byte {
+func (x *StreamBackupRequest) GetHeldDigests() []byte {
 	if x != nil {
 		return x.HeldDigests
 	}
@@ -465,7 +466,7 @@ const file_offsetd_v1_backup_service_proto_rawDesc = "" +
 	"\x1foffsetd/v1/backup_service.proto\x12\n" +
 	"offsetd.v1\"i\n" +
 	"\x13StreamBackupRequest\x12!\n" +
-	"\fheld_digests\x18\x01 \x03(\fR\vheldDigests\x12/\n" +
+	"\fheld_digests\x18\x01 \x01(\fR\vheldDigests\x12/\n" +
 	"\x14bytes_per_second_max\x18\x02 \x01(\x03R\x11bytesPerSecondMax\"}\n" +
 	"\x14StreamBackupResponse\x12,\n" +
 	"\x04head\x18\x01 \x01(\v2\x16.offsetd.v1.BackupHeadH\x00R\x04head\x12/\n" +
