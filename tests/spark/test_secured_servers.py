@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,7 +19,6 @@ from token_files import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cli_calls import Ended
     from pyspark.sql import DataFrame, SparkSession
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.single_server
 promised = promised_by("docs/guides/spark.md")
 
+GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 BY_CERTIFICATE: Final = "certificate"
 BY_TOKEN: Final = "token"
 SHORT_S: Final = "1"
 """How long a write that has to fail tries."""
 
 
+only_by_certificate = pytest.mark.parametrize("secured", [BY_CERTIFICATE], indirect=True)
 only_by_token = pytest.mark.parametrize("secured", [BY_TOKEN], indirect=True)
 
 
@@ -182,6 +185,18 @@ def test_a_caller_who_is_not_let_in_is_told_why(
             retry_timeout_s=SHORT_S,
             **without_server(options),
         )
+
+
+@only_by_certificate
+def test_the_guides_block_reads_with_a_certificate(
+    spark: SparkSession, secured: Secured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = re.findall(r"```python\n(secured = .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    for name, value in secured.options("owner").items():
+        block, count = re.subn(rf'{name}="[^"]*"', f'{name}="{value}"', block)
+        assert count == 1
+    exec(block, {"spark": spark})
+    assert "log_partition" in capsys.readouterr().out
 
 
 @only_by_token

@@ -27,8 +27,10 @@ def test_the_guides_blocks_read_view_and_write(
 ) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    reading, view, streaming, writing = blocks
-    assert "readStream" in streaming  # Tables and queries of its own: other tests have these.
+    reading, view, streaming, secured, writing = blocks
+    # Other tests have tables and queries of their own, and servers with TLS.
+    assert "readStream" in streaming
+    assert "tls_ca_file" in secured
     shutil.copytree(golden / "data", tmp_path / "offsetd-data")
     rows = [("guide", "t", 0, 7), ("guide", "t", 1, 8)]
     spark.createDataFrame(rows, SCHEMA).write.parquet(str(tmp_path / "offsets.parquet"))
