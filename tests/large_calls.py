@@ -293,6 +293,7 @@ def _read_calls() -> Mapping[str, LargeCall]:
     pages: dict[str, tuple[str, Any]] = {
         "pages of one offset": ("GetGroup", get(group_id=KEPT, include_offsets=True, page_size=1)),
         "pages of offsets": ("GetGroup", get(group_id=KEPT, include_offsets=True, page_size=1000)),
+        "pages of lags": ("GetGroup", get(group_id=KEPT, include_lags=True, page_size=10_000)),
         "pages of history": ("ListOffsetHistory", listed(group_id=KEPT, page_size=1000)),
         "pages of history, oldest first": (
             "ListOffsetHistory",

@@ -78,7 +78,9 @@ REQUESTS: dict[str, Message] = {
     "ListOffsetHistory": history_pb2.ListOffsetHistoryRequest(group_id=GROUP, partitions=[PLACE]),
     "WatchOffsets": history_pb2.WatchOffsetsRequest(group_ids=[GROUP], topics=["orders"]),
     "ListGroups": group_service_pb2.ListGroupsRequest(),
-    "GetGroup": group_service_pb2.GetGroupRequest(group_id=GROUP, include_offsets=True),
+    "GetGroup": group_service_pb2.GetGroupRequest(
+        group_id=GROUP, include_offsets=True, include_lags=True
+    ),
     "DeleteGroup": group_service_pb2.DeleteGroupRequest(group_id=GROUP, validate_only=True),
     "CloneGroup": group_service_pb2.CloneGroupRequest(
         source_group_id=GROUP, target_group_id="copy", topics=["orders"], overwrite=True

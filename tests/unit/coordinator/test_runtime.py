@@ -107,6 +107,9 @@ class FakeShard:
         self.applied: list[Decision] = []
         self.apply_error: Exception | None = None
 
+    def keep_lag_of(self, window_ms: int) -> None:
+        """Keeps none."""
+
     def decide(self, request: Any, now_ms: int, monotonic_ms: int = 0) -> Decision:
         if request.group_id == b"refused":
             return Decision(request, None, GroupIdNotFound("no such group"))
