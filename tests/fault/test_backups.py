@@ -16,6 +16,7 @@ import pytest
 from chance import seed_of
 from offsetd_clients import (
     EpochFenced,
+    InvalidRequest,
     OffsetClient,
     OffsetConflict,
     OffsetToCommit,
@@ -96,6 +97,7 @@ def restored_server(target: Path, folder: Path) -> ServerProcess:
 
 @promised(
     "A writer that was fenced stays fenced.",
+    "A token from before is refused (`INVALID_REQUEST`)",
     "**Leases are released, and classic groups have no members.**",
     "Their writers acquire and join again",
 )
@@ -117,6 +119,8 @@ def test_no_writer_that_was_fenced_after_the_backup_writes_again(tmp_path: Path)
         with pytest.raises(EpochFenced):
             client.commit("billing", {ORDERS: 3}, epoch=before.epoch)
         revision = client.commit("plain", {ORDERS: 2}).log_offset
+        watch = client.watch_offsets(["plain"], from_oldest=True)
+        assert next(iter(watch)).group_id == "plain"
         later = client.join_group("team", {"range": b"x"}, member_id=member.member_id).membership
         assert later.generation_id > member.generation_id
     with restored_server(target, tmp_path / "restored") as again:
@@ -131,6 +135,8 @@ def test_no_writer_that_was_fenced_after_the_backup_writes_again(tmp_path: Path)
             stale = OffsetToCommit(9, expected_revision=revision)
             with pytest.raises(OffsetConflict):
                 client.commit("plain", {ORDERS: stale})
+            with pytest.raises(InvalidRequest):
+                next(iter(client.watch_offsets(["plain"], token=watch.token)))
             for group in ("billing", "plain", "team"):
                 assert client.fetch(group)[ORDERS].offset == 1
             assert client.acquire_group("billing", "three", ttl=HOUR).epoch > after.epoch
