@@ -33,6 +33,7 @@ COLUMNS = (
 )
 PAGE_SIZE_MAX = 1000
 AUDITED_METHODS = (
+    "AbortTransactions",
     "AcquireGroup",
     "AddAcls",
     "CloneGroup",
@@ -44,7 +45,9 @@ AUDITED_METHODS = (
     "ImportOffsets",
     "RemoveAcls",
     "RemoveMembers",
+    "RepairPartition",
     "ResetOffsets",
+    "RestoreBackup",
     "RestoreGroup",
     "RetryPartition",
     "SuspendExpiry",

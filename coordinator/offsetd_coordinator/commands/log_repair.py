@@ -27,7 +27,7 @@ COLUMNS: Final = ("topic", "partition", "file", "position", "bytes", "reason", "
 COLUMNS_BY_GROUP: Final = (
     *("group", "topic", "partition", "lost_offset", "offset_after", "certain", "log_partition"),
 )
-METHOD: Final = "log repair"
+METHOD: Final = "RepairPartition"
 """The name of a repair in the audit log."""
 _GROUPS_RECORDED_MAX: Final = 1000
 

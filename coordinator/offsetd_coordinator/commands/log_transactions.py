@@ -31,7 +31,7 @@ COLUMNS: Final = (
     *("partition", "producer_id", "producer_epoch", "first_offset", "begun", "last", "offsets"),
     "groups",
 )
-METHOD: Final = "log transactions abort"
+METHOD: Final = "AbortTransactions"
 """The name of an abort in the audit log."""
 
 _Open = Mapping[TopicPartition, Sequence[OpenTransaction]]

@@ -141,7 +141,7 @@ def test_a_repair_is_in_the_audit_log(tmp_path: Path) -> None:
         for record in batch.records
     )
     store.close()
-    assert (event.method, event.topic) == ("log repair", "__consumer_offsets")
+    assert (event.method, event.topic) == ("RepairPartition", "__consumer_offsets")
     assert event.what["partition"] == 0
     assert event.what["groups"] == ["g"]
     assert event.what["bytes_left_out"] > 0

@@ -128,7 +128,7 @@ def test_an_abort_is_shown_first_and_then_done(folder: Path) -> None:
         for record in batch.records
     )
     store.close()
-    assert event.method == "log transactions abort"
+    assert event.method == "AbortTransactions"
     assert event.what["producer_id"] == 4000
     assert [each["partition"] for each in event.what["transactions"]] == [0, 1]
 
