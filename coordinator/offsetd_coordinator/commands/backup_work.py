@@ -119,7 +119,9 @@ class BackupWork:
         self.terminal.rows(VERIFY_COLUMNS, found)
         if found:
             self.terminal.fail(f"{len({each['backup'] for each in found})} of {len(ids)} damaged")
-        self.terminal.note(f"{len(ids)} backups and {len(checked)} chunks are intact")
+        self.terminal.note(
+            f"intact: {_counted(len(ids), 'backup')}, {_counted(len(checked), 'chunk')}"
+        )
 
     def prune(self, source: str, keep: int, *, execute: bool) -> bool:
         """Removes old backups, or shows what would go. Returns whether that is something."""
@@ -136,8 +138,8 @@ class BackupWork:
         ]
         self.terminal.rows(PRUNE_COLUMNS, rows)
         self.terminal.note(
-            f"{len(pruned.chunks)} chunks with {pruned.chunk_bytes} bytes"
-            f" {'were removed' if execute else 'are needed by no kept backup'}"
+            f"{'removed' if execute else 'needed by no kept backup'}:"
+            f" {_counted(len(pruned.chunks), 'chunk')}, {pruned.chunk_bytes} bytes"
         )
         return bool(pruned.backup_ids or pruned.chunks or pruned.leftovers)
 
@@ -171,8 +173,8 @@ class BackupWork:
         state_ms = chosen.manifest.moment_ms if to_ms is None else to_ms
         self.terminal.note(
             f"restored from backup {chosen.backup_id}, as of {rfc3339(state_ms)};"
-            f" {ended.leases} leases and the members of {ended.groups} groups were ended:"
-            " their writers acquire and join again"
+            f" {_counted(ended.leases, 'lease')} and the members of"
+            f" {_counted(ended.groups, 'group')} were ended: their writers acquire and join again"
         )
 
     def groups(
@@ -205,6 +207,10 @@ class BackupWork:
             self.terminal.fail(str(error))
         except OSError as error:
             self.terminal.fail(words_of(error))
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one if count == 1 else one + 's'}"
 
 
 def _chunk(answer: StreamBackupResponse) -> Chunk:
