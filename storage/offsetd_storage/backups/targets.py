@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from offsetd_storage.backups.backup_errors import TargetFailed
 from offsetd_storage.disk.files import OsFiles
@@ -24,11 +24,10 @@ _UNFINISHED: Final = ".unfinished"
 
 
 class TargetObject(NamedTuple):
-    """An object's name and size; the time of its last change (ms), or None if it is not known."""
+    """An object's name, and its size."""
 
     name: str
     size_bytes: int
-    changed_ms: int | None
 
 
 class Target(Protocol):
@@ -104,7 +103,7 @@ class FolderTarget:
             raise self._failed(error) from error
 
     def objects(self, prefix: str) -> Iterator[TargetObject]:
-        """See `Target.objects`. Files of puts that were broken off are removed."""
+        """See `Target.objects`. Files of puts that were broken off are among them."""
         try:
             yield from self._below(self._folder / prefix, prefix)
         except OSError as error:
@@ -119,10 +118,10 @@ class FolderTarget:
                 yield from self._below(path, f"{prefix}{name}/")
                 continue
             try:
-                found = self._files.size(path), self._files.modified_ms(path)
+                size_bytes = self._files.size(path)
             except FileNotFoundError:  # Removed since, or got its name.
                 continue
-            yield TargetObject(prefix + name, *found)
+            yield TargetObject(prefix + name, size_bytes)
 
     def remove(self, name: str) -> None:
         """See `Target.remove`."""
@@ -213,7 +212,7 @@ class ObjectStoreTarget:
         for path in sorted(found):
             name = path.removeprefix(self._root).lstrip("/")
             if name.startswith(prefix):
-                yield TargetObject(name, int(found[path]["size"]), _changed_ms(found[path]))
+                yield TargetObject(name, int(found[path]["size"]))
 
     def remove(self, name: str) -> None:
         """See `Target.remove`."""
@@ -232,8 +231,3 @@ class ObjectStoreTarget:
 
     def _failed(self, error: Exception) -> TargetFailed:
         return TargetFailed(f"{self.address}: {error or type(error).__name__}")
-
-
-def _changed_ms(found: Any) -> int | None:
-    changed = found.get("LastModified") or found.get("mtime") or found.get("last_modified")
-    return None if not hasattr(changed, "timestamp") else int(changed.timestamp() * 1000)
