@@ -16,7 +16,7 @@ from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd_coordinator.background.lag_survey import LagReport, LagSurvey
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import CallFigures, ClusterFigures
+from offsetd_coordinator.figures import CallFigures, ClusterFigures, QuotaFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_log import CleanerLog
 from offsetd_coordinator.observability.metrics.collector import ServerCollector, registry_of
@@ -268,6 +268,7 @@ async def test_the_guide_lists_every_metric() -> None:
     async with serving_node() as serving:
         serving.node.cluster_figures = ClusterFigures()
         with scraped(serving) as node:
+            node.figures.access.quotas = QuotaFigures(principals_max=1)
             families = node.scrape().families.values()
     names = [
         family.name + ("_total" if family.type == "counter" else "")
