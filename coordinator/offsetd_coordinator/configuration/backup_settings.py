@@ -41,7 +41,7 @@ class BackupSettings(SecuritySettings):
         reason="After each backup, all but the newest N are removed. 0: all are kept.",
     )
     backup_max_bytes_per_second: int = whole(
-        16_777_216,
+        8_388_608,
         "backup.max.bytes.per.second",
         unit="bytes",
         least=BYTES_PER_SECOND_LEAST,
