@@ -86,14 +86,14 @@ class AsyncOffsetClient(
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._tracing = Tracing() if tracing else None
+        traced = self._tracing = Tracing() if tracing else None
         security = Security(
             tls=tls, token=token, token_without_tls=token_without_tls, client_id=client_id
         )
         self._servers = Servers(
             addresses_in(self.address),
             self._retry,
-            lambda at: Channel(at, security, self._tracing),
+            lambda at: Channel(at, security, traced),
             stream_commits=stream_commits,
         )
         self._lifetime = Lifetime()
