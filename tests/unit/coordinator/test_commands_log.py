@@ -150,7 +150,7 @@ def move_log(path: Path) -> None:
             4,
             "__consumer_offsets-2: 61 is outside the log, which ranges from 0 to 60",
         ),
-        ("cleaner-offset-checkpoint", lambda path: path.write_text("1\n"), None, ""),
+        ("cleaner-offset-checkpoint", lambda path: path.write_text("0\nx\n"), None, ""),
     ],
     ids=[
         "batch",
