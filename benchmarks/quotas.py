@@ -1,8 +1,9 @@
 """Measures the commits of well-behaved callers beside one that asks for ten times its quota.
 
 The others commit at a fixed rate; their latencies count from the time at which a commit was due.
-The one beside them makes calls of all kinds, and a stream of commits, whatever it is told: it is a
-process of its own. `alone` is without it. `without quotas` shows what it does if nothing limits it.
+The one beside them makes calls of all kinds, and a stream of commits, whatever it is told. `alone`
+is without it; `without quotas` shows what it does unlimited. The servers have a core; the
+others have another one, and the one beside them gets what they leave of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from security.secured_server import METHODS, request_of
 
 from benchmarks.commit_path import SERVICE, commits
 from benchmarks.harness import http2_calls
+from benchmarks.harness.compared_servers import pin, two_cores
 from benchmarks.harness.our_server import serving
 from benchmarks.harness.rounds import Spread, interleave, ratios
 
@@ -59,9 +61,12 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
         quotas = folder / "quotas.toml"
         quotas.write_text(_QUOTAS)
         with (
+            two_cores() as core,
             serving(folder / "limited", f"security.quotas.file={quotas}") as limited,
             serving(folder / "unlimited") as unlimited,
         ):
+            for each in (limited, unlimited):
+                pin(each.process.pid, core)
             figures = interleave(
                 {
                     "alone": lambda: _p99_ms(limited.address, seconds),
@@ -106,7 +111,7 @@ def _p99_beside_ms(address: str, seconds: float) -> float:
 @contextmanager
 def _overload(address: str) -> Iterator[None]:
     """A caller of ten times its quota, in a process of its own, once it calls."""
-    command = [sys.executable, "-m", "benchmarks.quotas", address]
+    command = ["nice", "-n", "19", sys.executable, "-m", "benchmarks.quotas", address]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -50,6 +50,12 @@ def two_cores() -> Iterator[int]:
         os.sched_setaffinity(0, own_cores)
 
 
+def pin(pid: int, core: int) -> None:
+    """Pins all threads of a process to a core."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def compare(
     servers: Mapping[str, tuple[http2_load.Address, int]], *, rounds: int, seconds: float
 ) -> dict[str, object]:
