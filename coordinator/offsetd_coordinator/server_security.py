@@ -74,6 +74,7 @@ class ServerSecurity:
         if self._quota_file is not None:
             figures.quotas = QuotaFigures(settings.metrics_quota_principals_max)
             self._quotas = Quotas(self._quota_file.current, figures.quotas)
+            self._warn_without_quotas()
         self.control: AccessControl | None = None
         if settings.has_tls or settings.takes_tokens or settings.has_rules or self._quotas:
             identities = Identities(
@@ -85,6 +86,10 @@ class ServerSecurity:
             rules = self.authorizer if settings.has_rules else None
             self.control = AccessControl(identities, rules, figures, self._quotas)
             self.control.has_loaded_rules = rules is None or self._acl_file is not None
+
+    def _warn_without_quotas(self) -> None:
+        if self._quota_file is not None and not self._quota_file.current:
+            _log.warning("the file has no quotas: nothing is limited")
 
     def _note_expiry(self) -> None:
         if self.certificates is not None:
@@ -172,6 +177,7 @@ class ServerSecurity:
             assert self._quotas is not None, "it has the file's quotas"
             self._quotas.set_table(self._quota_file.current)
             _log.info("quotas were read again", entities=len(self._quota_file.current))
+            self._warn_without_quotas()
         if self._keys is not None:
             await self._keys.refresh_if_due(self._now_ms())
         if has_changed and self.control is not None:

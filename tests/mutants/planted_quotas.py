@@ -103,8 +103,8 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         name="the commits of a stream cost nothing",
-        where="offsetd_coordinator.messages.commit_access:CommitAccess.pay",
-        replace="await self._access.quotas.pay(costs)",
+        where="offsetd_coordinator.grpc.commit_stream:CommitStream._take",
+        replace="quotas.spend({Quota.COMMIT_RATE: commits, Quota.OFFSET_RATE: offsets})",
         by="pass",
         caught_by=f"{_SERVER}::test_a_stream_is_read_more_slowly_and_nothing_is_refused",
     ),
@@ -114,5 +114,27 @@ QUOTA_MUTANTS = (
         replace="if access.quotas is not None:",
         by="if access.quotas is not None and connection.calls > 1:",
         caught_by=f"{_SERVER}::test_every_method_counts_as_a_call",
+    ),
+    Mutant(
+        name="a new stream escapes the debt of an older one",
+        where="offsetd_coordinator.grpc.commit_stream:CommitStream._take",
+        replace="await quotas.until_paid(_PAID_BY_MESSAGE)\n"
+        "quotas.spend({Quota.REQUEST_BYTE_RATE: len(message)})",
+        by="pass",
+        caught_by=f"{_SERVER}::test_a_new_stream_does_not_escape_the_debt_of_an_older_one",
+    ),
+    Mutant(
+        name="a refusal is held beyond the deadline",
+        where="offsetd_coordinator.calls.call_life:CallLife.hold",
+        replace="min(refusal.hold_seconds, most)",
+        by="refusal.hold_seconds",
+        caught_by=f"{_SERVER}::test_a_refusal_leaves_before_the_deadline",
+    ),
+    Mutant(
+        name="a pipe in the place of a file blocks the look at all files",
+        where="offsetd_coordinator.security.watched_file:_read",
+        replace="os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC",
+        by="os.O_RDONLY | os.O_CLOEXEC",
+        caught_by=f"{_SERVER}::test_a_pipe_in_the_place_of_a_file_blocks_nothing",
     ),
 )

@@ -202,6 +202,43 @@ def test_a_stream_is_read_more_slowly_and_nothing_is_refused(limited: Limited) -
     assert delayed > 0.5, "15 commits at 5 a second, of which the first 5 do not wait"
 
 
+def test_a_new_stream_does_not_escape_the_debt_of_an_older_one(limited: Limited) -> None:
+    """A stream ends as soon as its commits are answered, and a new one pays its debt first."""
+
+    def answered(group: str, seconds: float) -> bool:
+        request = offset_service_pb2.StreamCommitsRequest()
+        request.commits.add(sequence=1).commit.CopyFrom(commit_of(100 * 60, group))
+        call = Stubs(channel).offsets.StreamCommits(
+            iter([request]), metadata=limited.of("offsets"), timeout=seconds
+        )
+        try:
+            return all(each.results for each in call)
+        except grpc.RpcError as error:
+            status: Any = error
+            assert status.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            return False
+
+    with grpc.insecure_channel(limited.server.address) as channel:
+        # A minute's worth of its quota.
+        poll(lambda: answered("in-debt", SECONDS_MAX), SECONDS_MAX)
+        assert not answered("escaped", 2)
+        fetch = offset_service_pb2.FetchOffsetsRequest()
+        fetch.groups.add(group_id="escaped")
+        found = called(channel, "FetchOffsets", fetch, limited.of("free")).answers[0]
+        assert not found.groups[0].offsets
+
+
+def test_a_refusal_leaves_before_the_deadline(limited: Limited) -> None:
+    with grpc.insecure_channel(limited.server.address) as channel:
+        stubs, request = Stubs(channel), request_of("GetServerInfo")
+        calls = [
+            stubs.admin.GetServerInfo.future(request, timeout=1, metadata=limited.of("one-call"))
+            for _ in range(60)
+        ]
+        codes = {call.code() for call in calls}
+    assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
 def test_streams_and_watchers_are_counted(limited: Limited) -> None:
     with ExitStack() as stack:
         channel = stack.enter_context(grpc.insecure_channel(limited.server.address))
@@ -372,6 +409,27 @@ def replaced(path: Path, text: str) -> None:
     beside = path.with_suffix(".part")
     beside.write_text(text)
     os.replace(beside, path)
+
+
+def test_a_pipe_in_the_place_of_a_file_blocks_nothing(tmp_path: Path) -> None:
+    path, tokens = tmp_path / "quotas.toml", tmp_path / "tokens.toml"
+    path.write_text('[[quota]]\nprincipal = "User:a"\ncall_rate = 1\n')
+    create_token(tokens, "User:a", now_ms=int(time.time() * 1000))
+    settings = {"security.quotas.file": path, "security.tokens.file": tokens}
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        server.wait_until_serving()
+        path.unlink()
+        os.mkfifo(path)
+        server.wait_for_event("a changed file is wrong: its former content stays in force")
+        assert "it is no regular file" in server.log
+        path.unlink()
+        replaced(path, "")
+        server.wait_for_event("the file has no quotas: nothing is limited")
+    path.unlink()
+    os.mkfifo(path)
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        assert server.wait_for_exit() != 0
+        assert "it is no regular file" in server.log
 
 
 def test_a_wrong_file_stops_the_start(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ closes it. `refusal_of` turns an error of the call into a refusal; the transport
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,16 @@ class CallLife:
         self._admission.take(size)
         self._taken_bytes = size
 
-    async def hold(self, refusal: CoordinatorError | None) -> None:
-        """Returns when a refusal may leave. Until then, only the call itself takes room."""
+    async def hold(self, refusal: CoordinatorError | None, context: Context) -> None:
+        """Returns when a refusal may leave, well before the call's deadline.
+
+        Until then, only the call itself takes room.
+        """
         if isinstance(refusal, QuotaExceeded):
             self._give_back()
-            await asyncio.sleep(refusal.hold_seconds)
+            remaining = context.time_remaining()
+            most = math.inf if remaining is None else remaining / 2
+            await asyncio.sleep(min(refusal.hold_seconds, most))
 
     def close(self, figures: MethodFigures, code: int) -> None:
         """Ends the call with `code`. Removes its bytes from all counts."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -38,6 +37,7 @@ from offsetd_coordinator.grpc.unary_calls import refuse
 from offsetd_coordinator.kernels.wire.commit_fields import ROWS
 from offsetd_coordinator.messages.commit_access import CommitAccess
 from offsetd_coordinator.messages.statuses import status_of
+from offsetd_coordinator.quotas.caller_quotas import one_stream
 from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.status_codes import StatusCode
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
     from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
     from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.runtime.runtime import Runtime
 
@@ -66,6 +67,8 @@ _RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
 # The cost of a commit in items of `Turns`: among several commits, and alone.
 _ITEMS_PER_COMMIT = 2
 _ITEMS_ALONE = 16
+# Quotas that are below zero stop the reading of a stream, also of one that has just begun.
+_PAID_BY_MESSAGE = (Quota.COMMIT_RATE, Quota.OFFSET_RATE, Quota.REQUEST_BYTE_RATE)
 _OF_OWNERSHIP = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
 
 
@@ -135,7 +138,7 @@ def stream_commits(
         figures.streams.open_streams += 1
         try:
             await stream.run()
-            await life.hold(stream.refusal)
+            await life.hold(stream.refusal, context)
         finally:
             figures.streams.open_streams -= 1
             life.close(method, stream.code)
@@ -176,6 +179,7 @@ class CommitStream:
         self._method_access = method_access
         self._tracing = tracing
         self._commit_access: CommitAccess | None = None  # None: everybody may commit.
+        self._quotas: CallerQuotas | None = None
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
         self._unanswered_commits = 0
@@ -194,9 +198,10 @@ class CommitStream:
             if self._method_access is not None:
                 access = await self._method_access.enter(self._context, self._connection)
                 self._commit_access = CommitAccess(access)
+                self._quotas = access.quotas
             await self._node.load_ended(self._context.time_remaining())
             self._node.serving()
-            with nullcontext() if self._commit_access is None else self._commit_access.one_stream():
+            with one_stream(self._quotas):
                 await self._answer()
         except CoordinatorError as error:
             self.refusal = error
@@ -243,6 +248,10 @@ class CommitStream:
         begun_seconds = time.perf_counter()
         self._connection.note_streamed(len(message))
         check_size(len(message), self._request_bytes_max)
+        quotas = self._quotas
+        if quotas is not None:
+            await quotas.until_paid(_PAID_BY_MESSAGE)
+            quotas.spend({Quota.REQUEST_BYTE_RATE: len(message)})
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
@@ -254,17 +263,15 @@ class CommitStream:
                 read = rest.read(min(room, COMMITS_AT_ONCE))
                 offsets = _offset_count(read)
                 commits = self._submit(read, taken)
-                if self._commit_access is not None:
-                    await self._commit_access.pay(
-                        {Quota.COMMIT_RATE: commits, Quota.OFFSET_RATE: offsets}
-                    )
+                if quotas is not None:
+                    quotas.spend({Quota.COMMIT_RATE: commits, Quota.OFFSET_RATE: offsets})
                 if not rest.is_read:
+                    if quotas is not None:
+                        await quotas.until_paid(_PAID_BY_MESSAGE)
                     await turns.spend(max(commits * _ITEMS_PER_COMMIT, _ITEMS_ALONE))
                 while self._unanswered_commits >= self._unanswered_max:
                     self._room = self._loop.create_future()
                     await self._room
-            if self._commit_access is not None:
-                await self._commit_access.pay({Quota.REQUEST_BYTE_RATE: len(message)})
         finally:
             taken.let_go()
 

@@ -143,7 +143,7 @@ async def run_call(
         _log.debug("the client went away", call=name)
     except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
         refusal = refusal_of(error, name)
-        await life.hold(refusal)
+        await life.hold(refusal, context)
         refuse(context, status_of(refusal))
         code = code_of(refusal)
     finally:

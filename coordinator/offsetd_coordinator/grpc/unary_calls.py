@@ -85,7 +85,7 @@ def unary(
             code = StatusCode.OK
         except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
             refusal = refusal_of(error, answer.__qualname__)
-            await life.hold(refusal)
+            await life.hold(refusal, context)
             refuse(context, status_of(refusal))
             code = code_of(refusal)
         finally:

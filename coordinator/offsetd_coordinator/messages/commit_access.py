@@ -8,13 +8,11 @@ import numpy as np
 
 from offsetd_coordinator.kernels.columns import TOPIC_SIZE, TOPIC_START
 from offsetd_coordinator.kernels.wire.commit_fields import FIRST_ROW, ROWS
-from offsetd_coordinator.quotas.caller_quotas import one_stream
 from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.security_errors import AuthorizationFailed
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Mapping
 
     from offsetd_coordinator.calls.access_control import Access
@@ -66,15 +64,6 @@ class CommitAccess:
         if not access.allows_all(_READ, _TOPIC):
             self._check_topics(read, refused)
         return refused
-
-    async def pay(self, costs: Mapping[Quota, int]) -> None:
-        """Takes what was read from the caller's quotas. Returns when it may send more."""
-        if self._access.quotas is not None:
-            await self._access.quotas.pay(costs)
-
-    def one_stream(self) -> contextlib.AbstractContextManager[None]:
-        """Counts the stream for as long as the context lasts. Raises QuotaExceeded."""
-        return one_stream(self._access.quotas)
 
     def check_identity(self) -> None:
         """Raises IdentityEnded if the caller's token holds no longer."""

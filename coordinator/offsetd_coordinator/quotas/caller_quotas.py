@@ -135,7 +135,11 @@ class CallerQuotas:
     async def pay(self, costs: Mapping[Quota, int]) -> None:
         """Takes what has been used already, and returns once no bucket is below zero."""
         self.spend(costs)
-        while (seconds := self.pause_seconds(costs)) > 0:  # noqa: ASYNC110  Time is the event.
+        await self.until_paid(costs)
+
+    async def until_paid(self, quotas: Iterable[Quota]) -> None:
+        """Returns once no bucket of these quotas is below zero."""
+        while (seconds := self.pause_seconds(quotas)) > 0:  # noqa: ASYNC110  Time is the event.
             await asyncio.sleep(seconds)
 
     def pause_seconds(self, quotas: Iterable[Quota]) -> float:

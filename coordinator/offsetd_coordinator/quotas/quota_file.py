@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_storage.configuration.setting_kinds import INT32_MAX
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _QUOTAS: Final = {quota.value: quota for quota in Quota}
 _KEYS: Final = ("principal", "client_id", *_QUOTAS)
 _ANY_PRINCIPAL: Final = USER_PREFIX + ANY
+_CLIENT_ID: Final = re.compile(r"[\x20-\x7e]{1,256}")
+_NUMBER_CHARACTERS_MAX: Final = 20
 
 
 class InvalidQuotaFile(ValueError):
@@ -68,6 +71,17 @@ def _entity(table: Any) -> Entity:
     principal, client_id = _name(table, "principal"), _name(table, "client_id")
     if not (principal or client_id):
         raise ValueError("it has no `principal` and no `client_id`")
+    for key, name, default in (
+        ("principal", principal, _ANY_PRINCIPAL),
+        ("client_id", client_id, DEFAULT),
+    ):
+        if ANY in name and name != default:
+            raise ValueError(f"`{key}` is {shown(name)}: a * in a name is no pattern")
+    if client_id and (not _CLIENT_ID.fullmatch(client_id) or client_id != client_id.strip()):
+        raise ValueError(
+            f"`client_id` is {shown(client_id)}: clients can only have ids of at most 256 printable"
+            " ASCII characters, without outer spaces"
+        )
     if principal:
         principal = DEFAULT if principal == _ANY_PRINCIPAL else read_principal(principal)
     return Entity(principal, client_id)
@@ -87,9 +101,10 @@ def _limits_in(table: Mapping[str, Any]) -> dict[Quota, int]:
     if not limits:
         raise ValueError(f"it limits nothing: it has none of {', '.join(_QUOTAS)}")
     for quota, most in limits.items():
-        is_number = isinstance(most, int) and not isinstance(most, bool)
-        if not (is_number and (most == UNLIMITED or 0 < most <= INT32_MAX)):
-            value = most if is_number else shown(most)
+        is_whole = isinstance(most, int) and not isinstance(most, bool)
+        if not (is_whole and (most == UNLIMITED or 0 < most <= INT32_MAX)):
+            text = repr(most) if is_whole or isinstance(most, float) else shown(most)
+            value = text if len(text) <= _NUMBER_CHARACTERS_MAX else shown(most)
             raise ValueError(
                 f"`{quota.value}` is {value}: it is a whole number from 1 to {INT32_MAX}, or -1"
                 " for no limit"

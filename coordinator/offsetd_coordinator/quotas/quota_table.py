@@ -38,7 +38,7 @@ class Entity(NamedTuple):
 
     def __str__(self) -> str:
         parts = [self.principal, self.client_id and f"client id {self.client_id}"]
-        return ", ".join(filter(None, parts))
+        return ", ".join(filter(None, parts)) or "callers without a client id"
 
 
 class Limit(NamedTuple):

@@ -36,7 +36,7 @@ def read_principal(principal: str) -> str:
 
 def _document(content: bytes | str) -> dict[str, Any]:
     try:
-        text = content.decode() if isinstance(content, bytes) else content
+        text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
     try:

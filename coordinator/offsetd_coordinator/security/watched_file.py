@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import structlog
@@ -100,9 +102,12 @@ class WatchedFile(Generic[Value]):
 
 def _read(path: Path) -> tuple[bytes, _Stamp]:
     """The content, and the stamp from before it was read."""
-    with path.open("rb") as file:
-        stamp = _stamp(os.fstat(file.fileno()))
-        return file.read(), stamp
+    # A pipe without a writer would block the open, and with it the look at all files.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(), _stamp(status)
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

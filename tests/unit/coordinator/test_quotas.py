@@ -84,6 +84,18 @@ def test_a_client_without_a_name_has_the_default_of_client_ids() -> None:
     assert table.limits_of("User:a", "")[RATE].most == 3
 
 
+def test_callers_without_a_client_id_are_named_in_refusals() -> None:
+    caller = quotas('[[quota]]\nclient_id = "*"\ncommit_rate = 1\n').of("User:a", "")
+    assert burst(caller) == 1
+    with pytest.raises(QuotaExceeded, match="callers without a client id exceeds"):
+        caller.take({RATE: 1})
+
+
+def test_a_file_of_an_editor_that_marks_utf_8_is_read() -> None:
+    text = '\ufeff[[quota]]\nprincipal = "User:a"\ncommit_rate = 3\n'
+    assert parse_quota_file(text.encode()).limits_of("User:a", "")[RATE].most == 3
+
+
 def test_clients_of_one_principal_share_its_limit_and_others_do_not() -> None:
     of = quotas('[[quota]]\nprincipal = "User:*"\ncommit_rate = 5\n').of
     assert burst(of("User:a", "one")) == 5
@@ -213,11 +225,20 @@ def test_metrics_name_only_so_many_principals() -> None:
         ('[[quota]]\nprincipal = "User:a"\ncommit_rate = 0', "`commit_rate` is 0"),
         ('[[quota]]\nprincipal = "User:a"\ncommit_rate = -2', "`commit_rate` is -2"),
         ('[[quota]]\nprincipal = "User:a"\ncommit_rate = true', "`commit_rate` is true"),
-        ('[[quota]]\nprincipal = "User:a"\ncommit_rate = 1.5', "`commit_rate` is a number"),
+        (
+            '[[quota]]\nprincipal = "User:a"\ncommit_rate = 1.5',
+            "`commit_rate` is 1.5: it is a whole number",
+        ),
         ('[[quota]]\nclient_id = ""\ncommit_rate = 1', "`client_id` is ''"),
         ("[[quota]]\nclient_id = 3\ncommit_rate = 1", "`client_id` is a number"),
         ('[[quota]]\nclient_id = "a"\ncommit_rate = 1\n' * 2, "table 2: an earlier table"),
         ("\xff", "not TOML"),
+        ('[[quota]]\nprincipal = "User:a*"\ncommit_rate = 1', "a * in a name is no pattern"),
+        ('[[quota]]\nclient_id = "User:*"\ncommit_rate = 1', "a * in a name is no pattern"),
+        ('[[quota]]\nclient_id = "日本"\ncommit_rate = 1', "printable ASCII"),
+        ('[[quota]]\nclient_id = " x"\ncommit_rate = 1', "printable ASCII"),
+        (f'[[quota]]\nclient_id = "{"x" * 257}"\ncommit_rate = 1', "at most 256"),
+        (f'[[quota]]\nclient_id = "x"\ncommit_rate = {10**400}', "`commit_rate` is a number"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_problem(text: str, problem: str) -> None:
