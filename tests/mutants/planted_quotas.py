@@ -131,10 +131,10 @@ QUOTA_MUTANTS = (
         caught_by=f"{_SERVER}::test_a_refusal_leaves_before_the_deadline",
     ),
     Mutant(
-        name="a pipe in the place of a file blocks the look at all files",
+        name="a pipe in the place of a file counts as an empty file",
         where="offsetd_coordinator.security.watched_file:_read",
-        replace="os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC",
-        by="os.O_RDONLY | os.O_CLOEXEC",
-        caught_by=f"{_SERVER}::test_a_pipe_in_the_place_of_a_file_blocks_nothing",
+        replace="not stat.S_ISREG(status.st_mode)",
+        by="False",
+        caught_by="tests/unit/coordinator/test_watched_file.py",
     ),
 )

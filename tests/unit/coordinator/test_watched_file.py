@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -157,3 +158,10 @@ def test_a_file_that_is_gone_leaves_the_former_value_until_it_is_there_again(
     assert not numbers.file.refresh()
     assert numbers.file.refresh()
     assert (numbers.file.current, numbers.file.problem) == ([6], None)
+
+
+def test_a_pipe_is_refused_and_blocks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="it is no regular file"):
+        WatchedFile(path, bytes, "quotas")
