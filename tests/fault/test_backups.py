@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -300,6 +301,39 @@ def test_a_backup_that_fails_is_logged_counted_and_tried_again(tmp_path: Path) -
         target.unlink()
         poll(lambda: metric(server, "offsetd_backups_total") >= 1, SECONDS_MAX, server)
         assert server.stop() == 0
+
+
+@promised(
+    "If the last backup is not at the target any more, the next one fails, since a disk may not be"
+    " mounted"
+)
+def test_a_target_that_vanishes_is_not_made_anew(tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    settings = {"backup.target": target, "backup.interval.ms": 1000}
+    with ServerProcess(tmp_path / "source", settings=settings) as server:
+        server.wait_until_serving()
+        poll(lambda: metric(server, "offsetd_backups_total") >= 1, SECONDS_MAX, server)
+        target.rename(tmp_path / "unmounted")
+        poll(lambda: metric(server, "offsetd_backup_failures_total") >= 2, SECONDS_MAX, server)
+        assert "is not there any more" in server.log
+        # A backup that was being written then may have left its folder.
+        shutil.rmtree(target, ignore_errors=True)
+        (tmp_path / "unmounted").rename(target)
+        made = metric(server, "offsetd_backups_total")
+        poll(lambda: metric(server, "offsetd_backups_total") > made, SECONDS_MAX, server)
+        server.stop_well()
+
+
+@promised(
+    "A target without any backup is an error, so that a wrong path or a missing disk is noticed."
+)
+def test_a_target_without_backups_is_an_error(tmp_path: Path) -> None:
+    for arguments in (("list",), ("verify",), ("prune", "--keep", "1", "--execute")):
+        name, *others = arguments
+        ended = command("", name, tmp_path / "nothing", *others)
+        assert "has no backup" in ended.communicate()[1]
+        assert ended.returncode == 2
+    assert not (tmp_path / "nothing").exists()
 
 
 # Commands -----------------------------------------------------------------------------------------

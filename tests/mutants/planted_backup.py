@@ -238,4 +238,18 @@ BACKUP_MUTANTS = (
         by="while seconds < 0:",
         caught_by=_SERVICE,
     ),
+    Mutant(
+        name="a target that has vanished is made anew",
+        where="offsetd_coordinator.background.scheduled_backups:ScheduledBackups._make",
+        replace="self._check_last(repository)",
+        by="pass",
+        caught_by="tests/fault/test_backups.py::test_a_target_that_vanishes_is_not_made_anew",
+    ),
+    Mutant(
+        name="backups are kept in the data folder",
+        where="offsetd_storage.backups.targets:target_of",
+        replace="_refuse_data_folder(files, path)",
+        by="pass",
+        caught_by="tests/unit/storage/test_backup_targets.py",
+    ),
 )

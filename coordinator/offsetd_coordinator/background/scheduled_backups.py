@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.backup_writing import write_backup
 from offsetd_storage.backups.repository import Repository
 from offsetd_storage.backups.targets import target_of
@@ -55,6 +56,7 @@ class ScheduledBackups:
         self._random = random
         self._stopping = threading.Event()
         self._running: asyncio.Task[None] | None = None
+        self._last_id: str | None = None
 
     def start(self) -> None:
         """Starts the task, if there is a target. The first backup begins at once."""
@@ -92,6 +94,7 @@ class ScheduledBackups:
         target = self._settings.backup_target
         try:
             repository = Repository(target_of(target))
+            self._check_last(repository)
             written = self._written(repository)
             pruned = self._pruned(repository)
         except _Stopped:
@@ -104,6 +107,7 @@ class ScheduledBackups:
             self._figures.failures += 1
             _log.exception("a defect in backups; it is tried again", target=target)
             return False
+        self._last_id = written.backup_id
         figures = self._figures
         figures.made += 1
         figures.last_moment_ms = written.manifest.moment_ms
@@ -120,6 +124,14 @@ class ScheduledBackups:
             pruned=0 if pruned is None else len(pruned.backup_ids),
         )
         return True
+
+    def _check_last(self, repository: Repository) -> None:
+        """Raises BackupRefused if the last backup is gone: a disk may not be mounted any more."""
+        if self._last_id is not None and self._last_id not in repository.backup_ids():
+            raise BackupRefused(
+                f"the last backup, {self._last_id}, is not there any more: bring it back, or start"
+                " the server again"
+            )
 
     def _written(self, repository: Repository) -> WrittenBackup:
         with self._source.pinned() as pinned:

@@ -87,7 +87,9 @@ class BackupWork:
     def list_backups(self, source: str) -> None:
         """Prints all backups, the oldest first. Fails if one is damaged."""
         with self._told():
-            backups = Repository(target_of(source)).backups()
+            repository = Repository(target_of(source))
+            repository.newest_id()
+            backups = repository.backups()
         rows = [
             {"backup": backup_id, "problem": problem or None}
             if manifest is None
@@ -109,7 +111,9 @@ class BackupWork:
         """Reads every byte of one backup, or of all; prints what is wrong, and fails then."""
         with self._told(), self.terminal.progress("verify") as report:
             repository = Repository(target_of(source))
-            if backup_id is not None:
+            if backup_id is None:
+                repository.newest_id()
+            else:
                 repository.manifest(backup_id)
             ids = repository.backup_ids() if backup_id is None else [backup_id]
             found: list[dict[str, str]] = []
@@ -127,6 +131,7 @@ class BackupWork:
         """Removes old backups, or shows what would go. Returns whether that is something."""
         with self._told():
             repository = Repository(target_of(source))
+            repository.require_any()
             if execute:
                 pruned = repository.prune(keep, now_ms=SystemClock().now_ms())
             else:
@@ -170,6 +175,8 @@ class BackupWork:
             for each in logs
         ]
         self.terminal.rows(RESTORE_COLUMNS, rows)
+        if not any(each.end_offset for each in logs):
+            self.terminal.note("the restored logs are empty: at that time there was nothing")
         state_ms = chosen.manifest.moment_ms if to_ms is None else to_ms
         self.terminal.note(
             f"restored from backup {chosen.backup_id}, as of {rfc3339(state_ms)};"

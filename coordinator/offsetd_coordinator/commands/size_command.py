@@ -26,10 +26,15 @@ PartitionsOption = Annotated[
         "--partitions", min=1, max=1_000_000, metavar="P", help="Partitions of each group."
     ),
 ]
+_COMMITS_PER_SECOND_MAX: Final = 1e12
 RateOption = Annotated[
     float,
     typer.Option(
-        "--commits-per-second", min=0, metavar="R", help="Commits of all groups together."
+        "--commits-per-second",
+        min=0,
+        max=_COMMITS_PER_SECOND_MAX,
+        metavar="R",
+        help="Commits of all groups together.",
     ),
 ]
 OffsetsOption = Annotated[

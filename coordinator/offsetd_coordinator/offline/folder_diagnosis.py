@@ -12,6 +12,7 @@ import attrs
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import StorageError, words_of
 from offsetd_storage.folder.folder_lock import LOCK_NAME
+from offsetd_storage.folder.unfinished_restore import RESTORE_MARK
 from offsetd_storage.recovery.quarantine import Damage, claims_of, list_quarantine_files
 from offsetd_storage.views.folder_view import FolderView, read_folder
 
@@ -68,6 +69,15 @@ def _is_open(files: Files, folder: Path) -> bool:
     if lock is not None:
         lock.release()
     return lock is None and files.exists(folder / LOCK_NAME)
+
+
+def _restore(facts: FolderFacts) -> Iterator[Told]:
+    if facts.files.exists(facts.folder / RESTORE_MARK):
+        yield (
+            "bad",
+            "a restore into this folder has not ended, so no server opens it",
+            "Run `offsetd backup restore` again, or remove the folder.",
+        )
 
 
 def _readable(facts: FolderFacts) -> Iterator[Told]:
@@ -132,6 +142,7 @@ def _clock(facts: FolderFacts) -> Iterator[Told]:
 
 FOLDER_CHECKS: Final[dict[str, Callable[[FolderFacts], Iterator[Told]]]] = {
     "folder": _readable,
+    "restore": _restore,
     "lock": _lock,
     "shutdown": _shutdown,
     "quarantine": _quarantine,

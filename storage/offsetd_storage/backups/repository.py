@@ -94,6 +94,11 @@ class Repository:
             raise BackupRefused(f"{self.target.address} has no backup")
         return ids[-1]
 
+    def require_any(self) -> None:
+        """Raises BackupRefused for a target without backups, and without parts of any."""
+        if not (self.backup_ids() or self.chunks()):
+            raise BackupRefused(f"{self.target.address} has no backup")
+
     def put_manifest(self, backup_id: str, manifest: Manifest) -> None:
         """Makes a backup whole: its chunks are durable before, and the backup is afterwards."""
         self.target.settle()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from offsetd_storage.backups.backup_errors import TargetFailed
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import words_of
+from offsetd_storage.folder.folder_format import PROPERTIES_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,13 +55,24 @@ class Target(Protocol):
 def target_of(address: str, *, files: Files | None = None) -> Target:
     """The target with this address: a path, or a URL such as `s3://bucket/prefix`.
 
-    Raises TargetFailed if the library for the URL is missing.
+    Raises TargetFailed if the library for the URL is missing, or for a folder within a data folder:
+    one lost disk would take both.
     """
     found = _SCHEME.match(address)
     if found is None or found[0] == "file":
-        path = Path(address.removeprefix("file://")).absolute()
-        return FolderTarget(files or OsFiles(), path)
+        named = address.removeprefix("file://")
+        if not named or named.startswith("~"):
+            raise TargetFailed(f"{address!r} is no target: it is the path of a folder, or a URL")
+        path, files = Path(named).absolute(), files or OsFiles()
+        _refuse_data_folder(files, path)
+        return FolderTarget(files, path)
     return ObjectStoreTarget(address)
+
+
+def _refuse_data_folder(files: Files, path: Path) -> None:
+    for folder in (path, *path.parents):
+        if files.exists(folder / PROPERTIES_NAME):
+            raise TargetFailed(f"{path} is in the data folder {folder}: keep backups elsewhere")
 
 
 class FolderTarget:

@@ -98,6 +98,19 @@ def test_without_fsspec_the_error_says_what_to_install(monkeypatch: pytest.Monke
         target_of("s3://bucket/prefix")
 
 
+@pytest.mark.parametrize("address", ["", "file://", "~/backups"])
+def test_what_is_no_target_is_refused(address: str) -> None:
+    with pytest.raises(TargetFailed, match="is no target"):
+        target_of(address)
+
+
+@pytest.mark.parametrize("below", ["", "backups", "__consumer_offsets-3/x"])
+def test_a_target_in_a_data_folder_is_refused(tmp_path: Path, below: str) -> None:
+    (tmp_path / "offsetd.properties").touch()
+    with pytest.raises(TargetFailed, match="keep backups elsewhere"):
+        target_of(str(tmp_path / below))
+
+
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_bytes(b"")

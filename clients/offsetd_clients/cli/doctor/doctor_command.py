@@ -51,8 +51,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Say what is wrong with a server or a folder, and what to do.
 
-        It changes nothing. A terminal shows only what is wrong; a pipe, and the formats of -o, get
-        a line for each check. Exits with 1 if something is bad; a warning alone is not a failure.
+        It changes nothing. A table shows only what is wrong; the other formats of -o have a row for
+        each check. Exits with 1 if something is bad; a warning alone is not a failure.
 
         Examples:
             offsetd doctor

@@ -5,6 +5,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def read_metrics(address: str, *, is_secure: bool) -> Metrics:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=METRICS_TIMEOUT_S) as got:
             text = got.read().decode()
             told = got.headers.get("Date")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         return Metrics(problem=f"{address} does not answer: {error}")
     now = datetime.now(UTC)
     skew_s = (parsedate_to_datetime(told) - now).total_seconds() if told else 0.0
