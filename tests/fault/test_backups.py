@@ -321,7 +321,7 @@ def test_a_target_that_vanishes_is_not_made_anew(tmp_path: Path) -> None:
         (tmp_path / "unmounted").rename(target)
         made = metric(server, "offsetd_backups_total")
         poll(lambda: metric(server, "offsetd_backups_total") > made, SECONDS_MAX, server)
-        server.stop_well()
+        assert server.stop() == 0
 
 
 @promised(
