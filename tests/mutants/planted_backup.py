@@ -248,7 +248,7 @@ BACKUP_MUTANTS = (
     Mutant(
         name="backups are kept in the data folder",
         where="offsetd_storage.backups.targets:target_of",
-        replace="_refuse_data_folder(files, path)",
+        replace="_refuse_servers_folder(files, path)",
         by="pass",
         caught_by="tests/unit/storage/test_backup_targets.py",
     ),

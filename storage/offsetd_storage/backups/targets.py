@@ -64,12 +64,12 @@ def target_of(address: str, *, files: Files | None = None) -> Target:
         if not named or named.startswith("~"):
             raise TargetFailed(f"{address!r} is no target: it is the path of a folder, or a URL")
         path, files = Path(named).absolute(), files or OsFiles()
-        _refuse_data_folder(files, path)
+        _refuse_servers_folder(files, path)
         return FolderTarget(files, path)
     return ObjectStoreTarget(address)
 
 
-def _refuse_data_folder(files: Files, path: Path) -> None:
+def _refuse_servers_folder(files: Files, path: Path) -> None:
     for folder in (path, *path.parents):
         if files.exists(folder / PROPERTIES_NAME):
             raise TargetFailed(f"{path} is in the data folder {folder}: keep backups elsewhere")
