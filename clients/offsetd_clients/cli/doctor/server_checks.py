@@ -110,7 +110,7 @@ def partitions(facts: ServerFacts) -> Iterator[Finding]:
     for each in facts.info.quarantined_partitions:
         yield bad(
             f"log partition {each} is damaged: its groups get DATA_LOSS",
-            f"Stop the server, then `offsetd log repair --partition {each}` on the folder,"
+            f"Stop the server, then `offsetd log repair --data-dir DIR --partition {each}`,"
             " or restore a backup.",
         )
     for partition in facts.partitions:
