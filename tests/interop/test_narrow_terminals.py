@@ -17,7 +17,12 @@ __all__ = ["shell"]
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 # Its lines are no table; what is revoked is gone the next time.
 NOT_HERE = ("offsetd watch", "offsetd admin tokens revoke")
-LINES = [line for command, line in RUNS.items() if command not in NOT_HERE] + [
+# A restore is done once: its folder is not empty for the second run.
+LINES = [
+    line
+    for command, line in RUNS.items()
+    if command not in NOT_HERE and "--data-dir restored" not in line
+] + [
     "offsetd admin status",
     "offsetd admin status --partitions",
     "offsetd admin config",
