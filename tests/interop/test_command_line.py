@@ -70,7 +70,8 @@ STEPS = [
         "groups describe billing nobody",
         3,
         (
-            "group,topic,partition,current_offset,log_end_offset,lag,verdict,consumer_id,host,client_id\n"
+            "group,topic,partition,current_offset,log_end_offset,lag,verdict,"
+            "consumer_id,host,client_id\n"
             "billing,orders,0,42,,,,,,\n"
             "billing,orders,1,7,,,,,,\n"
         ),
