@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.commit_path import SERVICE, commits
-from benchmarks.harness import http2_calls
+from benchmarks.harness.commit_latency import commit_p99_ms
 from benchmarks.harness.generate_log import Shape, generate
 from benchmarks.harness.our_server import COMMAND, serving
 from benchmarks.harness.rounds import Spread, interleave, ratios
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 SECONDS: Final = 20.0
 COMMITS_PER_SECOND: Final = 400
 SHAPE: Final = Shape(records=4_000_000, batch=10, keys=250_000, partitions_per_group=20)
-_CONNECTIONS: Final = 4
 
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
@@ -66,18 +64,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 
 def _p99_ms(address: str, seconds: float) -> float:
-    host, _, port = address.rpartition(":")
-    connections = [
-        http2_calls.OpenCalls((host, int(port)), SERVICE + "CommitOffsets")
-        for _ in range(_CONNECTIONS)
-    ]
-    messages = list(itertools.islice(commits(1), COMMITS_PER_SECOND))
-    schedule = http2_calls.Schedule(connections, messages, period_s=1.0)
-    http2_calls.run([schedule], seconds=seconds)
-    for connection in connections:
-        connection.socket.close()
-    latencies = sorted(schedule.latencies)
-    return 1000 * latencies[int(len(latencies) * 0.99)]
+    return commit_p99_ms(address, commits_per_second=COMMITS_PER_SECOND, seconds=seconds)
 
 
 def _p99_beside_ms(address: str, seconds: float, target: Path, made: list[int]) -> float:

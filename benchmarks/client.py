@@ -13,7 +13,6 @@ import functools
 import os
 import statistics
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -22,6 +21,7 @@ from offsetd_clients import AsyncOffsetClient, OffsetClient, OffsetToCommit, Top
 
 from benchmarks import commit_path
 from benchmarks.harness import http2_load, rounds
+from benchmarks.harness.our_server import process_cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,13 +86,13 @@ def _compare(
 
 def _measured(contestant: Callable[[], float], server_pid: int, seconds: float) -> Load:
     """Measures the rate of a contestant, and the CPU of both processes, including the warm-up."""
-    own, server = time.process_time(), _cpu_s(server_pid)
+    own, server = time.process_time(), process_cpu_s(server_pid)
     rate = contestant()
     commits = rate * seconds * 1.25
     return Load(
         commits_a_second=rate,
         client_us=(time.process_time() - own) / commits * 1e6,
-        server_us=(_cpu_s(server_pid) - server) / commits * 1e6,
+        server_us=(process_cpu_s(server_pid) - server) / commits * 1e6,
     )
 
 
@@ -203,8 +203,3 @@ def _coroutine_us(server: str, stream_commits: bool) -> float:
         return latencies
 
     return statistics.median(asyncio.run(measure())) * 1e6
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,7 +9,6 @@ a share of one core.
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import tempfile
 import threading
@@ -24,7 +23,7 @@ from offsetd_storage.kernels.registry import warm
 from benchmarks.commit_path import SERVICE, commits
 from benchmarks.harness import http2_calls
 from benchmarks.harness.group_members import Member, members, rebalance, settle
-from benchmarks.harness.our_server import Serving, serving
+from benchmarks.harness.our_server import Serving, process_cpu_s, serving
 from benchmarks.harness.rounds import Spread
 
 if TYPE_CHECKING:
@@ -106,10 +105,10 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
 
     # Each call is made once before, so that late compilation and caching are not measured.
     http2_calls.run([alive(), committing()], seconds=HEARTBEAT_PERIOD_S)
-    cpu_s, wait_s, started = _cpu_s(server), _wait_s(server), time.monotonic()
+    cpu_s, wait_s, started = process_cpu_s(server.process.pid), _wait_s(server), time.monotonic()
     http2_calls.run([alone := alive()], seconds=seconds)
     elapsed_s = time.monotonic() - started
-    cpu_share = (_cpu_s(server) - cpu_s) / elapsed_s
+    cpu_share = (process_cpu_s(server.process.pid) - cpu_s) / elapsed_s
     wait_share = (_wait_s(server) - wait_s) / elapsed_s
     http2_calls.run([commits_alone := committing()], seconds=seconds / 2)
     http2_calls.run([beside := alive(), commits_beside := committing()], seconds=seconds)
@@ -142,12 +141,6 @@ async def _settle_all(groups: list[list[Member]]) -> None:
         settling.append(asyncio.create_task(settle(group)))
         await asyncio.sleep(1 / GROUPS_STARTED_A_SECOND)
     await asyncio.gather(*settling)
-
-
-def _cpu_s(server: Serving) -> float:
-    """The CPU time of the server's process until now, in user and kernel mode."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _wait_s(server: Serving) -> float:

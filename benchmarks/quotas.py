@@ -22,8 +22,8 @@ import grpc.aio
 from offsetd.v1 import offset_service_pb2
 from security.secured_server import METHODS, request_of
 
-from benchmarks.commit_path import SERVICE, commits
-from benchmarks.harness import http2_calls
+from benchmarks.commit_path import SERVICE
+from benchmarks.harness.commit_latency import commit_p99_ms
 from benchmarks.harness.compared_servers import pin, two_cores
 from benchmarks.harness.our_server import serving
 from benchmarks.harness.rounds import Spread, interleave, ratios
@@ -37,7 +37,6 @@ COMMIT_RATE: Final = 200
 RESPONSE_BYTE_RATE: Final = 100_000
 OVERLOAD: Final = 10
 OTHERS_RATE: Final = 400
-_CONNECTIONS: Final = 4
 _CLIENT_ID: Final = "overload"
 _QUOTAS: Final = f"""
 [[quota]]
@@ -88,19 +87,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
 
 
 def _p99_ms(address: str, seconds: float) -> float:
-    """The p99 of commits at a fixed rate."""
-    host, _, port = address.rpartition(":")
-    connections = [
-        http2_calls.OpenCalls((host, int(port)), SERVICE + "CommitOffsets")
-        for _ in range(_CONNECTIONS)
-    ]
-    messages = list(itertools.islice(commits(1), OTHERS_RATE))
-    others = http2_calls.Schedule(connections, messages, period_s=1.0)
-    http2_calls.run([others], seconds=seconds)
-    for connection in connections:
-        connection.socket.close()
-    latencies = sorted(others.latencies)
-    return 1000 * latencies[int(len(latencies) * 0.99)]
+    return commit_p99_ms(address, commits_per_second=OTHERS_RATE, seconds=seconds)
 
 
 def _p99_beside_ms(address: str, seconds: float) -> float:

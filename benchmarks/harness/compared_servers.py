@@ -17,6 +17,7 @@ from offsetd.v1 import offset_service_pb2
 
 from benchmarks import commit_path
 from benchmarks.harness import http2_load
+from benchmarks.harness.our_server import process_cpu_s
 from benchmarks.harness.rounds import Spread, interleave, ratios
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ def _measured(
     server_pid: int,
     seconds: float,
 ) -> Load:
-    before_s = _cpu_s(server_pid)
+    before_s = process_cpu_s(server_pid)
     rate = measure(address, seconds)
     commits = rate * seconds * 1.25  # With those of the warm-up.
-    return Load(commits_a_second=rate, server_us=(_cpu_s(server_pid) - before_s) / commits * 1e6)
+    return Load(
+        commits_a_second=rate, server_us=(process_cpu_s(server_pid) - before_s) / commits * 1e6
+    )
 
 
 def _coalesced(streams: int) -> Callable[[http2_load.Address, float], float]:
@@ -131,8 +134,3 @@ _WORKS: Final = {
     f"{CALLERS:,} callers, {STREAMS} streams": _coalesced(STREAMS),
     f"unary, {UNARY_CONNECTIONS} connections": _unary,
 }
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

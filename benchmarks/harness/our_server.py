@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -40,6 +41,12 @@ class Serving:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
         raise RuntimeError("the kernel does not say RssAnon")
+
+
+def process_cpu_s(pid: int) -> float:
+    """The CPU time of a process until now, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -48,7 +48,7 @@ FOLDER_REPAIR_MUTANTS = (
     ),
     Mutant(
         name="a repair is not in the audit log",
-        where="offsetd_coordinator.offline.offline_audit:note_offline_change",
+        where="offsetd_coordinator.offline.offline_audit:append_event",
         replace="store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))",
         by="pass",
         caught_by=_REPAIR,

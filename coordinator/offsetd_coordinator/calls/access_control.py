@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from offsetd_coordinator.calls.caller import Caller
+from offsetd_coordinator.calls.connections import metadata_text
 from offsetd_coordinator.security.acl import ANY, CLUSTER_NAME, Operation, ResourceType
 from offsetd_coordinator.security.security_errors import (
     AuthenticationFailed,
@@ -66,10 +67,11 @@ class AccessControl:
         except AuthenticationFailed:
             self._figures.failed_authentications += 1
             raise
-        client_id = _client_id_of(context)
-        caller = Caller(identity.principal, context.peer(), client_id)
-        quotas = None if self._quotas is None else self._quotas.of(identity.principal, client_id)
-        return Access(self, caller, identity, quotas)
+        principal, client_id, quotas = identity.principal, "", None
+        if self._quotas is not None:
+            client_id = metadata_text(context, _CLIENT_ID_KEY)[:_CLIENT_ID_CHARACTERS_MAX]
+            quotas = self._quotas.of(principal, client_id)
+        return Access(self, Caller(principal, context.peer(), client_id), identity, quotas)
 
     def is_valid(self, identity: Identity) -> bool:
         """Whether an identity that was found before still holds."""
@@ -198,11 +200,3 @@ class Access:
     def call_on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `AccessControl.call_on_change`."""
         return self._control.call_on_change(self._identity, callback)
-
-
-def _client_id_of(context: Context) -> str:
-    """The name that the client gives itself in the call's metadata."""
-    for name, value in context.invocation_metadata() or ():
-        if name == _CLIENT_ID_KEY and isinstance(value, str):
-            return value[:_CLIENT_ID_CHARACTERS_MAX]
-    return ""

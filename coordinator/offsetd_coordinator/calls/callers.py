@@ -10,6 +10,7 @@ from offsetd_coordinator.calls.caller import Caller
 if TYPE_CHECKING:
     from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.calls.connections import Connection
+    from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
 
 
 SERVER: Final = Caller()
@@ -32,6 +33,12 @@ def note_access(access: Access) -> None:
 def access() -> Access | None:
     """The rights of the current call's caller. None: everybody may do everything."""
     return _ACCESS.get()
+
+
+def quotas() -> CallerQuotas | None:
+    """The quotas of the current call's caller; None without quotas."""
+    access = _ACCESS.get()
+    return None if access is None else access.quotas
 
 
 def connection() -> Connection | None:

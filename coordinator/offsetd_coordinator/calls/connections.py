@@ -177,6 +177,14 @@ class Answer:
         self.end()
 
 
+def metadata_text(context: Context, key: str) -> str:
+    """The first text with this key in a call's metadata; empty without one."""
+    for name, value in context.invocation_metadata() or ():
+        if name == key and isinstance(value, str):
+            return value
+    return ""
+
+
 class Connection:
     """The counts of one connection."""
 

@@ -18,6 +18,7 @@ from opentelemetry.context import Context as TraceContext
 from opentelemetry.trace import SpanKind, StatusCode, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from offsetd_coordinator.calls.connections import metadata_text
 from offsetd_coordinator.messages.method_access import METHODS
 from offsetd_coordinator.messages.statuses import STATUS_KEY
 
@@ -93,7 +94,7 @@ class CallTracing:
         assert inner is not None, "the other kinds have no span here"
 
         async def call(message: Any, context: Any) -> Any:
-            traceparent = _traceparent(context)
+            traceparent = metadata_text(context, TRACEPARENT)
             if not self.is_sampled(traceparent):
                 return await inner(message, context)
             span = self.begin(name, traceparent)
@@ -172,10 +173,3 @@ def _groups_in(request_class: Any, message: bytes) -> list[str]:
     groups += [each.group_id for each in getattr(request, "groups", ())]
     groups.append(getattr(request, "group_id", ""))
     return [each for each in groups if each]
-
-
-def _traceparent(context: Any) -> str:
-    for name, value in context.invocation_metadata() or ():
-        if name == TRACEPARENT and isinstance(value, str):
-            return value
-    return ""

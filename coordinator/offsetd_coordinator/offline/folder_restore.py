@@ -15,11 +15,11 @@ from offsetd_storage.backups.point_in_time import backup_for, cuts_at
 from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import LogStore
 
-from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
+from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.expiry.uptime_marker import LastUp, write_last_up
+from offsetd_coordinator.offline.offline_audit import append_event
 from offsetd_coordinator.offline.restored_groups import EndedGroups, end_leases_and_members
 from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.server_folder import store_config
@@ -159,9 +159,6 @@ def _check_room(files: Files, folder: Path, manifest: Manifest) -> None:
 def _append_audit_event(
     store: LogStore, chosen: ChosenBackup, ended: EndedGroups, now_ms: int
 ) -> None:
-    log = store.log(AUDIT_PARTITION)
-    audit = AuditLog(request_id_window_ms=0)
-    audit.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
     what = {
         "backup": chosen.backup_id,
         "moment": rfc3339(chosen.manifest.moment_ms),
@@ -169,9 +166,7 @@ def _append_audit_event(
         "released_leases": ended.leases,
         "groups_without_members": ended.groups,
     }
-    batch = audit.batch(AuditEvent(time_ms=now_ms, method=METHOD, topic=None, what=what))
-    store.append(AUDIT_PARTITION, batch, last_offset=log.offset_next, max_timestamp_ms=now_ms)
-    store.flush()
+    append_event(store, AuditEvent(time_ms=now_ms, method=METHOD, topic=None, what=what))
 
 
 def _restored(chosen: ChosenBackup, store: LogStore, log: LogEntry) -> RestoredLog:

@@ -25,16 +25,23 @@ def note_offline_change(
 
     Returns the reason why there is no event: the audit log itself is damaged. Raises StorageFailed.
     """
-    log = store.logs.get(AUDIT_PARTITION)
-    if log is None:
+    if AUDIT_PARTITION not in store.logs:
         return f"the audit log has no entry of this: {store.quarantined.get(AUDIT_PARTITION)}"
-    event = AuditEvent(
-        time_ms=SystemClock().now_ms(), method=method, topic=topic, what=what, peer=_user()
+    now_ms = SystemClock().now_ms()
+    append_event(
+        store, AuditEvent(time_ms=now_ms, method=method, topic=topic, what=what, peer=_user())
     )
+    return None
+
+
+def append_event(store: LogStore, event: AuditEvent) -> None:
+    """Appends an event to the audit log, and flushes it.
+
+    Raises PartitionQuarantined, StorageFailed.
+    """
     record = Record(key=None, value=event.encode(), offset=0, timestamp_ms=event.time_ms)
     store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))
     store.flush()
-    return None
 
 
 def _user() -> str:

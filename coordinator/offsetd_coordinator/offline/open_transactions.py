@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -10,7 +9,10 @@ from offsetd_storage.batch.record_batch import Record, decode_batches, encode_ba
 from offsetd_storage.cleaner.cleaning_round import read_history
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
-from offsetd_storage.offsets_topic.schemas.transaction_marker import ControlType
+from offsetd_storage.offsets_topic.schemas.transaction_marker import (
+    ControlType,
+    EndTransactionMarker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from offsetd_storage.log.partition_log import PartitionLog
 
 _CHUNK_BYTES: Final = 1 << 20
-_CONTROL_KEY: Final = struct.Struct(">hh")  # Version, type.
-_CONTROL_VALUE: Final = struct.Struct(">hi")  # Version, epoch of the transaction coordinator.
 
 
 @attrs.frozen(kw_only=True)
@@ -89,12 +89,9 @@ def abort_marker(transaction: OpenTransaction, log: PartitionLog, *, now_ms: int
     It is what a broker writes for `kafka-transactions.sh abort` (WriteTxnMarkers with the epoch of
     the producer, and 0 for that of the coordinator).
     """
-    record = Record(
-        key=_CONTROL_KEY.pack(0, ControlType.ABORT),
-        value=_CONTROL_VALUE.pack(0, 0),
-        offset=log.offset_next,
-        timestamp_ms=now_ms,
-    )
+    marker = EndTransactionMarker(control_type=ControlType.ABORT, coordinator_epoch=0)
+    key, value = marker.encode()
+    record = Record(key=key, value=value, offset=log.offset_next, timestamp_ms=now_ms)
     return encode_batch(
         [record],
         base_offset=log.offset_next,

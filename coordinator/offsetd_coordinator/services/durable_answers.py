@@ -74,8 +74,7 @@ async def changed_group(
     The audit event of the call contains what `what_of` returns for the reply. Raises the refusal
     once it is durable, QuotaExceeded, and the errors of `Administration.change_group`.
     """
-    access = callers.access()
-    quotas = None if access is None else access.quotas
+    quotas = callers.quotas()
     if quotas is not None:
         quotas.take({Quota.OFFSET_RATE: 0})
     method = received.DESCRIPTOR.name.removesuffix("Request")

@@ -45,8 +45,7 @@ class GroupSettingsService:
         """Acquires the lease; answers once the change is durable."""
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
-        access = callers.access()
-        quotas = None if access is None else access.quotas
+        quotas = callers.quotas()
         if quotas is not None:
             quotas.check_lease(request.group_id, self._node.serving().holds_lease)
         if request.force:

@@ -147,8 +147,7 @@ class ImportService:
         self, options: admin_service_pb2.ImportOffsetsOptions, groups: Mapping[bytes, FileGroup]
     ) -> bytes:
         runtime = self._node.serving()
-        access = callers.access()
-        quotas = None if access is None else access.quotas
+        quotas = callers.quotas()
         response = admin_service_pb2.ImportOffsetsResponse()
         tickets, changes_left = set[int](), CHANGES_LISTED_MAX
         turns = Turns()

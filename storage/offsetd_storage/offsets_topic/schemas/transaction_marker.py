@@ -8,7 +8,7 @@ import enum
 
 import attrs
 
-from offsetd_storage.offsets_topic.schemas.primitives import Reader, UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.primitives import Reader, UndecodableRecord, Writer
 
 
 class ControlType(enum.IntEnum):
@@ -24,6 +24,15 @@ class EndTransactionMarker:
 
     control_type: ControlType
     coordinator_epoch: int
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """The key and the value of the marker's record, in version 0."""
+        key, value = Writer(), Writer()
+        key.int16(0)
+        key.int16(self.control_type)
+        value.int16(0)
+        value.int32(self.coordinator_epoch)
+        return key.result(), value.result()
 
 
 def decode_control_type(key: bytes) -> int:
