@@ -29,9 +29,10 @@ if os.environ.get("OFFSETD_NIGHTLY"):
     LOADS += [(100_000, 1, False), (16_667, 6, False)]
 
 
-def resident_bytes(pid: int) -> int:
+def anonymous_bytes(pid: int) -> int:
+    """What the process has itself. How much of its files is mapped is up to the kernel."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+    return 1024 * int(re.findall(r"RssAnon:\s+(\d+)", status)[0])
 
 
 async def load(address: str, groups: int, partitions: int, *, reports_ends: bool) -> None:
@@ -59,9 +60,9 @@ def test_the_estimate_of_memory_and_disk_is_within_30_percent(
     found = {need.what: need.amount for need in needs(workload, load_settings())}
     with ServerProcess(tmp_path / "data") as process:
         process.wait_until_serving()
-        empty = resident_bytes(process.pid)
+        empty = anonymous_bytes(process.pid)
         asyncio.run(load(process.address, groups, partitions, reports_ends=reports_ends))
-        full = resident_bytes(process.pid)
+        full = anonymous_bytes(process.pid)
         process.stop_well()
     on_disk = sum(path.stat().st_size for path in tmp_path.rglob("__consumer_offsets-*/*.log"))
     stored = found["offsets and groups"] + found.get("lag windows", 0) + found["request ids"]

@@ -95,6 +95,13 @@ QUOTA_MUTANTS = (
         caught_by=f"{_SERVER}::test_connections_are_counted_until_they_close",
     ),
     Mutant(
+        name="closed connections count against the quota for ever",
+        where="offsetd_coordinator.quotas.caller_quotas:still_open",
+        replace="not each.is_closed",
+        by="True",
+        caught_by=f"{_UNIT}::test_connections_are_counted_until_they_are_closed",
+    ),
+    Mutant(
         name="the bytes of answers cost nothing",
         where="offsetd_coordinator.grpc.unary_calls:unary.answered",
         replace="access.quotas.spend({Quota.RESPONSE_BYTE_RATE: len(response)})",

@@ -25,11 +25,11 @@ COLUMNS = (
     "group",
     "topic",
     "reason",
-    "principal",
     "peer",
     "request_id",
     "revision",
     "what",
+    "principal",
 )
 PAGE_SIZE_MAX = 1000
 AUDITED_METHODS = (
@@ -132,10 +132,10 @@ def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:
             "group": event.what.get("group"),
             "topic": event.topic or None,
             "reason": event.reason or None,
-            "principal": event.principal or None,
             "peer": event.peer or None,
             "request_id": event.request_id or None,
             "revision": event.revision.log_offset,
             "node": event.node_id or None,
             "what": {name: value for name, value in event.what.items() if name != "group"},
+            "principal": event.principal or None,
         }

@@ -197,6 +197,7 @@ class Connection:
         "begun_calls",
         "calls",
         "idle_seconds",
+        "is_closed",
         "messages",
         "metadata_bytes",
         "peer",
@@ -215,6 +216,8 @@ class Connection:
         """Open calls that wait for their message."""
         self.idle_seconds = 0.0
         """The time at which the last call ended (monotonic)."""
+        self.is_closed = False
+        """Whether its counts were dropped: it was closed, and no call of it is open."""
         self.taken_bytes = 0
         """Received bytes that belong to calls; an upper bound."""
         self.messages = 0
@@ -306,3 +309,4 @@ class Connections:
         connection = self._by_peer.get(peer)
         if connection is not None and not connection.calls and not connection.unread_answers:
             self._by_peer.pop(peer, None)
+            connection.is_closed = True

@@ -33,7 +33,8 @@ class Measured(NamedTuple):
 
 # Measured on 2026-11-28, Python 3.11, x86-64, but where a page is named.
 MEASURED: Final[dict[str, Measured]] = {
-    "process": Measured(140 * 10**6, "bytes", "VmRSS of a server without groups"),
+    "process": Measured(62 * 10**6, "bytes", "RssAnon of a server without groups"),
+    "mapped files": Measured(80 * 10**6, "bytes", "RssFile of a server; up to 150 MB were seen"),
     "working memory": Measured(8 * 10**6, "bytes", "what the first 100,000 commits add to it"),
     "offset": Measured(34, "bytes", "docs/performance.md, `memory`"),
     "group": Measured(110, "bytes", "100,000 groups of one offset, less offsets and requests"),
@@ -120,6 +121,7 @@ def _memory(workload: Workload, settings: Settings) -> Iterator[Need]:
         float(settings.request_ids_per_partition_max * _partitions(settings)),
     )
     yield Need("memory", "the process", _of("process") + _of("working memory"), "measured")
+    yield Need("memory", "mapped files", _of("mapped files"), "code of Python and its libraries")
     yield Need("memory", "offsets and groups", stored, f"{workload.offsets:,} offsets")
     if workload.reports_ends:
         windows = workload.offsets * _of("lag window")

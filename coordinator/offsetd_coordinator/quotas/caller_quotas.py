@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from offsetd_coordinator.errors import QuotaExceeded
 from offsetd_coordinator.quotas.quota_table import Entity, Limit, Quota, QuotaTable
@@ -32,6 +31,17 @@ _REFUSALS_PER_SECOND: Final = 20
 _HOLD_SECONDS_MAX: Final = 1.0
 
 
+class CountedConnection(Protocol):
+    """What quotas ask of a connection."""
+
+    is_closed: bool
+
+
+def still_open(connections: Iterable[CountedConnection]) -> set[CountedConnection]:
+    """Those that have not been closed."""
+    return {each for each in connections if not each.is_closed}
+
+
 class Quotas:
     """The quotas of one server."""
 
@@ -50,7 +60,7 @@ class Quotas:
         """Streams and watchers, by those that share a limit."""
         self.leases: dict[Entity, dict[bytes, int]] = {}
         """Epochs of acquired leases by group, by those that share a limit. Some may have ended."""
-        self._connections: dict[Entity, weakref.WeakSet[Any]] = {}
+        self._connections: dict[Entity, set[CountedConnection]] = {}
         self._callers: dict[Entity, CallerQuotas] = {}
 
     def set_table(self, table: QuotaTable) -> None:
@@ -67,14 +77,12 @@ class Quotas:
             known = self._callers[caller] = CallerQuotas(self, caller)
         return known
 
-    def connections_of(self, sharers: Entity) -> weakref.WeakSet[Any]:
-        """The open connections of those that share a limit."""
-        counted = self._connections.get(sharers)
-        if counted is None:
-            if len(self._connections) >= _CALLERS_MAX:
-                self._connections = {key: each for key, each in self._connections.items() if each}
-            counted = self._connections[sharers] = weakref.WeakSet()
-        return counted
+    def connections_of(self, sharers: Entity) -> set[CountedConnection]:
+        """The connections of those that share a limit. Some may have been closed."""
+        if sharers not in self._connections and len(self._connections) >= _CALLERS_MAX:
+            known = ((key, still_open(each)) for key, each in self._connections.items())
+            self._connections = {key: each for key, each in known if each}
+        return self._connections.setdefault(sharers, set())
 
     def leases_of(self, sharers: Entity) -> dict[bytes, int]:
         """The leases of those that share a limit. With very many such, the oldest are forgotten."""
@@ -99,7 +107,7 @@ class CallerQuotas:
             self._known = self._table.limits_of(*self._caller)
         return self._known
 
-    def begin_call(self, connection: object, request_bytes: int) -> None:
+    def begin_call(self, connection: CountedConnection, request_bytes: int) -> None:
         """Takes what a call costs when it arrives. Raises QuotaExceeded."""
         self.note_connection(connection)
         self.take(
@@ -172,16 +180,18 @@ class CallerQuotas:
             if not in_use[key]:
                 del in_use[key]
 
-    def note_connection(self, connection: object) -> None:
-        """Counts a connection for as long as it exists. Raises QuotaExceeded."""
+    def note_connection(self, connection: CountedConnection) -> None:
+        """Counts a connection until it is closed. Raises QuotaExceeded."""
         limit = self._limits.get(Quota.CONNECTIONS_MAX)
         if limit is None:
             return
         counted = self._quotas.connections_of(limit.sharers)
-        if connection not in counted:
-            if len(counted) >= limit.most:
-                raise self._refusal(limit)
-            counted.add(connection)
+        if connection in counted:
+            return
+        counted &= still_open(counted)
+        if len(counted) >= limit.most:
+            raise self._refusal(limit)
+        counted.add(connection)
 
     def check_lease(self, group_id: bytes, is_held: Callable[[bytes, int], bool]) -> None:
         """Raises QuotaExceeded if the caller may not acquire the lease of one more group.

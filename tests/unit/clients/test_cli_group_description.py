@@ -75,12 +75,12 @@ def test_describe_prints_kafkas_columns_with_the_ends_that_consumers_reported(
     )
     header, *lines = (line.split() for line in ended.stdout.splitlines())
     assert " ".join(header) == (
-        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG VERDICT CONSUMER-ID HOST CLIENT-ID"
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID VERDICT"
     )
     assert [" ".join(line) for line in lines] == [
         "workers clicks 0 5 - - - - - -",
-        "workers orders 0 - - - - m-1 /10.0.0.7 app",
-        "workers orders 1 40 42 2 - m-1 /10.0.0.7 app",
+        "workers orders 0 - - - m-1 /10.0.0.7 app -",
+        "workers orders 1 40 42 2 m-1 /10.0.0.7 app -",
     ]
     *_, asked = fake_server.requests
     assert [(each.topic, each.partition) for each in asked.partitions] == [
@@ -105,7 +105,7 @@ def test_a_group_that_is_judged_has_the_verdict_on_each_partition(
     for page in first, group_service_pb2.GetGroupResponse(lags=[stalls]):
         fake_server.will_answer("GetGroup", page)
     ended = offsetd("groups", "describe", "workers", "-o", "csv")
-    rows = [line.split(",")[1:7] for line in ended.stdout.splitlines()[1:]]
+    rows = [line.split(",")[1:6] + line.split(",")[-1:] for line in ended.stdout.splitlines()[1:]]
     assert rows[0] == ["clicks", "0", "5", "5", "0", ""]
     assert rows[-1] == ["orders", "1", "40", "42", "2", "STALL"]
 
@@ -177,7 +177,7 @@ def test_a_member_without_a_partition_has_a_line(
     fake_server.will_answer("FetchOffsets", stored())
     fake_server.will_answer("FetchBounds", NO_BOUNDS)
     ended = offsetd("groups", "describe", "workers", "-o", "csv")
-    assert ended.stdout.splitlines()[1:] == ["workers,,,,,,,m-1,/10.0.0.7,app"]
+    assert ended.stdout.splitlines()[1:] == ["workers,,,,,,m-1,/10.0.0.7,app,"]
     assert ended.stderr == "group workers has no offsets\n"
 
 
@@ -200,9 +200,9 @@ def test_state_prints_a_line_for_each_group(
     ended = offsetd("groups", "describe", "workers", "--state", "-o", "csv")
     assert ended == Ended(
         0,
-        "group,type,state,verdict,protocol_type,protocol,generation,leader_id,members,offsets,"
-        "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
-        "workers,classic,stable,,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,\n",
+        "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
+        "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time,verdict\n"
+        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,,\n",
         "",
     )
 
@@ -219,7 +219,7 @@ def test_state_has_the_retention_and_the_lease(
     ended = offsetd("groups", "describe", "workers", "--state", "-o", "jsonl")
     assert ended.stdout.endswith(
         '"retention": "90s", "lease_holder": "nightly", "lease_epoch": 7,'
-        ' "lease_expire_time": "2026-11-20T21:06:15.341Z"}\n'
+        ' "lease_expire_time": "2026-11-20T21:06:15.341Z", "verdict": null}\n'
     )
 
 

@@ -38,10 +38,10 @@ OFFSET_COLUMNS = (
     "current_offset",
     "log_end_offset",
     "lag",
-    "verdict",
     "consumer_id",
     "host",
     "client_id",
+    "verdict",
 )
 OFFSET_DROPPABLE = ("client_id", "host", "consumer_id", "log_end_offset")
 MEMBER_COLUMNS = (
@@ -59,7 +59,6 @@ STATE_COLUMNS = (
     "group",
     "type",
     "state",
-    "verdict",
     "protocol_type",
     "protocol",
     "generation",
@@ -72,6 +71,7 @@ STATE_COLUMNS = (
     "lease_holder",
     "lease_epoch",
     "lease_expire_time",
+    "verdict",
 )
 STATE_DROPPABLE = (
     "protocol_type",
