@@ -24,7 +24,7 @@ from offsetd_coordinator.calls.call_life import (
     code_of,
     refusal_of,
 )
-from offsetd_coordinator.cooperative_scheduling import Turns
+from offsetd_coordinator.cooperative_scheduling import CommitTurns
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
@@ -255,7 +255,7 @@ class CommitStream:
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
-            rest, turns = self._parser.open_stream(message), Turns()
+            rest, turns = self._parser.open_stream(message), CommitTurns()
             if rest.traceparent and self._tracing is not None:
                 taken.on_end = self._tracing.message_span(rest.traceparent, rest.group_ids)
             while not rest.is_read:

@@ -1,11 +1,12 @@
 """A group's offsets at an earlier time, if the log still has them; for the event loop.
 
-A few threads read the log's files, up to the durable end.
+A few threads read the log's files, up to the durable end. They leave a core to the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -67,6 +68,11 @@ async def state_at(
     return await reading(read)
 
 
+def _reader_count() -> int:
+    """The number of threads that read at one time. With more, commits would wait for a core."""
+    return max(1, min(_READERS_MAX, len(os.sched_getaffinity(0)) - 1))
+
+
 def with_time(error: HistoryCompacted, log: PartitionReader, end: int) -> HistoryCompacted:
     """Adds to the error the oldest time that can be reached.
 
@@ -95,7 +101,7 @@ async def reading(
 
     Disk errors become CoordinatorNotAvailable and RecordUndecodable.
     """
-    readers = _readers.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_READERS_MAX))
+    readers = _readers.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_reader_count()))
     async with readers:
         try:
             return await asyncio.to_thread(read, *arguments, **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from offsetd_coordinator.cooperative_scheduling import next_turn, parts
+from offsetd_coordinator.cooperative_scheduling import Turns, first_turn, parts
 from offsetd_coordinator.messages.revisions import set_revision
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ async def encoded_with(
     `add` adds one item to a message of the answer's type. The bytes of such messages are
     concatenated; protobuf reads them as one message.
     """
-    pieces = [response.SerializeToString()]
+    await first_turn()
+    pieces, turns = [response.SerializeToString()], Turns()
     for part in parts(items):
         message = type(response)()
         for item in part:
             add(message, item)
         pieces.append(message.SerializeToString())
-        await next_turn()
+        await turns.spend(len(part))
     if sum(map(len, pieces)) > _BYTES_AT_ONCE:
         return await asyncio.to_thread(b"".join, pieces)
     return b"".join(pieces)

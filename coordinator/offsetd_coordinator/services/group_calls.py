@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import group_service_pb2, types_pb2
 
 from offsetd_coordinator.calls import answer_reservations
-from offsetd_coordinator.cooperative_scheduling import Turns, parts
+from offsetd_coordinator.cooperative_scheduling import Turns, first_turn, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
@@ -17,6 +17,7 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.large_groups.lag_reading import lags_of, verdict_of
 from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.page_tokens import (
     not_ours,
     page_token,
@@ -71,6 +72,7 @@ class GroupService:
             named=request.log_partitions,
             this_node_only=request.this_node_only,
         )
+        await first_turn()
         found: list[tuple[int, GroupListing]] = []
         tickets, turns = set[int](), Turns()
         for partition in share.partitions:
@@ -87,7 +89,6 @@ class GroupService:
                 break
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
-            groups=[_listing(listing) for _, listing in found[:page_size]],
             unreachable_log_partitions=[
                 partition
                 for partition in range(runtime.partitions)
@@ -101,7 +102,7 @@ class GroupService:
             response.next_page_token = page_token(_question(request), position)
             if share.message is not None:
                 response.next_log_partition = last_partition
-        return response.SerializeToString()
+        return await encoded_with(response, found[:page_size], _add_listing)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -166,9 +167,14 @@ async def _least(
     least: list[GroupListing] = []
     for part in parts(listings):
         least += _matching(iter(part), request)
-        least = heapq.nsmallest(count, least, key=lambda listing: listing.group_id)
+        if len(least) >= 2 * count:
+            least = _first(least, count)
         await turns.spend(len(part) + _ITEMS_PER_PART)
-    return least
+    return _first(least, count)
+
+
+def _first(listings: list[GroupListing], count: int) -> list[GroupListing]:
+    return heapq.nsmallest(count, listings, key=lambda listing: listing.group_id)
 
 
 def _matching(
@@ -215,15 +221,17 @@ def _position(position: bytes) -> tuple[bytes, int]:
     return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
 
 
-def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:
-    message = group_service_pb2.GroupListing(
+def _add_listing(
+    response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
+) -> None:
+    _, listing = found
+    message = response.groups.add(
         group_id=listing.group_id.decode(),
-        type=int(listing.type),  # type: ignore[arg-type]
-        state=int(listing.state),  # type: ignore[arg-type]
+        type=int(listing.type),
+        state=int(listing.state),
         protocol_type=listing.protocol_type,
     )
     set_retention(message, listing.settings)
-    return message
 
 
 def _wants_page(request: group_service_pb2.GetGroupRequest) -> bool:

@@ -79,6 +79,7 @@ async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
 async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And each group that is there all the time is listed once."""
     monkeypatch.setattr(cooperative_scheduling, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(cooperative_scheduling.Turns, "items_max", 10)
     monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0)
     monkeypatch.setattr(offset_table, "SLICE_ROWS", 10)
     async with serving_node(partitions=1) as serving:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from offsetd_coordinator import cooperative_scheduling
 from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, Turns
+from patience import PATIENCE_SECONDS
 
 
 async def test_others_come_between_after_so_many_items_and_not_sooner() -> None:
@@ -57,7 +58,47 @@ async def test_between_two_turns_others_get_as_far_as_several_passes_of_the_loop
     assert committing.done()
 
 
-@pytest.mark.parametrize(("turn_seconds", "turns_between"), [(0.0005, 8), (0.002, 2), (0.01, 1)])
+async def test_after_the_turn_of_each_long_call_others_get_as_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0.02)
+    order: list[str] = []
+
+    async def long_call(name: str) -> None:
+        for _ in range(2):
+            await cooperative_scheduling.next_turn()
+            order.append(name)
+            asyncio.get_running_loop().call_later(0.002, order.append, "commit")
+
+    calls = [asyncio.create_task(long_call(name)) for name in ("a", "b", "cancelled", "c")]
+    await asyncio.sleep(0)
+    calls.pop(2).cancel()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(*calls)
+        while len(order) < 12:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    assert order == ["a", "commit", "b", "commit", "c", "commit"] * 2
+
+
+async def test_long_calls_that_arrive_together_begin_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0.02)
+    order: list[str] = []
+
+    async def long_call(name: str) -> None:
+        await cooperative_scheduling.first_turn()
+        order.append(name)
+        asyncio.get_running_loop().call_later(0.002, order.append, "commit")
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(*map(long_call, "abc"))
+        while len(order) < 6:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    assert order == ["a", "commit", "b", "commit", "c", "commit"]
+
+
+@pytest.mark.parametrize(("turn_seconds", "turns_between"), [(0.0003, 4), (0.0006, 2), (0.01, 1)])
 async def test_short_turns_follow_each_other_before_a_rest(
     monkeypatch: pytest.MonkeyPatch, turn_seconds: float, turns_between: int
 ) -> None:
