@@ -169,7 +169,6 @@ def test_a_node_that_is_cut_off_keeps_its_rules_and_serves_no_group(nodes: Ruled
     nodes.cluster.cut_off("n2")
     with nodes.connect(second, nodes.admin_token, SHORT) as client, pytest.raises(OffsetdError):
         client.add_acls([rule("not written")])
-        # A right is taken away meanwhile.
     nodes.wait_until_shared("n1")
     with nodes.client(first) as client:
         client.remove_acls([rule(GROUPS[0])])
