@@ -350,8 +350,9 @@ class Server:
                 clock=self._clock,
                 is_draining=lambda: self.node.is_draining,
                 apply_acls=self._security.apply_stored_acls,
+                note_acls_doubt=self._security.note_doubt,
+                shared_rules=None if cluster is None else cluster.rules,
             )
-            self._security.note_doubt(administration.acls_doubt)
             return _Loaded(
                 runtime=runtime,
                 large_changes=large_changes,

@@ -14,6 +14,7 @@ _TAKEOVER = f"{_UNIT}/test_cluster_takeover.py"
 _COMMIT_LOG = f"{_UNIT}/test_cluster_commit_log.py"
 _MEMBER = f"{_UNIT}/test_cluster_group_member.py"
 _COPIES = f"{_UNIT}/test_cluster_copies.py"
+_RULES = f"{_UNIT}/test_cluster_shared_rules.py"
 _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
 _TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
 _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
@@ -354,9 +355,24 @@ CLUSTER_LOG_MUTANTS = (
             f"{_COPIES}::test_copies_that_were_deleted_in_part_are_neither_used_nor_foreign"
         ),
     ),
+    Mutant(
+        name="rules of two nodes at the same place are taken for one change",
+        where="offsetd_coordinator.cluster.shared_rules:replay_rules",
+        replace="key=lambda each: each[:2]",
+        by="key=lambda each: (None, each[1])",
+        caught_by=_RULES,
+    ),
+    Mutant(
+        name="a rule in a node's own log is a rule of all nodes",
+        where="offsetd_coordinator.cluster.shared_rules:_rule_record",
+        replace=" or not key.startswith(_OF_NO_NODE)",
+        by="",
+        caught_by=_RULES,
+    ),
 )
 
 _BROKERS = "tests/cluster/test_takeovers.py"
+_ON_NODES = "tests/cluster/test_rules_of_nodes.py"
 
 ON_BROKERS_MUTANTS = (
     Mutant(
@@ -376,5 +392,12 @@ ON_BROKERS_MUTANTS = (
         caught_by=(
             f"{_BROKERS}::test_the_open_transaction_of_a_killed_node_is_ended_without_effect"
         ),
+    ),
+    Mutant(
+        name="on brokers, a filter of rules does not look for what other nodes have added",
+        where="offsetd_coordinator.administration.administration:Administration.newest_acls",
+        replace="await self._shared_rules.catch_up()",
+        by="pass",
+        caught_by=f"{_ON_NODES}::test_a_change_at_one_node_counts_on_all_and_after_starts",
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -17,7 +17,7 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.clock import Clock
@@ -39,6 +39,29 @@ if TYPE_CHECKING:
     from offsetd_coordinator.security.acl import Acl
 
 _log = structlog.get_logger(__name__)
+
+
+class SharedRules(Protocol):
+    """The access rules that all nodes of a cluster share."""
+
+    @property
+    def acls(self) -> frozenset[Acl]:
+        """All rules that this node has read. Each change makes another set."""
+
+    @property
+    def unreadable_records(self) -> int:
+        """Records of rules that this version cannot read."""
+
+    def call_on_change(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called on the event loop after each change, by whichever node."""
+
+    async def catch_up(self) -> None:
+        """Returns when all is read that nodes had changed before the call."""
+
+    async def change(
+        self, request: ChangeAcls, before_write: Callable[[AclsReply], Awaitable[None]]
+    ) -> AclsReply:
+        """Returns once a change counts here. `before_write` is awaited if anything changes."""
 
 
 class ApplyFailed(Exception):
@@ -68,8 +91,13 @@ class Administration:
         preview: Callable[[TopicPartition, bool], CleanReport | None],
         doubt: Callable[[], str | None] = lambda: None,
         apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
+        note_acls_doubt: Callable[[str | None], None] = lambda _doubt: None,
+        shared_rules: SharedRules | None = None,
     ) -> None:
-        """`doubt` returns the reason why settings in force may differ from those set, or None."""
+        """`doubt` returns the reason why settings in force may differ from those set, or None.
+
+        `shared_rules` are those of a cluster; the rules of the shard are not used then.
+        """
         self.clock = clock
         self.preview = preview
         self._log = runtime.log
@@ -83,8 +111,12 @@ class Administration:
         self._applying: asyncio.Task[None] | None = None
         self._apply_acls = apply_acls
         self._applying_acls: asyncio.Task[None] | None = None
-        self._applied_acls = shard.rules.acls
-        apply_acls(self._applied_acls)
+        self._note_acls_doubt = note_acls_doubt
+        self._shared_rules = shared_rules
+        self._applied_acls = self.stored_acls
+        self._put_acls_in_force(self._applied_acls)
+        if shared_rules is not None:
+            shared_rules.call_on_change(lambda: self._put_acls_in_force(shared_rules.acls))
 
     @property
     def settings_doubt(self) -> str | None:
@@ -128,11 +160,23 @@ class Administration:
     @property
     def stored_acls(self) -> frozenset[Acl]:
         """The access rules that are stored; the newest may not be durable yet."""
-        return self._shard.rules.acls
+        return self._shard.rules.acls if self._shared_rules is None else self._shared_rules.acls
+
+    async def newest_acls(self) -> frozenset[Acl]:
+        """The stored access rules. In a cluster, with all that other nodes have changed before.
+
+        Raises TopicUnreadable.
+        """
+        if self._shared_rules is not None:
+            await self._shared_rules.catch_up()
+        return self.stored_acls
 
     @property
     def acls_doubt(self) -> str | None:
         """The reason why stored access rules may be missing, among them some that deny, or None."""
+        if self._shared_rules is not None:
+            unreadable = self._shared_rules.unreadable_records
+            return f"{unreadable} of the cluster's rules cannot be read" if unreadable else None
         damage, shard = self._log.damage(CONFIG_PARTITION), self._shard
         if damage is not None:
             return f"their log is damaged: {damage}"
@@ -150,8 +194,16 @@ class Administration:
         """Decides on a change of access rules; returns once it is durable and in force.
 
         The change continues even if the caller is cancelled. Raises the refusal, and the errors of
-        `CommitLog.append_internal`.
+        `CommitLog.append_internal`. In a cluster, it may be in force on other nodes a little later.
         """
+        if self._shared_rules is not None:
+
+            async def audit(reply: AclsReply) -> None:
+                self._append_event(event_of(reply))
+                await self._until_durable(self._audit_ticket)
+
+            changing = asyncio.ensure_future(self._shared_rules.change(request, audit))
+            return await asyncio.shield(changing)
         damage = self._log.damage(CONFIG_PARTITION)
         if damage is not None:
             raise quarantined_own_log(CONFIG_PARTITION, damage)
@@ -256,7 +308,11 @@ class Administration:
         if before is not None:
             await asyncio.wait([before])
         await self._until_durable(ticket)
+        self._put_acls_in_force(acls)
+
+    def _put_acls_in_force(self, acls: frozenset[Acl]) -> None:
         self._applied_acls = acls
+        self._note_acls_doubt(self.acls_doubt)
         self._apply_acls(acls)
 
     async def _until_durable(self, ticket: int) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offsetd_storage.recovery.quarantine import Damage
     from offsetd_storage.topic_partition import TopicPartition
 
+    from offsetd_coordinator.administration.administration import SharedRules
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.security.acl import Acl
@@ -143,11 +144,14 @@ class InternalTopics:
         clock: Clock,
         is_draining: Callable[[], bool],
         apply_acls: Callable[[frozenset[Acl]], None] = lambda _acls: None,
+        note_acls_doubt: Callable[[str | None], None] = lambda _doubt: None,
+        shared_rules: SharedRules | None = None,
     ) -> Administration:
         """The administration of an open store and its background tasks.
 
         A preview of a cleaning stops once `is_draining` returns True. `apply_acls` puts access
-        rules in force: those that were loaded at once, and others after each change.
+        rules in force: those that were loaded at once, and others after each change. Before each,
+        `note_acls_doubt` gets the reason why some may be missing.
         """
         store = runtime.local_store()
 
@@ -185,6 +189,8 @@ class InternalTopics:
             preview=preview,
             doubt=lambda: self.doubt,
             apply_acls=apply_acls,
+            note_acls_doubt=note_acls_doubt,
+            shared_rules=shared_rules,
         )
 
 

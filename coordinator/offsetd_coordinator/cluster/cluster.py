@@ -20,6 +20,7 @@ from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.group_directory import GroupDirectory, client_id_of
 from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
+from offsetd_coordinator.cluster.shared_rules import SharedRules
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
@@ -106,6 +107,17 @@ class Cluster:
         )
         self._takeovers = self._made_takeovers(settings, shard_config)
         self.directory = self._made_directory()
+        self.rules = self._made_rules()
+
+    def _made_rules(self) -> SharedRules:
+        opened = self._opened
+        return SharedRules(
+            opened.clients,
+            opened.rules,
+            node_id=self._node.node_id,
+            clock=opened.clock,
+            reload=opened.reload_rules,
+        )
 
     def _made_directory(self) -> GroupDirectory:
         return GroupDirectory(
@@ -140,6 +152,7 @@ class Cluster:
     def start(self) -> None:
         """Fences an earlier process of this node, and joins the group. Raises KafkaException."""
         self._transactions.fence()
+        self.rules.start()
         self._follower.start()
         self._transactions.start()
         self._takeovers.start()
@@ -156,6 +169,7 @@ class Cluster:
         self._takeovers.stop()
         self._follower.stop()
         self.directory.stop()
+        self.rules.stop()
 
     def note_closed(self) -> None:
         """Notes how far the copies reach, after the store was closed. Raises OSError."""
@@ -177,8 +191,14 @@ class Cluster:
             f"node {self._node.node_id}: the Kafka cluster has not answered for {silent_s:.0f} s;"
             f" commits and reads wait"
         )
+        unread_s = self.rules.silent_seconds()
+        unread = (
+            f"node {self._node.node_id}: it is not known since {unread_s:.0f} s whether these are"
+            f" the newest access rules"
+        )
+        told = ((silence, silent_s), (unread, unread_s))
         return ClusterReport(
-            problems=(silence,) if silent_s > _SILENT_SECONDS else (),
+            problems=tuple(each for each, seconds in told if seconds > _SILENT_SECONDS),
             replication=self._opened.replication,
             copy_lags={each: lag for each, lag in lags.items() if lag is not None},
             epochs={each: claim.epoch for each, claim in dict(self._opened.copies.claims).items()},

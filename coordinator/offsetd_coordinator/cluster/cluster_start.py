@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from offsetd_storage.errors import StorageError
 from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.own_topics import catch_up_own_logs
+from offsetd_coordinator.cluster.shared_rules import LoadedRules, load_rules
 from offsetd_coordinator.cluster.topic_settings import CALL_SECONDS, ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.runtime.node_directory import Replication
@@ -37,6 +39,8 @@ class OpenCluster:
     clients: KafkaClients
     store: LogStore
     copies: Copies
+    rules: LoadedRules
+    reload_rules: Callable[[], LoadedRules]
     replication: Replication
     folder: Path
     files: Files
@@ -76,6 +80,32 @@ def open_cluster(
         store.abandon()
         copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
         store = open_store(offsets_topic.partitions)
+    reload_rules = partial(
+        load_rules,
+        clients,
+        request_id_window_ms=settings.request_id_window_ms,
+        transaction_seconds=settings.cluster_transaction_timeout_ms / 1000,
+    )
+    _catch_up(settings, clients, store, copies)
+    return OpenCluster(
+        clients=clients,
+        store=store,
+        copies=copies,
+        rules=_loaded(reload_rules),
+        reload_rules=reload_rules,
+        replication=Replication(
+            topic=clients.names.offsets_topic,
+            replication_factor=offsets_topic.replication_factor,
+            min_insync_replicas=int(offsets_topic.settings["min.insync.replicas"]),
+        ),
+        folder=folder,
+        files=files,
+        clock=clock,
+    )
+
+
+def _catch_up(settings: Settings, clients: KafkaClients, store: LogStore, copies: Copies) -> None:
+    """Gives the node's own logs what they lack. Raises StartFailed and the errors of the store."""
     try:
         catch_up_own_logs(
             clients,
@@ -88,19 +118,13 @@ def open_cluster(
         raise
     except Exception as error:
         raise StartFailed(f"the node's own topics cannot be read: {error}") from error
-    return OpenCluster(
-        clients=clients,
-        store=store,
-        copies=copies,
-        replication=Replication(
-            topic=clients.names.offsets_topic,
-            replication_factor=offsets_topic.replication_factor,
-            min_insync_replicas=int(offsets_topic.settings["min.insync.replicas"]),
-        ),
-        folder=folder,
-        files=files,
-        clock=clock,
-    )
+
+
+def _loaded(load: Callable[[], LoadedRules]) -> LoadedRules:
+    try:
+        return load()
+    except Exception as error:
+        raise StartFailed(f"the access rules cannot be read: {error}") from error
 
 
 def _prepared_topics(settings: Settings, clients: KafkaClients) -> tuple[FoundTopic, str]:

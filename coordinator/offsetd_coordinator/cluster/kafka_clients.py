@@ -107,6 +107,10 @@ class ClusterNames:
         """The transactional id of a node's producer."""
         return f"{self.cluster_id}-{node_id}-{number}"
 
+    def rules_transactional_id(self, node_id: str) -> str:
+        """The transactional id with which a node changes access rules."""
+        return f"{self.cluster_id}-{node_id}-rules"
+
 
 class KafkaClients:
     """Makes the clients. Each has the operator's settings, and above them those it relies on."""
@@ -143,14 +147,21 @@ class KafkaClients:
 
     def producer(self, number: int, *, node_id: str | None = None) -> Any:
         """One of the producers of this node, or of another: then it ends that node's producer."""
+        return self._producer(
+            self.names.transactional_id(self._node_id if node_id is None else node_id, number)
+        )
+
+    def rules_producer(self) -> Any:
+        """The producer with which this node changes access rules."""
+        return self._producer(self.names.rules_transactional_id(self._node_id))
+
+    def _producer(self, transactional_id: str) -> Any:
         timeout_ms = self._settings.cluster_transaction_timeout_ms
         return self._kafka.Producer(
             self._config(
                 {
                     **_PRODUCER,
-                    "transactional.id": self.names.transactional_id(
-                        self._node_id if node_id is None else node_id, number
-                    ),
+                    "transactional.id": transactional_id,
                     "transaction.timeout.ms": timeout_ms,
                     "message.timeout.ms": timeout_ms,
                 }

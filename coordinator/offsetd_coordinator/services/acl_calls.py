@@ -125,7 +125,7 @@ class AclCalls:
         ]
         acls = await _read_acls(request.acls, turns)
         self._check_changeable()
-        acls += await _matching(filters, administration.stored_acls, turns)
+        acls += await _matching(filters, await administration.newest_acls(), turns)
         change = ChangeAcls(
             acls=acls,
             is_removal=True,
@@ -166,12 +166,6 @@ class AclCalls:
         if self._from_file:
             raise PolicyViolation(
                 "the rules come from {setting}: change that file", setting=_SETTING
-            )
-        if self._node.serving().directory is not None:
-            raise PolicyViolation(
-                "a node of a cluster takes its rules only from {setting}: give all nodes the same"
-                " file",
-                setting=_SETTING,
             )
 
     async def _change(self, change: ChangeAcls, method: str, reason: str) -> AclsReply:

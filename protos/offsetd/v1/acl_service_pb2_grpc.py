@@ -30,8 +30,8 @@ class AclServiceStub(object):
     no rule denies. Callers in `super.users` may do everything.
 
     A server keeps its rules in the topic `__offsetd_config`. If it was started with
-    `security.acl.file`, its rules are those of that file, and this service only reads them. On a node
-    of a cluster, too, rules can only come from such a file.
+    `security.acl.file`, its rules are those of that file, and this service only reads them. The
+    nodes of a cluster share their rules: a change at one node counts on the others within a second.
     """
 
     def __init__(self, channel):
@@ -67,8 +67,8 @@ class AclServiceServicer(object):
     no rule denies. Callers in `super.users` may do everything.
 
     A server keeps its rules in the topic `__offsetd_config`. If it was started with
-    `security.acl.file`, its rules are those of that file, and this service only reads them. On a node
-    of a cluster, too, rules can only come from such a file.
+    `security.acl.file`, its rules are those of that file, and this service only reads them. The
+    nodes of a cluster share their rules: a change at one node counts on the others within a second.
     """
 
     def ListAcls(self, request, context):
@@ -81,7 +81,7 @@ class AclServiceServicer(object):
     def AddAcls(self, request, context):
         """Adds rules: all of them or none. Answers once they are durable; they count from then on, also
         for streams that are open. A rule that exists is no error. FAILED_PRECONDITION
-        (POLICY_VIOLATION) if the rules come from a file, and on a node of a cluster.
+        (POLICY_VIOLATION) if the rules come from a file.
         INVALID_ARGUMENT (INVALID_REQUEST) if the server would have more than 10,000 rules.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -140,8 +140,8 @@ class AclService(object):
     no rule denies. Callers in `super.users` may do everything.
 
     A server keeps its rules in the topic `__offsetd_config`. If it was started with
-    `security.acl.file`, its rules are those of that file, and this service only reads them. On a node
-    of a cluster, too, rules can only come from such a file.
+    `security.acl.file`, its rules are those of that file, and this service only reads them. The
+    nodes of a cluster share their rules: a change at one node counts on the others within a second.
     """
 
     @staticmethod

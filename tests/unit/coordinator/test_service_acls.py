@@ -6,14 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_commit_log import MemoryTopic
-from memory_nodes import MemoryNode
 from offsetd.v1 import acl_service_pb2 as pb
 from offsetd_coordinator import errors
 from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
 from offsetd_coordinator.messages.field_counts import ACLS_MAX
-from offsetd_coordinator.security.authorizer import Authorizer
-from offsetd_coordinator.services.acl_calls import AclCalls
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
@@ -250,24 +246,6 @@ async def test_rules_of_a_file_are_listed_and_not_changed() -> None:
         listed = await each.listed()
         assert (listed.from_file, listed.in_force) == (True, True)
         assert each.ends() == (0, 0)
-
-
-async def test_a_node_of_a_cluster_takes_its_rules_from_a_file() -> None:
-    class Directory:
-        """Where other nodes are: nowhere, for this test."""
-
-    node = MemoryNode(MemoryTopic(4), range(4), directory=Directory())  # type: ignore[arg-type]
-    calls = AclCalls(
-        node.node, Authorizer(super_users=frozenset(), acls=()), in_force=True, from_file=False
-    )
-    for method, request in (
-        (calls.add_acls, pb.AddAclsRequest(acls=[acl()])),
-        (calls.remove_acls, pb.RemoveAclsRequest(acls=[acl()])),
-    ):
-        with pytest.raises(errors.PolicyViolation, match=r"cluster.*security\.acl\.file"):
-            await method(request.SerializeToString())
-    answer = await calls.list_acls(b"")
-    assert pb.ListAclsResponse.FromString(answer) == pb.ListAclsResponse(in_force=True)
 
 
 async def test_the_largest_change_fits_the_log_and_the_audit_log() -> None:
