@@ -1,0 +1,77 @@
+"""Names that users chose, in links and on pages. They are hostile: long, with any character."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+
+from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.cli.printing.terminal import printable
+
+SHOWN_CHARACTERS_MAX = 100
+LINKED_BYTES_MAX = 300
+_PREFIX_CHARACTERS = 64
+_SEARCHED_GROUPS_MAX = 10_000
+
+
+class UnknownName(Exception):
+    """No group has the name that a short link stands for."""
+
+
+def bounded(text: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
+    """Text for one cell: control characters and marks of direction escaped, its end cut."""
+    shown = printable(text[:characters_max])[:characters_max]
+    if len(text) <= characters_max and len(shown) == len(printable(text)):
+        return shown
+    return f"{shown}… ({len(text):,} characters)"
+
+
+def name_parameters(group_id: str) -> dict[str, str]:
+    """The parameters of a link to a group.
+
+    A long name is named by its first characters and its digest, so that a page of links stays
+    small.
+    """
+    encoded = group_id.encode()
+    if len(encoded) <= LINKED_BYTES_MAX:
+        return {"name": group_id}
+    return {
+        "prefix": group_id[:_PREFIX_CHARACTERS],
+        "sha256": hashlib.sha256(encoded).hexdigest(),
+    }
+
+
+def group_link(group_id: str, path: str = "/group", **further: object) -> str:
+    """The address of a page about a group."""
+    return f"{path}?{urlencode({**name_parameters(group_id), **further})}"
+
+
+@attrs.frozen
+class GroupName:
+    """The group that a link is about. Raises UnknownName and ValueError."""
+
+    parameters: Mapping[str, str]
+
+    async def found(self, client: AsyncOffsetClient) -> str:
+        """The whole name."""
+        if "name" in self.parameters:
+            return self.parameters["name"]
+        prefix, digest = self.parameters.get("prefix", ""), self.parameters.get("sha256", "")
+        if not prefix or not digest:
+            raise ValueError("the address names no group")
+        seen = 0
+        page: Any = None
+        while page is None or page.next_page_token:
+            token = "" if page is None else page.next_page_token
+            page = await client.list_groups_page(
+                group_id_prefix=prefix, page_size=1000, page_token=token
+            )
+            for listing in page.groups:
+                if hashlib.sha256(listing.group_id.encode()).hexdigest() == digest:
+                    return listing.group_id
+            seen += len(page.groups)
+            if seen >= _SEARCHED_GROUPS_MAX:
+                break
+        raise UnknownName

@@ -1,0 +1,151 @@
+"""`offsetd web`: pages that show a server or a cluster, in a browser."""
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    security_of_environment,
+)
+from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.installation import install_command
+
+LISTEN_DEFAULT = "127.0.0.1:7172"
+# Less than the 3 s after which a page has to say that the server is lost.
+TIMEOUT_S_DEFAULT = 2.0
+_PORT_MAX = 65_535
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the command to `app`."""
+
+    @app.command("web")
+    def web(
+        *,
+        listen: Annotated[
+            str, typer.Option(metavar="HOST:PORT", help="Where the pages are.")
+        ] = LISTEN_DEFAULT,
+        anyone: Annotated[
+            bool,
+            typer.Option(
+                "--let-anyone-in-without-login",
+                help="Listen on an address that other machines reach. The pages have no login.",
+            ),
+        ] = False,
+        host_names: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--host-name",
+                metavar="NAME",
+                help="A further name of this machine in addresses of pages; repeatable.",
+            ),
+        ] = None,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Show a server or a cluster in a browser, until Ctrl-C. The pages change nothing.
+
+        Everyone who can open the pages sees what the token or the certificate of this command may
+        see. So it listens on this machine only.
+
+        Examples:
+            offsetd web
+            offsetd web --address orders-1:7171 --listen 127.0.0.1:8080
+        """
+        host, port = _listening(listen)
+        if not is_loopback(host) and not anyone:
+            raise typer.BadParameter(
+                f"--listen {listen}: other machines may reach this, and the pages have no login."
+                " --let-anyone-in-without-login allows it."
+            )
+        try:
+            security = security_of_environment()
+            AsyncOffsetClient(address, **security)  # Refuses what cannot work, before it listens.
+        except (OSError, ValueError, OffsetdError) as error:
+            terminal.fail(str(error), EXIT_WRONG_USE)
+        retry = RetryPolicy(timeout_s=timeout)
+        listener = _listener(host, port, terminal)
+        names = [host, *(host_names or ())]
+        _serve(listener, names, {"address": address, "retry": retry, **security}, terminal)
+
+
+def _listening(text: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`, or of `[IPV6]:PORT`."""
+    host, found, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not (found and host and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX) or (
+        ":" in host and not is_bracketed
+    ):
+        raise typer.BadParameter(f"--listen {text}: HOST:PORT is needed, as in {LISTEN_DEFAULT}.")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address. A name other than localhost may be any."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listener(host: str, port: int, terminal: Terminal) -> socket.socket:
+    bare = host.strip("[]")
+    family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((bare, port))
+    except OSError as error:
+        made.close()
+        terminal.fail(f"--listen {host}:{port}: {error.strerror or error}")
+    return made
+
+
+def _serve(
+    listener: socket.socket,
+    host_names: Sequence[str],
+    client: Mapping[str, Any],
+    terminal: Terminal,
+) -> None:
+    """Serves until SIGINT or SIGTERM."""
+    try:
+        import uvicorn  # noqa: PLC0415  # the extra may be missing
+
+        from offsetd_clients.web.application import application  # noqa: PLC0415  # so
+        from offsetd_clients.web.protection import LOOPBACK_NAMES  # noqa: PLC0415  # so
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("offsetd"):
+            raise
+        terminal.fail(f"{error.name} is not installed: {install_command('web')}")
+    names = [*LOOPBACK_NAMES, *host_names]
+    app = application(lambda: AsyncOffsetClient(**client), names)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends in order, then raises them again.
+        signal.signal(number, _ended)
+    port = listener.getsockname()[1]
+    terminal.lines([f"http://{host_names[0]}:{port} shows {client['address']} (Ctrl-C ends it)"])
+    terminal.flush()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _ended(_number: int, _frame: FrameType | None) -> None:
+    pass
