@@ -49,23 +49,38 @@ VIEWS: Mapping[str, tuple[str, View]] = {
     "/settings": ("settings.html", settings.view),
     "/acls": ("acls.html", acls.view),
 }
-# The status of a page about a failed call, its title, and advice.
-_FAILURES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str, str], ...] = (
-    (
+
+
+@attrs.frozen
+class Failure:
+    """What a page says about a failed call."""
+
+    kind: type[Exception] | tuple[type[Exception], ...]
+    status: int
+    title: str
+    advice: str = ""
+
+
+# The first that fits counts.
+_FAILURES = (
+    Failure(
         AuthorizationFailed,
         403,
         "You may not see this",
         "An administrator grants rights with `offsetd acls add`.",
     ),
-    (
+    Failure(
         AuthenticationFailed,
         403,
-        "The server does not know this page's identity",
+        "The server does not know the identity of this page",
         "Start `offsetd web` with OFFSETD_TOKEN, or with a client certificate.",
     ),
-    ((GroupNotFound, UnknownName), 404, "There is no such group", "It may have been deleted."),
-    (InvalidRequest, 400, "The server does not understand this address", ""),
-    (ValueError, 400, "This address is not understood", ""),
+    Failure(
+        (GroupNotFound, UnknownName), 404, "There is no such group", "It may have been deleted."
+    ),
+    Failure((InvalidRequest, ValueError), 400, "This address is not understood"),
+    Failure(LOST, 503, "The server does not answer"),
+    Failure(Exception, 502, "The server could not answer this"),
 )
 
 
@@ -112,13 +127,9 @@ class Pages:
             return self._failed(request, error)
 
     def _failed(self, request: Request, error: Exception) -> Response:
-        for kind, status, title, advice in _FAILURES:
-            if isinstance(error, kind):
-                break
-        else:
-            status, title, advice = 502, "The server could not answer this", ""
-        failed = {"failure": title, "told": str(error), "advice": advice}
-        return self._rendered(request, "failure.html", failed, status)
+        failure = next(each for each in _FAILURES if isinstance(error, each.kind))
+        shown = {"failure": failure.title, "told": str(error), "advice": failure.advice}
+        return self._rendered(request, "failure.html", shown, failure.status)
 
     def _rendered(
         self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode
 
 import attrs
@@ -61,17 +60,11 @@ class GroupName:
         prefix, digest = self.parameters.get("prefix", ""), self.parameters.get("sha256", "")
         if not prefix or not digest:
             raise ValueError("the address names no group")
-        seen = 0
-        page: Any = None
-        while page is None or page.next_page_token:
-            token = "" if page is None else page.next_page_token
-            page = await client.list_groups_page(
-                group_id_prefix=prefix, page_size=1000, page_token=token
-            )
-            for listing in page.groups:
-                if hashlib.sha256(listing.group_id.encode()).hexdigest() == digest:
-                    return listing.group_id
-            seen += len(page.groups)
-            if seen >= _SEARCHED_GROUPS_MAX:
+        listed = 0
+        async for listing in client.list_groups(group_id_prefix=prefix):
+            if hashlib.sha256(listing.group_id.encode()).hexdigest() == digest:
+                return listing.group_id
+            listed += 1
+            if listed == _SEARCHED_GROUPS_MAX:
                 break
-        raise UnknownName
+        raise UnknownName(f"none of {listed:,} groups that begin with {bounded(prefix)}")

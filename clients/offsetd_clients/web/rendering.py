@@ -9,6 +9,7 @@ from offsetd_clients.web.names import bounded, group_link
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
+UNKNOWN = "\N{EN DASH}"
 
 
 def environment() -> Environment:
@@ -29,7 +30,7 @@ def environment() -> Environment:
 
 def whole_text(number: int | None) -> str:
     """A number with commas; a dash if it is not known."""
-    return "–" if number is None else f"{number:,}"
+    return UNKNOWN if number is None else f"{number:,}"
 
 
 def size_text(size_bytes: int) -> str:
@@ -42,7 +43,7 @@ def size_text(size_bytes: int) -> str:
 
 def time_text(time: datetime | None) -> str:
     """A time in UTC, to the second; a dash if there is none."""
-    return "–" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    return UNKNOWN if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def span_text(span: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.errors import (
     AuthorizationFailed,
     ClientClosed,
@@ -18,6 +19,7 @@ from offsetd_clients.errors import (
 Value = TypeVar("Value")
 LOST = (Unavailable, DeadlineExceeded, ClientClosed)
 _ANSWER_AGE_S_MAX = 0.5
+_TIMEOUT_S = 0.7
 
 
 @attrs.frozen
@@ -43,7 +45,8 @@ class Pulse:
     """Whether the server answers, asked at most twice a second for all open pages together."""
 
     def __init__(self, client: AsyncOffsetClient) -> None:
-        self._client = client
+        # A page asks each second, and says within 3 s that the server is lost.
+        self._client = client.with_retry(RetryPolicy(timeout_s=_TIMEOUT_S))
         self._lock = asyncio.Lock()
         self._asked_at_s = float("-inf")
         self._state = "lost"

@@ -1,6 +1,7 @@
 """`offsetd web`: pages that show a server or a cluster, in a browser."""
 
 import ipaddress
+import re
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     security_of_environment,
 )
-from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal, printable
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.installation import install_command
 
@@ -25,6 +26,9 @@ LISTEN_DEFAULT = "127.0.0.1:7172"
 # Less than the 3 s after which a page has to say that the server is lost.
 TIMEOUT_S_DEFAULT = 2.0
 _PORT_MAX = 65_535
+_BACKLOG = 128
+_SHOWN_CHARACTERS = 100
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]")
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -66,9 +70,12 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         host, port = _listening(listen)
         if not is_loopback(host) and not anyone:
             raise typer.BadParameter(
-                f"--listen {listen}: other machines may reach this, and the pages have no login."
-                " --let-anyone-in-without-login allows it."
+                f"--listen {_short(listen)}: other machines may reach this, and the pages have no"
+                " login. --let-anyone-in-without-login allows it."
             )
+        for name in host_names or ():
+            if not _HOST_NAME.fullmatch(name):
+                raise typer.BadParameter(f"--host-name {_short(name)}: a name without a port.")
         try:
             security = security_of_environment()
             AsyncOffsetClient(address, **security)  # Refuses what cannot work, before it listens.
@@ -83,12 +90,15 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 def _listening(text: str) -> tuple[str, int]:
     """The host and the port of `HOST:PORT`, or of `[IPV6]:PORT`."""
     host, found, port = text.rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    if not (found and host and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX) or (
-        ":" in host and not is_bracketed
-    ):
-        raise typer.BadParameter(f"--listen {text}: HOST:PORT is needed, as in {LISTEN_DEFAULT}.")
+    is_port = found and port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX))
+    if not (is_port and int(port) <= _PORT_MAX and _HOST_NAME.fullmatch(host)):
+        told = f"--listen {_short(text)}: HOST:PORT is needed, as in {LISTEN_DEFAULT}."
+        raise typer.BadParameter(told)
     return host, int(port)
+
+
+def _short(text: str) -> str:
+    return printable(text[:_SHOWN_CHARACTERS])
 
 
 def is_loopback(host: str) -> bool:
@@ -106,9 +116,11 @@ def _listener(host: str, port: int, terminal: Terminal) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((bare, port))
-    except OSError as error:
+        made.listen(_BACKLOG)
+    except (OSError, UnicodeError) as error:
         made.close()
-        terminal.fail(f"--listen {host}:{port}: {error.strerror or error}")
+        reason = error.strerror or error if isinstance(error, OSError) else "no such host"
+        terminal.fail(f"--listen {host}:{port}: {reason}")
     return made
 
 

@@ -35,7 +35,9 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
     return {
         "group": page.group,
         "members": page.group.members[:MEMBERS_SHOWN],
-        "partitions": [(where, page.offsets[where], page.lags.get(where)) for where in page.offsets],
+        "partitions": [
+            (where, page.offsets[where], page.lags.get(where)) for where in page.offsets
+        ],
         "total_lag": sum(each.lag for each in page.lags.values()) if page.lags else None,
         "lags_known": len(page.lags),
         "next_token": page.next_page_token,
@@ -78,9 +80,7 @@ async def history(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> d
         raise ValueError("the address names no topic")
     where = TopicPartition(parameters["topic"], whole(parameters, "partition", 0, 0, 2**31 - 1))
     since = time(parameters, "since")
-    events = client.list_offset_history(
-        group_id, [where], since=since, page_size=_EVENTS_READ_MAX
-    )
+    events = client.list_offset_history(group_id, [where], since=since, page_size=_EVENTS_READ_MAX)
     found = [each for each in await first(events, _EVENTS_READ_MAX) if each.is_readable]
     shown = _thinned(found)[::-1]
     return {

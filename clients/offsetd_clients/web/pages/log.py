@@ -22,7 +22,5 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
         "largest_bytes": max((each.size_bytes for each in partitions), default=0),
         "segments": sum(len(each.segments) for each in partitions),
         "quarantined": [each for each in partitions if each.quarantine_reason],
-        "uncleanable": [
-            each for each in partitions if each.cleaning and each.cleaning.uncleanable
-        ],
+        "uncleanable": [each for each in partitions if each.cleaning and each.cleaning.uncleanable],
     }

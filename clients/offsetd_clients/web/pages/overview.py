@@ -97,9 +97,7 @@ async def _worst(client: AsyncOffsetClient, groups: Sequence[Group]) -> tuple[Wo
         lag = sum(each.lag for each in page.lags.values())
         return WorstLag(group.group_id, group.lag_verdict, lag)
 
-    measured = [
-        each for each in groups if each.lag_verdict and each.offset_count <= LISTED_MAX
-    ]
+    measured = [each for each in groups if each.lag_verdict and each.offset_count <= LISTED_MAX]
     parts = await asyncio.gather(*(part(lag_of(each)) for each in measured))
     lags = [each.value for each in parts if each.value is not None and each.value.lag > 0]
     return tuple(sorted(lags, key=lambda each: -each.lag)[:WORST_SHOWN])
@@ -136,5 +134,3 @@ def warnings(
 
 def _is_warning(line: str) -> bool:
     return line.startswith(("nothing expires", "the machine's clock"))
-
-

@@ -1,0 +1,67 @@
+"""A server with a history that is worth looking at: groups, members, a lease, audited changes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from server_process import ServerProcess
+
+PLOTTED: Final = "billing-invoices"
+LEASED: Final = "mail-sender"
+DELETED_PARTITION: Final = 11
+COMMITS: Final = 60
+GROUPS: Final = 120
+_TEAMS: Final = ("billing", "search", "mail", "reports")
+_SUBJECTS: Final = ("orders", "payments", "clicks", "returns", "stock", "prices")
+
+
+def fill(address: str) -> None:
+    """Makes the history. The numbers are those of a formula, so each run shows the same."""
+    with OffsetClient(address) as client:
+        for number in range(GROUPS):
+            team, subject = _TEAMS[number % 4], _SUBJECTS[number // 4 % 6]
+            offsets = {
+                TopicPartition(subject, partition): OffsetToCommit(
+                    (number * 7919 + partition * 104_729) % 900_000,
+                    end_offset=900_000 + number if number % 5 else None,
+                )
+                for partition in range(1 + number % 6)
+            }
+            client.commit_soon(f"{team}-{subject}-{number:03}", offsets)
+        for step in range(COMMITS):
+            client.commit_soon(PLOTTED, _plotted_commit(step))
+        client.flush()
+        client.delete_offsets(
+            PLOTTED,
+            [TopicPartition("orders", DELETED_PARTITION)],
+            reason="the topic is smaller now",
+        )
+        client.commit(LEASED, {TopicPartition("mails", 0): OffsetToCommit(420, end_offset=421)})
+        client.acquire_group(LEASED, "sender-2", ttl=timedelta(hours=1))
+        client.update_group(PLOTTED, retention=timedelta(days=30), reason="audit of the quarter")
+
+
+def _plotted_commit(step: int) -> dict[TopicPartition, OffsetToCommit]:
+    return {
+        TopicPartition("orders", partition): OffsetToCommit(
+            10_000 + step * 137 + step * step + partition * 11,
+            metadata=f"worker-{partition % 3}",
+            end_offset=10_300 + step * 138 + step * step + partition * 11,
+        )
+        for partition in range(DELETED_PARTITION + 1)
+    }
+
+
+def served(folder: Path, **settings: object) -> ServerProcess:
+    """A server on a folder, filled."""
+    from server_process import ServerProcess
+
+    server = ServerProcess(folder, settings=settings).wait_until_serving()
+    fill(server.address)
+    return server
