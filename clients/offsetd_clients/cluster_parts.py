@@ -62,9 +62,16 @@ def parts_of(token: str) -> list[Part]:
         return [Part()]
     try:
         places = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
-        parts = [Part(tuple(map(int, numbers)), page_token) for numbers, page_token in places]
+        parts = [_part_of(*place) for place in places]
     except (TypeError, ValueError, RecursionError):
-        raise ValueError("the page token is not one of this client") from None
-    if not all(isinstance(each.page_token, str) for each in parts):
+        parts = []
+    if not parts:
         raise ValueError("the page token is not one of this client")
     return parts
+
+
+def _part_of(log_partitions: object, page_token: object) -> Part:
+    is_list = isinstance(log_partitions, list) and all(type(each) is int for each in log_partitions)
+    if not (is_list and isinstance(page_token, str)):
+        raise TypeError("no part of a list")
+    return Part(tuple(log_partitions), page_token)  # type: ignore[arg-type]

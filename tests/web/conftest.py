@@ -43,10 +43,10 @@ def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess
     with ServerProcess(folder).wait_until_serving() as server:
         with OffsetClient(server.address) as client:
             for name in ("billing", *XSS, *ODD):
-                where = TopicPartition(name[:120], 0)
+                where, deleted = (TopicPartition(name[:120], each) for each in (0, 1))
                 offset = OffsetToCommit(7, metadata=name[:1000], end_offset=9)
-                client.commit(name, {where: offset})
-                client.delete_offsets(name, [TopicPartition("none", 0)], reason=name[:200])
+                client.commit(name, {where: offset, deleted: 1})
+                client.delete_offsets(name, [deleted], reason=name[:200])
         with WebProcess(server.address) as pages:
             yield pages
 

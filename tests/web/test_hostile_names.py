@@ -84,6 +84,7 @@ def test_the_policy_stops_what_would_be_written_into_a_page(
 @pytest.mark.parametrize("path", LISTS)
 def test_lists_of_hostile_names_stay_lists(watched: Watched, path: str) -> None:
     watched.visit(path)
+    assert path != "/audit?limit=200" or watched.page.locator("tbody tr").count() == 200
     # Nothing of the names became an element.
     found = watched.page.locator("main :is(script, img, svg, iframe, object, base, details, style)")
     assert found.count() == 0

@@ -220,7 +220,7 @@ def test_it_does_not_listen_elsewhere_unless_told(listen: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--listen", "--host-name"])
-@pytest.mark.parametrize("value", [*BAD_TEXTS.values(), "7172", "127.0.0.1:99999", "::1:80"])
+@pytest.mark.parametrize("value", [*BAD_TEXTS.values(), "::1:80"])
 def test_a_wrong_option_is_told_in_words(option: str, value: str) -> None:
     with WebProcess("127.0.0.1:1", f"{option}={value}") as refused:
         code, rest = refused.end(0)

@@ -60,10 +60,9 @@ class WebProcess:
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Ends it with a signal: its exit code, and what else it printed."""
-        assert self.process.stdout is not None
         self.process.send_signal(number)
-        rest = self.process.stdout.read()
-        return self.process.wait(SECONDS_MAX), rest
+        rest, _ = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, rest
 
     def get(
         self, path: str, *, headers: Mapping[str, str] | None = None, method: str = "GET"
