@@ -47,6 +47,8 @@ def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess
                 offset = OffsetToCommit(7, metadata=name[:1000], end_offset=9)
                 client.commit(name, {where: offset, deleted: 1})
                 client.delete_offsets(name, [deleted], reason=name[:200])
+            many = {TopicPartition("😀" * 124, each): OffsetToCommit(1) for each in range(120)}
+            client.commit("'" * 100, many)
         with WebProcess(server.address) as pages:
             yield pages
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from web.web_process import WebProcess
 
-LISTS = ("/", "/groups?size=100", "/audit?limit=200", "/log", "/settings")
+LISTS = ("/", "/groups?size=100", "/audit", "/log", "/settings")
 PAGE_BYTES_MAX = 200_000
 
 
@@ -83,16 +83,16 @@ def test_the_policy_stops_what_would_be_written_into_a_page(
 
 @pytest.mark.parametrize("path", LISTS)
 def test_lists_of_hostile_names_stay_lists(watched: Watched, path: str) -> None:
-    watched.visit(path)
-    assert path != "/audit?limit=200" or watched.page.locator("tbody tr").count() == 200
+    assert len(watched.visit(path).body()) < PAGE_BYTES_MAX
+    assert path != "/audit" or watched.page.locator("tbody tr").count() == 50
     # Nothing of the names became an element.
     found = watched.page.locator("main :is(script, img, svg, iframe, object, base, details, style)")
     assert found.count() == 0
 
 
 def test_a_hostile_group_has_a_page_with_its_name(watched: Watched) -> None:
-    # Each way to write a script once: the lists, and the test below, have all names.
-    for name in (*XSS[:: len(XSS) // len(TEMPLATES)], *ODD):
+    # Every second way to write a script: the lists, and the test below, have all names.
+    for name in (*XSS[:: 2 * len(XSS) // len(TEMPLATES)], *ODD):
         response = watched.visit(group_link(name))
         assert len(response.body()) < PAGE_BYTES_MAX
         shown = watched.page.evaluate("document.querySelector('h1.name bdi').textContent")
@@ -140,7 +140,19 @@ def test_each_link_of_the_list_leads_to_the_group_that_it_names(watched: Watched
         names.update(links)
         following = watched.page.locator("a[rel=next]")
         path = following.get_attribute("href") if following.count() else None
-    assert names == {group_link(name) for name in ("billing", *XSS, *ODD)}
+    assert names == {group_link(name) for name in ("billing", "'" * 100, *XSS, *ODD)}
+
+
+def test_a_topic_with_a_long_name_can_be_chosen(watched: Watched) -> None:
+    path = group_link("'" * 100)
+    assert len(watched.visit(path).body()) < PAGE_BYTES_MAX
+    assert watched.page.locator("tbody tr:has(td:nth-child(10))").count() == 50
+    watched.page.click("a[rel=next]")
+    watched.page.click("text='77'")
+    watched.page.wait_for_url(re.compile("partition=77"))
+    watched.page.wait_for_selector("#plot[data-plotted='1'] canvas")
+    assert watched.page.inner_text("h2:has(+ #plot)").endswith(":77")
+    assert watched.seen == []
 
 
 def test_no_name_makes_a_list_large_or_turns_its_direction(hostile_web: WebProcess) -> None:

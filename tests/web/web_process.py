@@ -61,8 +61,9 @@ class WebProcess:
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Ends it with a signal: its exit code, and what else it printed."""
         self.process.send_signal(number)
-        rest, _ = self.process.communicate(timeout=SECONDS_MAX)
-        return self.process.returncode, rest
+        assert self.process.stdout is not None
+        code = self.process.wait(SECONDS_MAX)
+        return code, self.process.stdout.read()
 
     def get(
         self, path: str, *, headers: Mapping[str, str] | None = None, method: str = "GET"

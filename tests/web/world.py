@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ PLOTTED: Final = "billing-invoices"
 LEASED: Final = "mail-sender"
 DELETED_PARTITION: Final = 11
 COMMITS: Final = 60
+_STEP_SECONDS = 0.02
 GROUPS: Final = 120
 _TEAMS: Final = ("billing", "search", "mail", "reports")
 _SUBJECTS: Final = ("orders", "payments", "clicks", "returns", "stock", "prices")
@@ -35,7 +37,8 @@ def fill(address: str) -> None:
             }
             client.commit_soon(f"{team}-{subject}-{number:03}", offsets)
         for step in range(COMMITS):
-            client.commit_soon(PLOTTED, _plotted_commit(step))
+            client.commit(PLOTTED, _plotted_commit(step))
+            time.sleep(_STEP_SECONDS)  # So that the plot has a shape.
         client.flush()
         client.delete_offsets(
             PLOTTED,

@@ -10,8 +10,8 @@ from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.printing.terminal import printable
 
 SHOWN_CHARACTERS_MAX = 100
-LINKED_BYTES_MAX = 300
-_PREFIX_CHARACTERS = 64
+LINKED_BYTES_MAX = 100
+_PREFIX_CHARACTERS = 32
 _SEARCHED_GROUPS_MAX = 10_000
 
 
@@ -33,13 +33,19 @@ def name_parameters(group_id: str) -> dict[str, str]:
     A long name is named by its first characters and its digest, so that a page of links stays
     small.
     """
-    encoded = group_id.encode()
-    if len(encoded) <= LINKED_BYTES_MAX:
+    if is_short(group_id):
         return {"name": group_id}
-    return {
-        "prefix": group_id[:_PREFIX_CHARACTERS],
-        "sha256": hashlib.sha256(encoded).hexdigest(),
-    }
+    return {"prefix": group_id[:_PREFIX_CHARACTERS], "sha256": digest_of(group_id)}
+
+
+def is_short(name: str) -> bool:
+    """Whether a name may stand in a link as it is."""
+    return len(name.encode()) <= LINKED_BYTES_MAX
+
+
+def digest_of(name: str) -> str:
+    """What stands for a name in a link."""
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def group_link(group_id: str, path: str = "/group", **further: object) -> str:
@@ -62,7 +68,7 @@ class GroupName:
             raise ValueError("the address names no group")
         listed = 0
         async for listing in client.list_groups(group_id_prefix=prefix):
-            if hashlib.sha256(listing.group_id.encode()).hexdigest() == digest:
+            if digest_of(listing.group_id) == digest:
                 return listing.group_id
             listed += 1
             if listed == _SEARCHED_GROUPS_MAX:

@@ -19,7 +19,19 @@ def test_a_token_holds_what_remains_of_a_list() -> None:
 
 @pytest.mark.parametrize(
     "places",
-    ["text", 7, None, {}, [], [1], [[1, 2, 3]], [[["x"], ""]], [[[1], 2]], [["1", ""]], [[[1.5], ""]]],
+    [
+        "text",
+        7,
+        None,
+        {},
+        [],
+        [1],
+        [[1, 2, 3]],
+        [[["x"], ""]],
+        [[[1], 2]],
+        [["1", ""]],
+        [[[1.5], ""]],
+    ],
 )
 def test_another_token_is_refused(places: object) -> None:
     token = base64.urlsafe_b64encode(json.dumps(places).encode()).decode()

@@ -7,7 +7,7 @@ from offsetd_clients.acl_values import Acl, AclFilter
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.web.pages.parameters import whole
 
-SHOWN = 200
+SHOWN = 100
 
 
 async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -2,22 +2,22 @@
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.audit import AUDITED_METHODS
 from offsetd_clients.web.pages.group import first
-from offsetd_clients.web.pages.parameters import time, whole
+from offsetd_clients.web.pages.parameters import time
 
 SHOWN = 50
-_SHOWN_MAX = 200
+_MILLISECOND = timedelta(milliseconds=1)
 _FIELDS = ("method", "group", "principal", "since", "until")
 
 
 async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict[str, Any]:
     """What the page shows."""
-    limit = whole(parameters, "limit", SHOWN, 1, _SHOWN_MAX)
     asked = {name: parameters.get(name, "").strip() for name in _FIELDS}
     asked["group"] = parameters.get("group", "")  # Its name may begin with a space.
     events = client.list_audit_events(
@@ -26,19 +26,21 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
         principal=asked["principal"],
         start_time=time(parameters, "since"),
         end_time=time(parameters, "until"),
-        page_size=limit + 1,
+        page_size=SHOWN + 1,
     )
-    found = await first(events, limit + 1)
-    more = ""
-    if len(found) > limit and limit < _SHOWN_MAX:
+    found = await first(events, SHOWN + 1)
+    older = ""
+    if len(found) > SHOWN:
+        # So that no change of the same millisecond is left out, the last one is shown again.
+        until = (found[SHOWN - 1].time + _MILLISECOND).isoformat(timespec="milliseconds")
         given = {name: value for name, value in asked.items() if value}
-        more = urlencode({**given, "limit": _SHOWN_MAX})
+        older = "" if until == asked["until"] else urlencode({**given, "until": until})
     return {
         "asked": asked,
         "methods": AUDITED_METHODS,
-        "events": [(each, what_text(each.what)) for each in found[:limit]],
-        "is_cut": len(found) > limit,
-        "more": more,
+        "events": [(each, what_text(each.what)) for each in found[:SHOWN]],
+        "is_cut": len(found) > SHOWN,
+        "older": older,
     }
 
 

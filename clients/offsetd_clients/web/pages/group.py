@@ -1,7 +1,7 @@
 """One group: members, partitions, lease, history, audit events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -9,12 +9,12 @@ from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.change_values import AuditEvent
 from offsetd_clients.history_values import OffsetEvent
 from offsetd_clients.values import TopicPartition
-from offsetd_clients.web.names import GroupName, name_parameters
+from offsetd_clients.web.names import GroupName, digest_of, group_link, is_short
 from offsetd_clients.web.pages.parameters import time, whole
 from offsetd_clients.web.served_parts import part
 
-PARTITIONS_SHOWN = 100
-MEMBERS_SHOWN = 50
+PARTITIONS_SHOWN = 50
+MEMBERS_SHOWN = 25
 EVENTS_SHOWN = 10
 POINTS_MAX = 2000
 _EVENTS_READ_MAX = 10_000
@@ -43,7 +43,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
         "next_token": page.next_page_token,
         "number": number,
         "chosen": chosen,
-        "name": name_parameters(group_id),
+        "links": _links(group_id, parameters, page.offsets),
         "events": events,
     }
 
@@ -52,9 +52,33 @@ def _chosen(
     parameters: Mapping[str, str], offsets: Mapping[TopicPartition, object]
 ) -> TopicPartition | None:
     """The partition whose history is plotted: that of the address, or the first."""
+    partition = whole(parameters, "partition", 0, 0, 2**31 - 1)
     if "topic" in parameters:
-        return TopicPartition(parameters["topic"], whole(parameters, "partition", 0, 0, 2**31 - 1))
+        return TopicPartition(parameters["topic"], partition)
+    if "topic_sha256" in parameters:
+        named = (each for each in offsets if digest_of(each.topic) == parameters["topic_sha256"])
+        return next((each for each in named if each.partition == partition), None)
     return next(iter(offsets), None)
+
+
+def _links(
+    group_id: str, parameters: Mapping[str, str], offsets: Iterable[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """The address of this page with the history of each partition."""
+    place = {name: parameters[name] for name in ("token", "page") if parameters.get(name)}
+    return {
+        each: group_link(
+            group_id,
+            **(
+                {"topic": each.topic}
+                if is_short(each.topic)
+                else {"topic_sha256": digest_of(each.topic)}
+            ),
+            partition=each.partition,
+            **place,
+        )
+        for each in offsets
+    }
 
 
 async def audited(client: AsyncOffsetClient, group_id: str) -> list[AuditEvent]:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.web.pages.parameters import whole
 
+SHOWN = 100
 TOPICS = ("__consumer_offsets", "__offsetd_audit", "__offsetd_config")
 
 
@@ -13,11 +15,16 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
     topic = parameters.get("topic") or TOPICS[0]
     if topic not in TOPICS:
         raise ValueError(f"the log has no topic {topic[:60]!r}")
+    number = whole(parameters, "page", 1, 1, 10**6)
     partitions = await client.describe_log(topic)
+    begin = (number - 1) * SHOWN
     return {
         "topic": topic,
         "topics": TOPICS,
-        "partitions": partitions,
+        "count": len(partitions),
+        "partitions": partitions[begin : begin + SHOWN],
+        "number": number,
+        "has_more": begin + SHOWN < len(partitions),
         "total_bytes": sum(each.size_bytes for each in partitions),
         "largest_bytes": max((each.size_bytes for each in partitions), default=0),
         "segments": sum(len(each.segments) for each in partitions),
