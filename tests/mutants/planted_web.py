@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _HTTP = "tests/web/test_pages_over_http.py"
 _HOSTILE = "tests/web/test_hostile_names.py"
+_TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
 
 WEB_MUTANTS = (
@@ -54,7 +55,7 @@ WEB_MUTANTS = (
     Mutant(
         name="a cell of the CSV may be a formula",
         where=f"{_WEB}.csv_download:harmless",
-        replace="return f\"'{cell}\" if cell.startswith(_FORMULA_STARTS) else cell",
+        replace='return f"\'{cell}" if cell.startswith(_FORMULA_STARTS) else cell',
         by="return cell",
         caught_by=f"{_HTTP}::test_no_cell_of_the_csv_is_a_formula",
     ),
@@ -77,6 +78,6 @@ WEB_MUTANTS = (
         where="offsetd_clients.cluster_parts:token_of",
         replace="for each in parts",
         by="for each in list(parts)[1:]",
-        caught_by="tests/unit/clients/test_group_pages.py::test_a_token_holds_what_remains_of_a_list",
+        caught_by=f"{_TOKENS}::test_a_token_holds_what_remains_of_a_list",
     ),
 )
