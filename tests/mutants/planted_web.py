@@ -25,13 +25,6 @@ WEB_MUTANTS = (
         caught_by=f"{_HTTP}::test_another_host_is_refused_before_anything_is_said",
     ),
     Mutant(
-        name="other methods reach the pages",
-        where=f"{_WEB}.protection:Protection._refusal",
-        replace='scope["method"] not in ("GET", "HEAD")',
-        by='scope["method"] not in ("GET", "HEAD", "OPTIONS", "TRACE", "POST", "PUT", "DELETE")',
-        caught_by=f"{_HTTP}::test_nothing_but_get_is_answered",
-    ),
-    Mutant(
         name="templates do not escape",
         where=f"{_WEB}.rendering:environment",
         replace="autoescape=select_autoescape(default=True, default_for_string=True)",

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from interop.test_bad_input_is_told import BAD_TEXTS, LEAKS, PASTED
 from web.web_process import WebProcess
-from web.world import COMMITS, GROUPS, LEASED, PLOTTED
+from web.world import COMMITS, GROUPS, JOINED, LEASED, PLOTTED
 
 if TYPE_CHECKING:
     from server_process import ServerProcess
@@ -53,6 +53,13 @@ def test_every_page_answers_with_little_and_protected(web: WebProcess, path: str
     assert answer.headers["cache-control"] == "no-store"
 
 
+def test_files_are_kept_by_the_browser_and_asked_for_again(web: WebProcess) -> None:
+    answer = web.get("/static/web.js")
+    assert answer.headers["cache-control"] == "no-cache"
+    again = web.get("/static/web.js", headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+
+
 class _Inline(HTMLParser):
     """Finds what a strict policy forbids: scripts and styles in the page, and other servers."""
 
@@ -81,7 +88,15 @@ def test_no_page_has_inline_scripts_or_asks_other_servers(web: WebProcess, path:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:7172", "127.0.0.1.evil.example", "", "localhost@evil", "[::2]"],
+    [
+        "evil.example",
+        "evil.example:7172",
+        "localhost:80@evil.example",
+        "127.0.0.1.evil.example",
+        "",
+        "localhost@evil",
+        "[::2]",
+    ],
 )
 def test_another_host_is_refused_before_anything_is_said(web: WebProcess, host: str) -> None:
     for path in ("/", "/groups.csv", "/static/web.js", "/status"):
@@ -167,6 +182,14 @@ def test_a_group_shows_its_partitions_lease_and_changes(web: WebProcess) -> None
     assert "sender-2" in web.get(f"/group?name={LEASED}").text
 
 
+def test_a_group_shows_its_members_and_what_they_read(web: WebProcess) -> None:
+    text = web.get(f"/group?name={JOINED}").text
+    assert "reporter-7" in text
+    for partition in range(3):
+        assert f"<bdi>clicks</bdi>:{partition}" in text
+    assert "stable" in web.get(f"/groups?q={JOINED}").text
+
+
 def test_the_history_of_a_partition_is_all_of_it(web: WebProcess) -> None:
     query = urlencode({"name": PLOTTED, "topic": "orders", "partition": 0})
     found = json.loads(web.get(f"/group/history?{query}").text)
@@ -181,7 +204,7 @@ def test_the_csv_has_every_group_of_the_choice(web: WebProcess) -> None:
     answer = web.get("/groups.csv")
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0] == ["group", "type", "state", "protocol_type"]
-    assert len([row for row in rows if row[0] != "live"]) == 1 + GROUPS + 2
+    assert len([row for row in rows if row[0] != "live"]) == 1 + GROUPS + 3
     assert "attachment" in answer.headers["content-disposition"]
     assert len(list(csv.reader(io.StringIO(web.get("/groups.csv?q=mail-").text)))) == 1 + 30 + 1
 

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
+from offsetd_clients.assignors import Subscription
+from offsetd_clients.consumer_protocol import encode_assignment, encode_subscription
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 PLOTTED: Final = "billing-invoices"
 LEASED: Final = "mail-sender"
+JOINED: Final = "reports-live"
 DELETED_PARTITION: Final = 11
 COMMITS: Final = 60
 _STEP_SECONDS = 0.02
@@ -46,8 +49,21 @@ def fill(address: str) -> None:
             reason="the topic is smaller now",
         )
         client.commit(LEASED, {TopicPartition("mails", 0): OffsetToCommit(420, end_offset=421)})
+        _join(client)
         client.acquire_group(LEASED, "sender-2", ttl=timedelta(hours=1))
         client.update_group(PLOTTED, retention=timedelta(days=30), reason="audit of the quarter")
+
+
+def _join(client: OffsetClient) -> None:
+    """A member whose session outlives the tests."""
+    topics = encode_subscription(Subscription(topics=("clicks",)))
+    joined = client.join_group(
+        JOINED, {"range": topics}, client_id="reporter-7", session_timeout_s=1800
+    )
+    read = encode_assignment(TopicPartition("clicks", each) for each in range(3))
+    client.sync_group(joined.membership, {joined.membership.member_id: read})
+    offsets = {TopicPartition("clicks", each): OffsetToCommit(50) for each in range(3)}
+    client.commit(JOINED, offsets, membership=joined.membership)
 
 
 def _plotted_commit(step: int) -> dict[TopicPartition, OffsetToCommit]:
@@ -65,6 +81,7 @@ def served(folder: Path, **settings: object) -> ServerProcess:
     """A server on a folder, filled."""
     from server_process import ServerProcess
 
+    settings = {"group.initial.rebalance.delay.ms": 0, **settings}
     server = ServerProcess(folder, settings=settings).wait_until_serving()
     fill(server.address)
     return server

@@ -53,7 +53,9 @@ class Protection:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
+                # A browser keeps files and asks whether they changed; it keeps no page.
+                is_file = scope["path"].startswith("/static/")
+                headers["Cache-Control"] = "no-cache" if is_file else "no-store"
             await send(message)
 
         refusal = self._refusal(scope)
