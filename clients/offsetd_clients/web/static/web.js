@@ -48,6 +48,8 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const plotOf = (box, columns) => {
   const axis = {stroke: color("--dim"), grid: {stroke: color("--line")}, ticks: {stroke: color("--line")}};
   const whole = (_, values) => values.map((value) => value.toLocaleString("en-US"));
+  // Without a place there is no offset to tell; without an offset at a place, it was deleted.
+  const offsetText = (_, value, __, place) => (place == null ? "" : value == null ? "deleted" : value.toLocaleString("en-US"));
   const options = {
     width: box.clientWidth - 20,
     height: 240,
@@ -55,7 +57,7 @@ const plotOf = (box, columns) => {
     series: [
       {label: "time"},
       {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80},
-        paths: uPlot.paths.stepped({align: 1}), value: (_, value) => (value == null ? "deleted" : value.toLocaleString("en-US"))},
+        paths: uPlot.paths.stepped({align: 1}), value: offsetText},
     ],
     axes: [axis, {...axis, size: 90, values: whole}],
   };
