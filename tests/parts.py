@@ -22,6 +22,7 @@ REST_FOLDERS: Final = {
     "security": "servers with TLS, identities and rules: who may call what",
     "sim": "crashes of a simulated disk",
     "spark": "the Spark pipeline (needs Java)",
+    "web": "the pages of `offsetd web`, also in a Chromium",
 }
 # Single tests of the rest, in the other folders.
 REST_MARKERS: Final = ("slow", "kafka", "zookeeper", "spark", "root")

@@ -4,6 +4,8 @@ Each log partition is asked of one node at a time. If its owner changes meanwhil
 goes on with it. So no group is left out, and none comes twice.
 """
 
+import base64
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,3 +46,32 @@ def parts_elsewhere(share: ClusterShare) -> Iterable[Part]:
     for node in share.elsewhere:
         part = Part(tuple(node.log_partitions))
         yield from [part] if node.address else part.split()
+
+
+def token_of(parts: Iterable[Part]) -> str:
+    """What remains of a list, as one token for callers. Empty if nothing remains."""
+    places = [[each.log_partitions, each.page_token] for each in parts]
+    if not places:
+        return ""
+    return base64.urlsafe_b64encode(json.dumps(places).encode()).decode()
+
+
+def parts_of(token: str) -> list[Part]:
+    """What `token_of` was given. An empty token is the whole list. Raises ValueError."""
+    if not token:
+        return [Part()]
+    try:
+        places = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+        parts = [_part_of(*place) for place in places]
+    except (TypeError, ValueError, RecursionError):
+        parts = []
+    if not parts:
+        raise ValueError("the page token is not one of this client")
+    return parts
+
+
+def _part_of(log_partitions: object, page_token: object) -> Part:
+    is_list = isinstance(log_partitions, list) and all(type(each) is int for each in log_partitions)
+    if not (is_list and isinstance(page_token, str)):
+        raise TypeError("no part of a list")
+    return Part(tuple(log_partitions), page_token)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """The arguments and results of the client's calls: plain values, no protobuf."""
 
 import operator
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, SupportsIndex, TypeAlias
@@ -219,6 +220,32 @@ class PartitionLag:
     end_offset: int
     lag: int
     verdict: LagVerdict | None
+
+
+@attrs.frozen(kw_only=True)
+class GroupListPage:
+    """A page of a list of groups. `next_page_token` is empty on the last page.
+
+    A page may be empty and not be the last one. `unreachable_log_partitions`: damaged log
+    partitions of the server that answered, whose groups are missing.
+    """
+
+    groups: tuple[GroupListing, ...]
+    next_page_token: str
+    unreachable_log_partitions: tuple[int, ...]
+
+
+@attrs.frozen(kw_only=True)
+class GroupOffsetsPage:
+    """A group, and a page of its offsets, sorted by topic and partition, with their lags.
+
+    `next_page_token` is empty on the last page. Offsets whose end is unknown have no lag.
+    """
+
+    group: Group
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    lags: Mapping[TopicPartition, PartitionLag]
+    next_page_token: str
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,11 @@ def no_zookeeper(reason: str) -> NoReturn:
     _missing("zookeeper", "ZooKeeper", reason)
 
 
+def no_chromium(reason: str) -> NoReturn:
+    """The same for a Chromium, and what drives it."""
+    _missing("chromium", "Chromium", reason)
+
+
 def _missing(name: str, what: str, reason: str) -> NoReturn:
     if name in os.environ.get("OFFSETD_REQUIRE", "").split(","):
         pytest.fail(f"OFFSETD_REQUIRE asks for a {what}: {reason}", pytrace=False)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 LONG = "n" * 70_000
 # They never end, change a server's folder for long, or have no arguments.
-NOT_CALLED = ("watch", "kernels warm", "serve", "migrate zookeeper mirror")
+# Those of `web` are in tests/web.
+NOT_CALLED = ("watch", "kernels warm", "serve", "web", "migrate zookeeper mirror")
 COMMANDS = {" ".join(words): command for words, command in commands()}
 # What each command needs to get as far as it can; a new one begins with nothing.
 NEEDED = {

@@ -116,7 +116,7 @@ MAY_BE_EMPTY: Final = (
 )
 # The last one has those of `log transactions list`, which test_log_transactions.py compares.
 WITHOUT_ROWS: Final = (
-    *("groups export", "log dump", "serve", "kernels warm"),
+    *("groups export", "log dump", "serve", "kernels warm", "web"),
     "log transactions abort",
 )
 

@@ -123,6 +123,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
     "cluster export": {1: "--data-dir stopped --bootstrap-servers 127.0.0.1:1"},
     "serve": {0: "--list-settings", 1: "--data-dir unused --listen HERE"},
     "version": {0: "--all", 1: SILENT},
+    "web": {1: "--listen HERE"},
     "size": {0: "--groups 1 --partitions 1 --commits-per-second 1"},
     "kernels warm": {0: ""},
     "migrate zookeeper plan": {
@@ -149,6 +150,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
 ELSEWHERE = {("watch", 0), ("log retain", 3), ("kernels warm", 1), ("migrate zookeeper mirror", 3)}
 ELSEWHERE |= {("migrate zookeeper mirror", 0), ("migrate zookeeper verify", 0)}
 ELSEWHERE |= {("backup restore", 3), ("version", 3), ("cluster init", 0), ("cluster export", 0)}
+ELSEWHERE |= {("web", 0)}
 
 
 def documented() -> list[tuple[list[str], set[int]]]:

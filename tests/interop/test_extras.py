@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import urllib.request
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -104,6 +105,41 @@ def test_an_extra_with_the_command_line_commits_and_migrates(
         told = made.ends(1, "offsetd", "migrate", store, *plan)
         assert ("is not installed: " in told) == (store != extra), told
     assert "is not installed: " in made.ends(1, "offsetd", "serve")
+
+
+def test_the_extra_web_shows_pages(
+    environment: Callable[[str], Environment], serve: Callable[[Path], ServedFolder], tmp_path: Path
+) -> None:
+    made = environment("web")
+    server = serve(tmp_path / "served")
+    with server.running():
+        made.ends(0, "offsetd", "commit", "billing", "orders:0=42", "--address", server.address)
+        words = [made.bin / "offsetd", "web", "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(
+            [*words, "--address", server.address],
+            cwd=made.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as pages:
+            try:
+                assert pages.stdout is not None
+                url = pages.stdout.readline().partition(" ")[0]
+                for path in ("/groups", "/static/web.css", "/static/vendor/htmx-LICENSE.txt"):
+                    with urllib.request.urlopen(url + path, timeout=60) as answer:
+                        text = answer.read().decode()
+                        assert path != "/groups" or "billing" in text
+            finally:
+                pages.kill()
+
+
+def test_without_its_extra_the_command_web_says_what_to_install(
+    environment: Callable[[str], Environment],
+) -> None:
+    made = environment("cli")
+    assert "--listen" in made.ends(0, "offsetd", "web", "--help")
+    told = made.ends(1, "offsetd", "web", "--listen", "127.0.0.1:0")
+    assert "[web]" in told.partition(" is not installed: ")[2]
 
 
 def test_the_extra_server_serves_and_looks_at_folders(

@@ -74,6 +74,7 @@ OFFSETD = Program(
         "migrate": "offsetd_clients.cli.migration.migrate_commands:register",
         "version": "offsetd_clients.cli.versions:register",
         "watch": "offsetd_clients.cli.groups.group_history:register_watch",
+        "web": "offsetd_clients.web.web_command:register",
     },
     extra="server",
     entry_point_group="offsetd.commands",

@@ -99,6 +99,7 @@ __all__ = [
     "connected",
     "exit_code",
     "explain",
+    "security_of_environment",
 ]
 
 
@@ -146,10 +147,13 @@ def client_of(
 
     Raises OSError, ValueError and OffsetdError.
     """
-    token = os.environ.get(TOKEN_VARIABLE) or None
-    return OffsetClient(
-        address, retry=retry, stream_commits=stream_commits, tls=_tls(), token=token
-    )
+    security = security_of_environment()
+    return OffsetClient(address, retry=retry, stream_commits=stream_commits, **security)
+
+
+def security_of_environment() -> dict[str, Any]:
+    """The arguments `tls` and `token` of a client. Raises OSError and ValueError."""
+    return {"tls": _tls(), "token": os.environ.get(TOKEN_VARIABLE) or None}
 
 
 def _tls() -> TlsOptions | None:

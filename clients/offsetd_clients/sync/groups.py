@@ -2,17 +2,22 @@
 """The calls that list, describe and delete groups."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from offsetd_clients.calling.group_owners import SeveralOwners
-from offsetd_clients.cluster_parts import Part, further_parts
+from offsetd_clients.cluster_parts import Part, further_parts, parts_of, token_of
 from offsetd_clients.messages import conversions
+from offsetd_clients.messages.conversions import building
 from offsetd_clients.messages.lag_messages import lags_of
+from offsetd_clients.messages.offset_messages import stored_offsets
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import (
     Coordinator,
     DeletedGroup,
     Group,
     GroupListing,
+    GroupListPage,
+    GroupOffsetsPage,
     GroupState,
     GroupType,
     PartitionLag,
@@ -68,6 +73,41 @@ class GroupCalls(Calls):
         )
         parts, unreachable = [Part()], set[int]()
         while parts:
+            response = self._listed_part(request, parts)
+            for listing in conversions.listed_groups(response):
+                yield listing
+            unreachable.update(response.unreachable_log_partitions)
+        if on_unreachable is not None and unreachable:
+            on_unreachable(tuple(sorted(unreachable)))
+
+    def list_groups_page(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        group_id_prefix: str = "",
+        page_size: int = 0,
+        page_token: str = "",
+    ) -> GroupListPage:
+        """One page of `list_groups`, for callers that show pages.
+
+        `page_token` is from the page before; the other arguments must be the same as then. Raises
+        ValueError for a token that is not of this client.
+        """
+        parts = parts_of(page_token)
+        request = conversions.list_groups_request(
+            states=states, types=types, group_id_prefix=group_id_prefix, page_size=page_size
+        )
+        response = self._listed_part(request, parts)
+        return GroupListPage(
+            groups=tuple(conversions.listed_groups(response)),
+            next_page_token=token_of(parts),
+            unreachable_log_partitions=tuple(response.unreachable_log_partitions),
+        )
+
+    def _listed_part(self, request: Any, parts: list[Part]) -> Any:
+        """The answer about the first of `parts`, in whose place comes what remains of it."""
+        while True:
             part = parts.pop(0)
             request.page_token = part.page_token
             request.log_partitions[:] = part.log_partitions
@@ -76,13 +116,28 @@ class GroupCalls(Calls):
             except SeveralOwners:
                 parts[:0] = part.split()
                 continue
-            for listing in conversions.listed_groups(response):
-                yield listing
-            unreachable.update(response.unreachable_log_partitions)
             self._servers.note_owners(response.cluster)
             parts[:0] = further_parts(response)
-        if on_unreachable is not None and unreachable:
-            on_unreachable(tuple(sorted(unreachable)))
+            return response
+
+    def get_group_page(
+        self, group_id: str, *, page_size: int = 0, page_token: str = ""
+    ) -> GroupOffsetsPage:
+        """A group with a page of its offsets and their lags, in one call. Raises `GroupNotFound`.
+
+        `page_token` is from the page before.
+        """
+        request = conversions.get_group_request(group_id)
+        request.include_offsets = request.include_lags = True
+        with building("get a group"):
+            request.page_size, request.page_token = page_size, page_token
+        response = self._call("GetGroup", request)
+        return GroupOffsetsPage(
+            group=conversions.group_of(response.group),
+            offsets=stored_offsets(response),
+            lags=lags_of(response),
+            next_page_token=response.next_page_token,
+        )
 
     def get_group(self, group_id: str) -> Group:
         """One group with all details. Raises `GroupNotFound`."""

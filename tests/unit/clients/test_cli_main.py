@@ -87,6 +87,7 @@ def test_every_command_is_listed_with_its_first_line() -> None:
         "size",
         "version",
         "watch",
+        "web",
     ]
 
 

@@ -1,0 +1,1 @@
+"""What each page shows: functions that call the server and return plain values."""

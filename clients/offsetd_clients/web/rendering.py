@@ -1,0 +1,61 @@
+"""Values as text of a page: Jinja's environment, which escapes everything, and its filters."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from offsetd_clients.web.names import bounded, group_link
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
+UNKNOWN = "\N{EN DASH}"
+
+
+def environment() -> Environment:
+    """The templates of this package."""
+    made = Environment(
+        loader=PackageLoader("offsetd_clients.web"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        bounded=bounded, size=size_text, time=time_text, span=span_text, whole=whole_text
+    )
+    made.globals.update(group_link=group_link)
+    return made
+
+
+def whole_text(number: int | None) -> str:
+    """A number with commas; a dash if it is not known."""
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def size_text(size_bytes: int) -> str:
+    """Bytes in the largest fitting unit."""
+    amount, unit = float(size_bytes), 0
+    while amount >= _STEP and unit < len(_UNITS) - 1:
+        amount, unit = amount / _STEP, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def time_text(time: datetime | None) -> str:
+    """A time in UTC, to the second; a dash if there is none."""
+    return UNKNOWN if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def span_text(span: Any) -> str:
+    """A duration in its two largest units; other values as they are."""
+    if span is None:
+        return "the server's"
+    if not isinstance(span, timedelta):
+        return str(span)
+    seconds = round(span.total_seconds())
+    parts = []
+    for unit_seconds, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, seconds = divmod(seconds, unit_seconds)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"

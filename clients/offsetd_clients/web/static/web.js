@@ -1,0 +1,89 @@
+"use strict";
+// Keys, the lost server, and the plot of a group's history. Everything else is htmx.
+
+const SECTIONS = {o: "/", g: "/groups", l: "/log", a: "/audit", s: "/settings"};
+const KEY_PAIR_MS = 1000;
+
+const isTyping = (target) => target.matches("input, select, textarea");
+const help = document.getElementById("help");
+let goPressedAt = -Infinity;
+
+document.getElementById("show-help").addEventListener("click", () => help.showModal());
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
+  if (isTyping(event.target)) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    (document.querySelector("#filters input[name=q]") || document.getElementById("find")).focus();
+  } else if (event.key === "?") {
+    help.showModal();
+  } else if (event.timeStamp - goPressedAt < KEY_PAIR_MS && SECTIONS[event.key]) {
+    location.assign(SECTIONS[event.key]);
+  } else {
+    goPressedAt = event.key === "g" ? event.timeStamp : -Infinity;
+  }
+});
+
+// The corner says whether the server answers. If this program itself is gone, the page says so.
+const corner = document.getElementById("status");
+const noteState = (state) => {
+  document.body.classList.toggle("is-lost", state === "lost");
+  if (state === "serving" && document.getElementById("lost")) location.reload();
+};
+new MutationObserver(() => {
+  const shown = corner.querySelector("[data-state]");
+  if (shown) noteState(shown.dataset.state);
+}).observe(corner, {childList: true, subtree: true});
+document.addEventListener("htmx:error", () => {
+  const told = document.createElement("span");
+  told.className = "state lost";
+  told.dataset.state = "lost";
+  told.textContent = "offsetd web does not answer, trying again …";
+  corner.replaceChildren(told);
+});
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const plotOf = (box, columns) => {
+  const axis = {stroke: color("--dim"), grid: {stroke: color("--line")}, ticks: {stroke: color("--line")}};
+  const whole = (_, values) => values.map((value) => value.toLocaleString("en-US"));
+  // Without a place there is no offset to tell; without an offset at a place, it was deleted.
+  const offsetText = (_, value, __, place) => (place == null ? "" : value == null ? "deleted" : value.toLocaleString("en-US"));
+  const options = {
+    width: box.clientWidth - 20,
+    height: 240,
+    cursor: {drag: {x: true, y: false}},
+    series: [
+      {label: "time"},
+      {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80},
+        paths: uPlot.paths.stepped({align: 1}), value: offsetText},
+    ],
+    axes: [axis, {...axis, size: 90, values: whole}],
+  };
+  return new uPlot(options, [columns.times_ms.map((ms) => ms / 1000), columns.offsets], box);
+};
+
+const showPlot = async (box) => {
+  const told = document.getElementById("plot-told");
+  let columns;
+  try {
+    columns = await (await fetch(box.dataset.history)).json();
+  } catch {
+    columns = {problem: "offsetd web does not answer."};
+  }
+  if (columns.problem || !columns.times_ms.length) {
+    told.textContent = columns.problem || "The log has no history of this partition any more.";
+    return;
+  }
+  const count = columns.events.toLocaleString("en-US");
+  told.textContent = columns.is_cut
+    ? `The newest ${count} commits and deletions.`
+    : `${count} ${columns.events === 1 ? "commit or deletion" : "commits and deletions"}, as far back as the log goes.`;
+  const plot = plotOf(box, columns);
+  box.dataset.plotted = String(columns.times_ms.length);
+  addEventListener("resize", () => plot.setSize({width: box.clientWidth - 20, height: 240}));
+};
+
+const plotBox = document.getElementById("plot");
+if (plotBox) showPlot(plotBox);
