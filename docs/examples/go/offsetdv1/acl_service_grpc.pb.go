@@ -33,14 +33,14 @@ const (
 // no rule denies. Callers in `super.users` may do everything.
 //
 // A server keeps its rules in the topic `__offsetd_config`. If it was started with
-// `security.acl.file`, its rules are those of that file, and this service only reads them. On a node
-// of a cluster, too, rules can only come from such a file.
+// `security.acl.file`, its rules are those of that file, and this service only reads them. The
+// nodes of a cluster share their rules: a change at one node counts on the others within a second.
 type AclServiceClient interface {
 	// The rules, sorted by resource.
 	ListAcls(ctx context.Context, in *ListAclsRequest, opts ...grpc.CallOption) (*ListAclsResponse, error)
 	// Adds rules: all of them or none. Answers once they are durable; they count from then on, also
 	// for streams that are open. A rule that exists is no error. FAILED_PRECONDITION
-	// (POLICY_VIOLATION) if the rules come from a file, and on a node of a cluster.
+	// (POLICY_VIOLATION) if the rules come from a file.
 	// INVALID_ARGUMENT (INVALID_REQUEST) if the server would have more than 10,000 rules.
 	AddAcls(ctx context.Context, in *AddAclsRequest, opts ...grpc.CallOption) (*AddAclsResponse, error)
 	// Removes rules: all of them or none. A rule that does not exist is no error. Refused as AddAcls
@@ -107,14 +107,14 @@ func (c *aclServiceClient) TestAcl(ctx context.Context, in *TestAclRequest, opts
 // no rule denies. Callers in `super.users` may do everything.
 //
 // A server keeps its rules in the topic `__offsetd_config`. If it was started with
-// `security.acl.file`, its rules are those of that file, and this service only reads them. On a node
-// of a cluster, too, rules can only come from such a file.
+// `security.acl.file`, its rules are those of that file, and this service only reads them. The
+// nodes of a cluster share their rules: a change at one node counts on the others within a second.
 type AclServiceServer interface {
 	// The rules, sorted by resource.
 	ListAcls(context.Context, *ListAclsRequest) (*ListAclsResponse, error)
 	// Adds rules: all of them or none. Answers once they are durable; they count from then on, also
 	// for streams that are open. A rule that exists is no error. FAILED_PRECONDITION
-	// (POLICY_VIOLATION) if the rules come from a file, and on a node of a cluster.
+	// (POLICY_VIOLATION) if the rules come from a file.
 	// INVALID_ARGUMENT (INVALID_REQUEST) if the server would have more than 10,000 rules.
 	AddAcls(context.Context, *AddAclsRequest) (*AddAclsResponse, error)
 	// Removes rules: all of them or none. A rule that does not exist is no error. Refused as AddAcls
