@@ -52,6 +52,24 @@ def test_the_client_and_the_command_line_tell_the_verdict(
     assert offsetd(f"groups describe {group} --state -o jsonl").rows[0]["verdict"] == "OK"
 
 
+@promised(
+    "offsetd groups list --verdict WARN --verdict ERR",
+    "in Python `list_groups(lag_verdicts=[LagVerdict.ERR])`",
+)
+def test_groups_are_listed_by_their_verdict(
+    client: OffsetClient, group: str, offsetd: Callable[..., Any]
+) -> None:
+    client.commit(group, {P0: OffsetToCommit(5, end_offset=9)})
+    for verdicts, expected in (("OK", [group]), ("err --verdict Ok", [group]), ("ERR", [])):
+        rows = offsetd(f"groups list --prefix {group} --verdict {verdicts} -o jsonl").rows
+        assert [row["group"] for row in rows] == expected
+    for chosen, count in ((LagVerdict.OK, 1), (LagVerdict.WARN, 0)):
+        found = list(client.list_groups(group_id_prefix=group, lag_verdicts=[chosen]))
+        assert len(found) == count
+    with pytest.raises(InvalidRequest, match="a group is OK, WARN or ERR"):
+        list(client.list_groups(lag_verdicts=[LagVerdict.STOP]))
+
+
 @promised("After a start of the server that takes ten minutes.", "no commit since the start")
 def test_samples_end_with_the_server(tmp_path: Path) -> None:
     for end_offset in (9, None):

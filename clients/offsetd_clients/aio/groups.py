@@ -19,6 +19,7 @@ from offsetd_clients.values import (
     GroupOffsetsPage,
     GroupState,
     GroupType,
+    LagVerdict,
     PartitionLag,
     TopicPartition,
 )
@@ -51,11 +52,14 @@ class GroupCalls(Calls):
         *,
         states: Iterable[GroupState] = (),
         types: Iterable[GroupType] = (),
+        lag_verdicts: Iterable[LagVerdict] = (),
         group_id_prefix: str = "",
         page_size: int = 0,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> AsyncIterator[GroupListing]:
-        """Yields groups in the order of the log. Without `states` or `types`, it yields all.
+        """Yields groups in the order of the log. An empty filter leaves out nothing.
+
+        `lag_verdicts` are those of groups: OK, WARN and ERR.
 
         In a cluster, it yields the groups of one node after the other. Log partitions that move
         meanwhile are listed once.
@@ -68,7 +72,11 @@ class GroupCalls(Calls):
         """
         states, types = conversions.several("states", states), conversions.several("types", types)
         request = conversions.list_groups_request(
-            states=states, types=types, group_id_prefix=group_id_prefix, page_size=page_size
+            states=states,
+            types=types,
+            lag_verdicts=conversions.several("lag_verdicts", lag_verdicts),
+            group_id_prefix=group_id_prefix,
+            page_size=page_size,
         )
         parts, unreachable = [Part()], set[int]()
         while parts:

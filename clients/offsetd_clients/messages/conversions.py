@@ -33,6 +33,7 @@ from offsetd_clients.values import (
     GroupMember,
     GroupState,
     GroupType,
+    LagVerdict,
     Lease,
     Retention,
     Revision,
@@ -110,15 +111,19 @@ def list_groups_request(
     *,
     states: Iterable[GroupState],
     types: Iterable[GroupType],
+    lag_verdicts: Iterable[LagVerdict],
     group_id_prefix: str,
     page_size: int,
 ) -> group_service_pb2.ListGroupsRequest:
-    """A ListGroupsRequest for the first page of a node. Without `states` or `types`, for any."""
+    """A ListGroupsRequest for the first page of a node. A filter that is empty is none."""
     with building("list groups"):
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
             states=[f"GROUP_STATE_{state.name}" for state in several("states", states)],
             types=[f"GROUP_TYPE_{type_.name}" for type_ in several("types", types)],
+            lag_verdicts=[
+                f"LAG_VERDICT_{verdict.name}" for verdict in several("lag_verdicts", lag_verdicts)
+            ],
             group_id_prefix=group_id_prefix,
             this_node_only=True,
         )

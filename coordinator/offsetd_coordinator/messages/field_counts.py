@@ -49,6 +49,7 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
     "ListGroupsRequest": {
         "states": KINDS_MAX,
         "types": KINDS_MAX,
+        "lag_verdicts": KINDS_MAX,
         "log_partitions": PARTITIONS_MAX,
     },
     "RemoveAclsRequest": {"filters": ACL_FILTERS_MAX, "acls": ACLS_MAX},

@@ -12,6 +12,7 @@ from offsetd_coordinator.calls import answer_reservations
 from offsetd_coordinator.cooperative_scheduling import Turns, first_turn, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
+    InvalidRequest,
     LogPartitionQuarantined,
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
@@ -63,6 +64,7 @@ class GroupService:
         """One page of groups, by log partition and id."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
+        _check_verdicts(request)
         page_size = _page_size(request)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         first_partition, after = _last_of_page_before(request, runtime.partitions)
@@ -82,7 +84,8 @@ class GroupService:
                 begin = after if partition == first_partition else None
                 listings = runtime.list_groups(partition, prefix=prefix, after=begin)
                 # It reads one group more than the page holds. If there is one, a page follows.
-                least = await _least(listings, request, page_size + 1 - len(found), turns)
+                count = page_size + 1 - len(found)
+                least = await _least(runtime, listings, request, count, turns)
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
@@ -158,6 +161,7 @@ class GroupService:
 
 
 async def _least(
+    runtime: Runtime,
     listings: Iterator[GroupListing],
     request: group_service_pb2.ListGroupsRequest,
     count: int,
@@ -166,7 +170,10 @@ async def _least(
     """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
     for part in parts(listings):
-        least += _matching(iter(part), request)
+        matching = list(_matching(iter(part), request))
+        if request.lag_verdicts:
+            matching = await _judged(runtime, matching, set(request.lag_verdicts))
+        least += matching
         if len(least) >= 2 * count:
             least = _first(least, count)
         await turns.spend(len(part) + _ITEMS_PER_PART)
@@ -187,6 +194,19 @@ def _matching(
             yield listing
 
 
+async def _judged(
+    runtime: Runtime, listings: list[GroupListing], wanted: set[int]
+) -> list[GroupListing]:
+    """Those with one of these verdicts on their lag."""
+    return [each for each in listings if await verdict_of(runtime, each.group_id) in wanted]
+
+
+def _check_verdicts(request: group_service_pb2.ListGroupsRequest) -> None:
+    for number in request.lag_verdicts:
+        if not LagVerdict.UNKNOWN <= number <= LagVerdict.ERR:
+            raise InvalidRequest("lag_verdicts", "a group is OK, WARN or ERR, or has no verdict")
+
+
 def _page_size(
     request: group_service_pb2.ListGroupsRequest | group_service_pb2.GetGroupRequest,
 ) -> int:
@@ -197,7 +217,10 @@ def _question(
     request: group_service_pb2.ListGroupsRequest,
 ) -> group_service_pb2.ListGroupsRequest:
     return group_service_pb2.ListGroupsRequest(
-        states=request.states, types=request.types, group_id_prefix=request.group_id_prefix
+        states=request.states,
+        types=request.types,
+        lag_verdicts=request.lag_verdicts,
+        group_id_prefix=request.group_id_prefix,
     )
 
 

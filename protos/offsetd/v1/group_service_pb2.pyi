@@ -75,7 +75,7 @@ class GroupListing(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions")
+    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class ListGroupsRequest(_message.Message):
     GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     THIS_NODE_ONLY_FIELD_NUMBER: _ClassVar[int]
     LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LAG_VERDICTS_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     states: _containers.RepeatedScalarFieldContainer[GroupState]
@@ -90,7 +91,8 @@ class ListGroupsRequest(_message.Message):
     group_id_prefix: str
     this_node_only: bool
     log_partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    lag_verdicts: _containers.RepeatedScalarFieldContainer[LagVerdict]
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., lag_verdicts: _Optional[_Iterable[_Union[LagVerdict, str]]] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("groups", "next_page_token", "unreachable_log_partitions", "cluster", "next_log_partition")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd.v1 import group_service_pb2
-from offsetd_coordinator import cooperative_scheduling
+from offsetd_coordinator import cooperative_scheduling, errors
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.configuration.lag_config import LagConfig
 from offsetd_coordinator.large_groups import lag_reading
@@ -99,3 +99,58 @@ async def test_with_the_window_off_there_is_no_lag_and_no_verdict() -> None:
         assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_UNSPECIFIED
         await commit(serving, 3, lambda part: part, 100)
         assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_OK
+
+
+async def test_a_list_is_filtered_by_verdict_and_its_pages_too() -> None:
+    async with serving_node() as serving:
+        configure(serving)
+        moving, stuck, silent = (
+            {f"{kind}-{number}" for number in range(5)} for kind in ("moving", "stuck", "silent")
+        )
+        for minute in range(10):
+            for name in sorted(moving | stuck):
+                offset = 5 if name in stuck else minute
+                place = {"topic": "t", "partition": 0, "offset": offset}
+                await serving.commit_offsets(
+                    name, {**place, "end_offset": offset + 9 - minute // 2}
+                )
+            serving.clock.advance(60_000)
+        for name in sorted(silent):
+            await serving.commit(name, 1)
+        of = LagVerdict
+        assert await listed(serving, of.LAG_VERDICT_ERR) == stuck
+        assert await listed(serving, of.LAG_VERDICT_OK) == moving
+        assert await listed(serving, of.LAG_VERDICT_WARN) == set()
+        assert await listed(serving, of.LAG_VERDICT_UNSPECIFIED) == silent
+        assert await listed(serving, of.LAG_VERDICT_OK, of.LAG_VERDICT_ERR) == moving | stuck
+        assert await listed(serving) == moving | stuck | silent
+
+
+async def test_a_verdict_that_no_group_has_and_a_token_of_another_verdict_are_refused() -> None:
+    async with serving_node() as serving:
+        for name in ("a", "b"):
+            await serving.commit(name, 1)
+        for number in (LagVerdict.LAG_VERDICT_STOP, 99):
+            with pytest.raises(errors.InvalidRequest, match="a group is OK, WARN or ERR"):
+                await listed(serving, number)
+        page = await list_page(serving, page_size=1, lag_verdicts=[0])
+        with pytest.raises(errors.InvalidPageToken):
+            await list_page(serving, page_token=page.next_page_token, lag_verdicts=[0, 1])
+
+
+async def list_page(serving: ServingNode, **fields: object) -> group_service_pb2.ListGroupsResponse:
+    request = group_service_pb2.ListGroupsRequest(**fields)  # type: ignore[arg-type]
+    answer = await GroupService(serving.node).list_groups(request.SerializeToString())
+    return group_service_pb2.ListGroupsResponse.FromString(answer)
+
+
+async def listed(serving: ServingNode, *verdicts: int) -> set[str]:
+    """The groups of all pages, of two groups each."""
+    found, token = list[str](), ""
+    while True:
+        page = await list_page(serving, page_size=2, page_token=token, lag_verdicts=verdicts)
+        found += [each.group_id for each in page.groups]
+        token = page.next_page_token
+        if not token:
+            assert len(found) == len(set(found))
+            return set(found)

@@ -11,6 +11,7 @@ from offsetd_clients import (
     GroupNotFound,
     GroupState,
     GroupType,
+    LagVerdict,
     MemberToRemove,
     OffsetClient,
     OffsetdError,
@@ -56,6 +57,7 @@ _NOT_MADE = (
     " of it to keep"
 )
 _NO_SEPARATORS = str.maketrans("", "", "-_")
+GROUP_VERDICTS = ("OK", "WARN", "ERR")  # The others are on partitions.
 TEXT_CHARACTERS_MAX = 100  # Only this many characters of a mistyped text are repeated.
 
 DeletedTopicsOption = Annotated[
@@ -91,6 +93,16 @@ def _state(text: str) -> GroupState:
     )
 
 
+def _verdict(text: str) -> LagVerdict:
+    """Reads a verdict on a group, in any case."""
+    if text.upper() in GROUP_VERDICTS:
+        return LagVerdict(text.upper())
+    raise typer.BadParameter(
+        f"{text[:TEXT_CHARACTERS_MAX]!r} is not a verdict on a group; these are:"
+        f" {', '.join(GROUP_VERDICTS)}"
+    )
+
+
 def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("list")
     def list_groups(
@@ -106,6 +118,15 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
         ] = [],  # noqa: B006  # typer's way to say: none unless given
         types: Annotated[
             list[GroupType], typer.Option("--type", metavar="TYPE", help=_one_of(GroupType))
+        ] = [],  # noqa: B006
+        verdicts: Annotated[
+            list[LagVerdict],
+            typer.Option(
+                "--verdict",
+                parser=_verdict,
+                metavar="VERDICT",
+                help="On the group's lag: OK, WARN or ERR; in any case.",
+            ),
         ] = [],  # noqa: B006
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="Only groups whose id has this prefix.")
@@ -123,6 +144,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             offsetd groups list
             offsetd groups list --prefix billing- --state empty   # without members
             offsetd groups list --topic orders --sort state       # groups of orders
+            offsetd groups list --verdict WARN --verdict ERR      # groups that fall behind
             offsetd groups list -o jsonl | jq -r .group
         """
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, LIST_COLUMNS)
@@ -130,6 +152,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             listings = client.list_groups(
                 states=states,
                 types=types,
+                lag_verdicts=verdicts,
                 group_id_prefix=prefix,
                 on_unreachable=told_left_out(terminal),
             )
