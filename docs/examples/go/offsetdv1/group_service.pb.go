@@ -303,6 +303,9 @@ type ListGroupsRequest struct {
 	// Answer for these log partitions, and refuse if this node does not serve one of them. No
 	// partition twice, so 10,000 at most. Empty: all that the request is about.
 	LogPartitions []int32 `protobuf:"varint,7,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
+	// Only groups with one of these verdicts on their lag; empty: any. OK, WARN and ERR are those of
+	// groups, UNSPECIFIED is for groups without one. INVALID_ARGUMENT for others.
+	LagVerdicts   []LagVerdict `protobuf:"varint,8,rep,packed,name=lag_verdicts,json=lagVerdicts,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +385,13 @@ func (x *ListGroupsRequest) GetThisNodeOnly() bool {
 func (x *ListGroupsRequest) GetLogPartitions() []int32 {
 	if x != nil {
 		return x.LogPartitions
+	}
+	return nil
+}
+
+func (x *ListGroupsRequest) GetLagVerdicts() []LagVerdict {
+	if x != nil {
+		return x.LagVerdicts
 	}
 	return nil
 }
@@ -2893,7 +2903,7 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x16.offsetd.v1.GroupStateR\x05state\x12#\n" +
 	"\rprotocol_type\x18\x04 \x01(\tR\fprotocolType\x123\n" +
-	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\"\xa1\x02\n" +
+	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\"\xdc\x02\n" +
 	"\x11ListGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2902,7 +2912,8 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\x0e2\x15.offsetd.v1.GroupTypeR\x05types\x12&\n" +
 	"\x0fgroup_id_prefix\x18\x05 \x01(\tR\rgroupIdPrefix\x12$\n" +
 	"\x0ethis_node_only\x18\x06 \x01(\bR\fthisNodeOnly\x12%\n" +
-	"\x0elog_partitions\x18\a \x03(\x05R\rlogPartitions\"\xaa\x02\n" +
+	"\x0elog_partitions\x18\a \x03(\x05R\rlogPartitions\x129\n" +
+	"\flag_verdicts\x18\b \x03(\x0e2\x16.offsetd.v1.LagVerdictR\vlagVerdicts\"\xaa\x02\n" +
 	"\x12ListGroupsResponse\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.offsetd.v1.GroupListingR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12<\n" +
@@ -3238,79 +3249,80 @@ var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	40, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
 	1,  // 3: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
 	0,  // 4: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
-	3,  // 5: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	41, // 6: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	9,  // 7: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	42, // 8: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	8,  // 9: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
-	2,  // 10: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
-	0,  // 11: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 12: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	11, // 13: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	43, // 14: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	40, // 15: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	10, // 16: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	2,  // 17: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	43, // 18: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	44, // 19: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	43, // 20: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	45, // 21: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	46, // 22: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	44, // 23: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	44, // 24: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	14, // 25: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	17, // 26: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	19, // 27: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	24, // 28: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	29, // 29: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	26, // 30: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	46, // 31: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	29, // 32: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	47, // 33: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	48, // 34: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
-	46, // 35: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	49, // 36: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	40, // 37: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	46, // 38: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	44, // 39: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	46, // 40: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	10, // 41: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	44, // 42: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	10, // 43: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	46, // 44: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	4,  // 45: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	6,  // 46: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	12, // 47: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	30, // 48: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	50, // 49: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	15, // 50: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	18, // 51: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	21, // 52: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	23, // 53: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	27, // 54: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	32, // 55: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	34, // 56: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	36, // 57: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	38, // 58: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	5,  // 59: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	7,  // 60: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	13, // 61: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	31, // 62: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	51, // 63: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	16, // 64: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	20, // 65: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	22, // 66: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	25, // 67: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	28, // 68: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	33, // 69: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	35, // 70: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	37, // 71: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	39, // 72: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	59, // [59:73] is the sub-list for method output_type
-	45, // [45:59] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	2,  // 5: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
+	3,  // 6: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
+	41, // 7: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	9,  // 8: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	42, // 9: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	8,  // 10: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
+	2,  // 11: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
+	0,  // 12: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 13: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	11, // 14: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	43, // 15: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	40, // 16: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	10, // 17: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	2,  // 18: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	43, // 19: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	44, // 20: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	43, // 21: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 22: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	46, // 23: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	44, // 24: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	44, // 25: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	14, // 26: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	17, // 27: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	19, // 28: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	24, // 29: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	29, // 30: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	26, // 31: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	46, // 32: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	29, // 33: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	47, // 34: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	48, // 35: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	46, // 36: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	49, // 37: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	40, // 38: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	46, // 39: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	44, // 40: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	46, // 41: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	10, // 42: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	44, // 43: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	10, // 44: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	46, // 45: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	4,  // 46: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	6,  // 47: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	12, // 48: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	30, // 49: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	50, // 50: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	15, // 51: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	18, // 52: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	21, // 53: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	23, // 54: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	27, // 55: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	32, // 56: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	34, // 57: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	36, // 58: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	38, // 59: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	5,  // 60: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	7,  // 61: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	13, // 62: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	31, // 63: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	51, // 64: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	16, // 65: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	20, // 66: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	22, // 67: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	25, // 68: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	28, // 69: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	33, // 70: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	35, // 71: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	37, // 72: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	39, // 73: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	60, // [60:74] is the sub-list for method output_type
+	46, // [46:60] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
