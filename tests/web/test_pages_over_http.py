@@ -136,15 +136,18 @@ def test_the_pages_of_the_list_hold_every_group_once(web: WebProcess) -> None:
     assert len(names) == len(set(names)) == expected
 
 
-def test_a_state_filters_and_is_in_the_address(web: WebProcess) -> None:
+def test_a_state_and_a_verdict_filter_and_are_in_the_address(web: WebProcess) -> None:
     assert PLOTTED in web.get(f"/groups?q={PLOTTED}&state=empty").text
     assert "No group that you may see" in web.get(f"/groups?q={PLOTTED}&state=stable").text
+    assert PLOTTED in web.get(f"/groups?q={PLOTTED}&verdict=OK").text
+    assert "No group that you may see" in web.get(f"/groups?q={PLOTTED}&verdict=ERR").text
 
 
 @pytest.mark.parametrize(
     "path",
     [
         "/groups?state=nothing",
+        "/groups?verdict=STOP",
         "/groups?size=0",
         "/groups?size=x",
         "/groups?size=²",

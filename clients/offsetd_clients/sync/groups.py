@@ -93,6 +93,7 @@ class GroupCalls(Calls):
         *,
         states: Iterable[GroupState] = (),
         types: Iterable[GroupType] = (),
+        lag_verdicts: Iterable[LagVerdict] = (),
         group_id_prefix: str = "",
         page_size: int = 0,
         page_token: str = "",
@@ -104,7 +105,11 @@ class GroupCalls(Calls):
         """
         parts = parts_of(page_token)
         request = conversions.list_groups_request(
-            states=states, types=types, group_id_prefix=group_id_prefix, page_size=page_size
+            states=states,
+            types=types,
+            lag_verdicts=lag_verdicts,
+            group_id_prefix=group_id_prefix,
+            page_size=page_size,
         )
         response = self._listed_part(request, parts)
         return GroupListPage(

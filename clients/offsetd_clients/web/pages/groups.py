@@ -1,4 +1,4 @@
-"""The list of groups: search by prefix, one state, pages by the API's tokens."""
+"""The list of groups: search by prefix, one state, one verdict, pages by the API's tokens."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 import attrs
 
 from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.values import Group, GroupListPage, GroupState
+from offsetd_clients.values import Group, GroupListPage, GroupState, LagVerdict
 from offsetd_clients.web.pages.parameters import whole
 from offsetd_clients.web.served_parts import Part, part
 
 PAGE_SIZE = 50
 _PAGE_SIZE_MAX = 100
+VERDICTS = (LagVerdict.OK, LagVerdict.WARN, LagVerdict.ERR)
 STATES = tuple(state for state in GroupState if state is not GroupState.UNKNOWN)
 
 
@@ -23,14 +24,22 @@ class Choice:
 
     prefix: str
     state: GroupState | None
+    verdict: LagVerdict | None = None
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> Self:
-        """The choice in an address. Raises ValueError for an unknown state."""
+        """The choice in an address. Raises ValueError for an unknown state or verdict."""
         state = parameters.get("state", "")
         if state and state not in STATES:
             raise ValueError(f"there is no state {state[:40]!r}")
-        return cls(parameters.get("q", ""), GroupState(state) if state else None)
+        verdict = parameters.get("verdict", "")
+        if verdict and verdict not in VERDICTS:
+            raise ValueError(f"there is no verdict {verdict[:40]!r} on a group")
+        return cls(
+            parameters.get("q", ""),
+            GroupState(state) if state else None,
+            LagVerdict(verdict) if verdict else None,
+        )
 
     async def page(self, client: AsyncOffsetClient, size: int, token: str) -> GroupListPage:
         """A page with at least one group, unless it is the last one."""
@@ -38,6 +47,7 @@ class Choice:
             page = await client.list_groups_page(
                 group_id_prefix=self.prefix,
                 states=[self.state] if self.state else [],
+                lag_verdicts=[self.verdict] if self.verdict else [],
                 page_size=size,
                 page_token=token,
             )
@@ -47,7 +57,7 @@ class Choice:
 
     def query(self, **further: object) -> str:
         """The choice as part of an address."""
-        own = {"q": self.prefix, "state": self.state or ""}
+        own = {"q": self.prefix, "state": self.state or "", "verdict": self.verdict or ""}
         return urlencode({name: value for name, value in {**own, **further}.items() if value})
 
 
@@ -65,6 +75,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
     return {
         "choice": choice,
         "states": STATES,
+        "verdicts": VERDICTS,
         "page": page,
         "number": number,
         "rows": list(zip(page.groups, details, strict=True)),
