@@ -144,7 +144,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             offsetd groups list
             offsetd groups list --prefix billing- --state empty   # without members
             offsetd groups list --topic orders --sort state       # groups of orders
-            offsetd groups list --verdict WARN --verdict ERR      # groups that fall behind
+            offsetd groups list --verdict WARN --verdict ERR  # they fall behind
             offsetd groups list -o jsonl | jq -r .group
         """
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, LIST_COLUMNS)
