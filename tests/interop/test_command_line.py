@@ -65,6 +65,7 @@ STEPS = [
         "group,type,state,protocol_type,retention\nbilling,classic,empty,,\n",
         "",
     ),
+    ("admin health no-such", 1, "", "error: the server has no service 'no-such' in its health\n"),
     ("groups list --prefix x", 0, "group,type,state,protocol_type,retention\n", ""),
     (
         "groups describe billing nobody",
