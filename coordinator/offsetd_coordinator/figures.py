@@ -147,6 +147,7 @@ class BackupFigures:
         "failures",
         "interval_seconds",
         "last_bytes",
+        "last_failed",
         "last_moment_ms",
         "last_seconds",
         "made",
@@ -160,6 +161,7 @@ class BackupFigures:
         """None without a target."""
         self.new_bytes = 0
         """What all of them took at the target, in addition to what was there."""
+        self.last_failed = False
         self.last_moment_ms: int | None = None
         self.last_seconds: float | None = None
         self.last_bytes: int | None = None

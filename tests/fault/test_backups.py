@@ -296,6 +296,7 @@ def test_a_backup_that_fails_is_logged_counted_and_tried_again(tmp_path: Path) -
     with ServerProcess(tmp_path / "source", settings=settings) as server:
         server.wait_until_serving()
         poll(lambda: metric(server, "offsetd_backup_failures_total") >= 2, SECONDS_MAX, server)
+        poll(lambda: metric(server, "offsetd_backup_last_failed") == 1, SECONDS_MAX, server)
         failed = server.wait_for_event("a backup failed; it is tried again")
         assert str(target) in failed["error"]
         target.unlink()

@@ -47,8 +47,8 @@ ACL_MUTANTS = (
     Mutant(
         name="stored rules are not in force after a start",
         where=f"{_ADMINISTRATION}.__init__",
-        replace="apply_acls(self._applied_acls)",
-        by="",
+        replace="self._put_acls_in_force(self._applied_acls)",
+        by="pass",
         caught_by=_SERVICE,
     ),
     Mutant(
@@ -160,13 +160,6 @@ ACL_MUTANTS = (
         name="rules of a file are changed by calls",
         where=f"{_CALLS}:AclCalls._check_changeable",
         replace="if self._from_file:",
-        by="if False:",
-        caught_by=_SERVICE,
-    ),
-    Mutant(
-        name="rules of one node of a cluster are changed",
-        where=f"{_CALLS}:AclCalls._check_changeable",
-        replace="if self._node.serving().directory is not None:",
         by="if False:",
         caught_by=_SERVICE,
     ),

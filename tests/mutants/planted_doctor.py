@@ -12,6 +12,13 @@ _FAULT = "tests/fault/test_doctor.py"
 
 DOCTOR_MUTANTS = (
     Mutant(
+        name="doctor sends the token of the metrics in plain text to any machine",
+        where="offsetd_clients.cli.doctor.scrapes:read_metrics",
+        replace="not (is_secure or address.startswith(LOOPBACK))",
+        by="False",
+        caught_by="tests/unit/clients/test_doctor_checks.py",
+    ),
+    Mutant(
         name="expiry that an operator turned off is a finding",
         where=f"{_CHECKS}:expiry",
         replace="held is not None and held.reason in EXPIRY_REMEDIES",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import socket
 import ssl
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +21,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from security.secured_server import ACLS, GROUP, TOPIC, SecuredFiles, called, request_of
+from oidc_issuer import signing_key
+from oidc_issuer import token as signed_token
+from security.secured_server import (
+    ACLS,
+    GROUP,
+    TOPIC,
+    SecuredFiles,
+    called,
+    good_claims,
+    request_of,
+)
 from server_process import ServerProcess, poll
 
 if TYPE_CHECKING:
@@ -29,6 +43,7 @@ if TYPE_CHECKING:
 TOKEN = "a-token-of-prometheus"
 SECONDS_MAX = 60
 DAY_SECONDS = 86_400
+COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 
 class Port:
@@ -115,6 +130,42 @@ def test_a_new_certificate_and_a_new_token_count(port: Port) -> None:
     assert not port.lets_in(TOKEN)
     path.write_text(TOKEN)
     poll(lambda: port.lets_in(TOKEN), SECONDS_MAX)
+
+
+@pytest.mark.parametrize("token", [TOKEN, "another", None])
+def test_doctor_reads_the_port_with_the_token_of_its_environment(
+    port: Port, token: str | None
+) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "OFFSETD_ADDRESS": port.server.address,
+        "OFFSETD_TLS_CA": str(port.files.folder / "ca.pem"),
+        "OFFSETD_TOKEN": signed_token(signing_key("one", "ES256"), good_claims(sub="owner")),
+    }
+    if token is not None:
+        environment["OFFSETD_METRICS_TOKEN"] = token
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            COMMAND,
+            "doctor",
+            "--metrics",
+            f"{port.host}:{port.port}",
+            "-o",
+            "json",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    [row] = [each for each in json.loads(ended.stdout) if each["check"] == "metrics"]
+    if token == TOKEN:
+        assert row["grade"] == "ok"
+    else:
+        assert row["what"].endswith("metrics.token.file: set OFFSETD_METRICS_TOKEN")
 
 
 def test_refusals_are_counted_and_no_name_is_told(port: Port) -> None:

@@ -80,6 +80,7 @@ class ScheduledBackups:
             making = asyncio.ensure_future(asyncio.to_thread(self._make))
             try:
                 is_made = await asyncio.shield(making)
+                self._figures.last_failed = not is_made
             except asyncio.CancelledError:
                 await asyncio.wait([making])
                 raise

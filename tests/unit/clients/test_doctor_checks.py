@@ -11,8 +11,9 @@ import pytest
 from offsetd_clients.admin_values import BlockedRetention, LogPartition
 from offsetd_clients.cli.doctor.diagnosis import Finding, Grade, diagnosed
 from offsetd_clients.cli.doctor.machine_checks import file_system, huge_pages, kind_of
+from offsetd_clients.cli.doctor.scrapes import Metrics, MetricsAccess, read_metrics
 from offsetd_clients.cli.doctor.server_checks import SERVER_CHECKS
-from offsetd_clients.cli.doctor.server_facts import Metrics, ServerFacts, read_metrics
+from offsetd_clients.cli.doctor.server_facts import ServerFacts
 from offsetd_clients.values import ExpirySuspension, ServerInfo, ServerState
 
 NOW: Final = datetime(2026, 11, 28, tzinfo=UTC)
@@ -189,6 +190,7 @@ def test_a_server_that_is_well_has_no_finding() -> None:
             BAD,
             "3 days, 0:00:00",
         ),
+        (with_metrics(offsetd_backup_last_failed=1), "backups", BAD, "it is tried again"),
         (
             attrs.evolve(HEALTHY, cluster_problems=("no node serves 3",)),
             "cluster",
@@ -250,5 +252,7 @@ def test_huge_pages_for_everybody_are_told(setting: str, count: int, tmp_path: P
 
 def test_metrics_that_cannot_be_read_have_a_reason() -> None:
     assert "is empty" in read_metrics("", is_secure=False).problem
-    assert "TLS and a token" in read_metrics("127.0.0.1:1", is_secure=True).problem
+    assert "does not answer" in read_metrics("127.0.0.1:1", is_secure=True).problem
+    token = MetricsAccess(token="secret")
+    assert "not sent the token" in read_metrics("db1:9464", is_secure=False, access=token).problem
     assert "does not answer" in read_metrics("127.0.0.1:1", is_secure=False).problem

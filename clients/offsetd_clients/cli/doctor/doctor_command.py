@@ -1,5 +1,6 @@
 """`offsetd doctor`: looks at a running server, or at a folder that no server has open."""
 
+import os
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,9 +14,11 @@ from offsetd_clients.cli.connection import (
     AddressOption,
     TimeoutOption,
     connected,
+    security_of_environment,
 )
 from offsetd_clients.cli.doctor.diagnosis import Finding, Grade, diagnosed
 from offsetd_clients.cli.doctor.machine_checks import MACHINE_CHECKS
+from offsetd_clients.cli.doctor.scrapes import METRICS_TOKEN_VARIABLE, MetricsAccess
 from offsetd_clients.cli.doctor.server_checks import SERVER_CHECKS
 from offsetd_clients.cli.doctor.server_facts import server_facts
 from offsetd_clients.cli.printing.server_summary import fail_if_any
@@ -53,6 +56,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         It changes nothing. A table shows only what is wrong; the other formats of -o have a row for
         each check. Exits with 1 if something is bad; a warning alone is not a failure.
+        OFFSETD_METRICS_TOKEN is the token of the metrics port.
 
         Examples:
             offsetd doctor
@@ -64,7 +68,12 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             found = list(_of_folder(data_dir, terminal))
         else:
             with connected(address, timeout, terminal) as client:
-                found = list(diagnosed(SERVER_CHECKS, server_facts(client, address, metrics)))
+                access = MetricsAccess(
+                    tls=security_of_environment()["tls"],
+                    token=os.environ.get(METRICS_TOKEN_VARIABLE) or None,
+                )
+                facts = server_facts(client, address, metrics, access)
+            found = list(diagnosed(SERVER_CHECKS, facts))
         found.sort(key=lambda each: ORDER.index(each[1].grade))
         wrong = [each for each in found if each[1].grade is not Grade.OK]
         rows = wrong if terminal.output_format is OutputFormat.TABLE else found

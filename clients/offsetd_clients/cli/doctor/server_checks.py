@@ -225,7 +225,7 @@ def lag(facts: ServerFacts) -> Iterator[Finding]:
 
 
 def backups(facts: ServerFacts) -> Iterator[Finding]:
-    """Is the last backup as young as it should be?"""
+    """Did the last backup succeed, and is it as young as it should be?"""
     interval_ms = facts.number("backup.interval.ms")
     if not facts.settings.get("backup.target") or not interval_ms or facts.metrics.problem:
         return
@@ -233,7 +233,12 @@ def backups(facts: ServerFacts) -> Iterator[Finding]:
     up = facts.now - facts.info.start_time
     most = timedelta(milliseconds=BACKUPS_MISSED * interval_ms)
     age = up if last_s is None else timedelta(seconds=facts.now.timestamp() - last_s)
-    if age > most:
+    if facts.metrics.get("offsetd_backup_last_failed"):
+        yield bad(
+            "the last try to make a backup failed; it is tried again",
+            "Read the server's log for the reason; `offsetd backup create` makes one now.",
+        )
+    elif age > most:
         told = "no backup since the start" if last_s is None else "the last backup is too old"
         yield bad(
             f"{told}: {age - timedelta(microseconds=age.microseconds)} are without one",

@@ -22,6 +22,11 @@ def backup_families(figures: BackupFigures) -> Iterator[Metric]:
         "Backups, or prunes after them, that failed. They are tried again.",
         figures.failures,
     )
+    yield gauge(
+        "offsetd_backup_last_failed",
+        "1 if the last try failed, else 0.",
+        float(figures.last_failed),
+    )
     yield counter(
         "offsetd_backup_new_bytes_total",
         "Bytes that were written to the target: what it did not have yet.",

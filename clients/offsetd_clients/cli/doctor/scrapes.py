@@ -1,0 +1,106 @@
+"""One scrape of a server's metrics port, with TLS and its token where it asks for them."""
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import attrs
+
+from offsetd_clients.calling.security import TlsOptions
+
+METRICS_TIMEOUT_S = 5.0
+METRICS_TOKEN_VARIABLE = "OFFSETD_METRICS_TOKEN"  # noqa: S105  # Its name.
+LOOPBACK = ("127.", "localhost", "[::1]", "unix:")
+_OK, _UNAUTHORIZED = 200, 401
+
+
+@attrs.frozen(kw_only=True)
+class Metrics:
+    """A scrape. A sample with labels is named `name{label="value"}`, as Prometheus writes it.
+
+    `skew_s`: how far the server's machine is ahead of this one. `problem`: why there are none.
+    """
+
+    values: Mapping[str, float] = attrs.field(factory=dict)
+    skew_s: float = 0.0
+    problem: str = ""
+
+    def get(self, name: str) -> float | None:
+        """A sample; None if it is not there."""
+        return self.values.get(name)
+
+    def total(self, name: str) -> float:
+        """The sum of all samples of a metric."""
+        return sum(value for key, value in self.values.items() if key.partition("{")[0] == name)
+
+
+@attrs.frozen(kw_only=True)
+class MetricsAccess:
+    """What a scrape shows: the TLS settings of the client, and the token of the metrics port."""
+
+    tls: TlsOptions | None = None
+    token: str | None = attrs.field(default=None, repr=False)
+
+
+NO_ACCESS = MetricsAccess()
+
+
+def read_metrics(address: str, *, is_secure: bool, access: MetricsAccess = NO_ACCESS) -> Metrics:
+    """One scrape of HOST:PORT. The token goes over TLS, or to this machine only."""
+    if not address:
+        return Metrics(problem="metrics.address is empty")
+    token = access.token
+    if token is not None and not (is_secure or address.startswith(LOOPBACK)):
+        return Metrics(problem=f"{address} has no TLS, so it is not sent the token")
+    try:
+        with _connection(address, access.tls or TlsOptions() if is_secure else None) as connection:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            connection.request("GET", "/metrics", headers=headers)
+            got = connection.getresponse()
+            text, told = got.read().decode(), got.headers.get("Date")
+    except (OSError, ValueError, HTTPException) as error:
+        return Metrics(problem=f"{address} does not answer: {error}")
+    if got.status == _UNAUTHORIZED:
+        return Metrics(
+            problem=f"{address} asks for the token of metrics.token.file: set"
+            f" {METRICS_TOKEN_VARIABLE}"
+        )
+    if got.status != _OK:
+        return Metrics(problem=f"{address} answers {got.status} {got.reason}")
+    now = datetime.now(UTC)
+    skew_s = (parsedate_to_datetime(told) - now).total_seconds() if told else 0.0
+    return Metrics(values=dict(_samples(text)), skew_s=skew_s)
+
+
+@contextmanager
+def _connection(address: str, tls: TlsOptions | None) -> Iterator[HTTPConnection]:
+    connection = HTTPConnection(address, timeout=METRICS_TIMEOUT_S)
+    try:
+        if tls is not None:
+            plain = socket.create_connection((connection.host, connection.port), METRICS_TIMEOUT_S)
+            name = tls.server_name or connection.host
+            connection.sock = _context(tls).wrap_socket(plain, server_hostname=name)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _context(tls: TlsOptions) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=None if tls.ca is None else tls.ca.decode())
+    if tls.certificate is not None and tls.key is not None:
+        with TemporaryDirectory() as folder:  # Python reads a certificate from files only.
+            path = Path(folder) / "pair.pem"
+            path.write_bytes(tls.key + b"\n" + tls.certificate)
+            context.load_cert_chain(path)
+    return context
+
+
+def _samples(text: str) -> list[tuple[str, float]]:
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return [(name, float(value)) for name, _, value in lines if name]
