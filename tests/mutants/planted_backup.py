@@ -142,7 +142,7 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="the mark of a killed backup stops prunes for ever",
-        where=f"{_STORAGE}.repository:Repository._marks",
+        where=f"{_STORAGE}.repository:Repository._young_marks",
         replace="since_ms.isdecimal() and now_ms - int(since_ms) <= MARK_MS_MAX",
         by="since_ms.isdecimal()",
         caught_by=_UNIT,
