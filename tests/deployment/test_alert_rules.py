@@ -189,6 +189,16 @@ def test_each_alert_fires_alone_and_none_in_a_healthy_server(tmp_path: Path) -> 
     assert ran_tests(tests, tmp_path) == ""
 
 
+def test_a_backup_that_never_was_is_told_once_it_is_late(tmp_path: Path) -> None:
+    never = {**HEALTHY, series("offsetd_backup_last_moment_timestamp_seconds"): ""}
+    late, young = (
+        {**never, series("process_start_time_seconds"): always(at_s)}
+        for at_s in (0, 60 * MINUTES - 900)
+    )
+    tests = [firing(late, {"OffsetdBackupOld"}), firing(young, set())]
+    assert ran_tests(tests, tmp_path) == ""
+
+
 def test_a_wrong_expectation_is_found(tmp_path: Path) -> None:
     assert "OffsetdDiskLow" in ran_tests([firing(HEALTHY, {"OffsetdDiskLow"})], tmp_path)
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,6 +61,12 @@ def done(process: subprocess.Popen[str], *, code: int = 0) -> Any:
     out, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == code, err
     return err if code else json.loads(out or "null")
+
+
+def backup_help(name: str) -> str:
+    """The help of a subcommand, without the lines of its tables."""
+    text = command("", name, "--help").communicate()[0]
+    return text.replace("│", "")
 
 
 def offsets_in(folder: Path) -> dict[str, dict[TopicPartition, int]]:
@@ -336,6 +342,47 @@ def test_a_target_without_backups_is_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+@promised("A time without a zone is in UTC.")
+def test_a_time_is_in_utc_unless_it_has_a_zone(server: ServerProcess, tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    done(command(server.address, "create", target))
+    for given in ("2100-01-01T10:00", "2100-01-01T11:00+01:00"):
+        restoring = command(
+            "", "restore", target, "--data-dir", tmp_path / "restored", "--to-datetime", given
+        )
+        assert "no backup reaches to 2100-01-01T10:00:00" in done(restoring, code=2)
+    assert "UTC, unless it has a zone" in " ".join(backup_help("restore").split())
+
+
+@promised(
+    "If a backup has not ended, it says so, and until when that stops `prune`.",
+    "a restore of the newest names the newest whole one instead",
+)
+def test_what_stops_a_prune_or_a_restore_says_what_to_do(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    target, folder = tmp_path / "backups", tmp_path / "restored"
+    [old] = done(command(server.address, "create", target))
+    [new] = done(command(server.address, "create", target))
+    (target / "running").mkdir(exist_ok=True)
+    mark = target / "running" / "backup-killed"
+    mark.write_text(str(int(datetime(2100, 1, 1, 9, tzinfo=UTC).timestamp() * 1000)))
+    told = command("", "prune", target, "--keep", "1").communicate()[1]
+    assert "a backup that began at 2100-01-01T09:00:00" in told
+    assert "or until 2100-01-02T09:00:00" in told
+    assert mark.exists()
+    mark.unlink()
+    manifest = f"manifests/{new['backup']}.json"
+    (target / manifest).write_text("not a manifest")
+    told = done(command("", "restore", target, "--data-dir", folder), code=1)
+    assert f"take another one: --backup {old['backup']}" in told
+    told = done(command("", "prune", target, "--keep", "1"), code=1)
+    assert f"remove {manifest} of" in told
+    (target / manifest).unlink()
+    done(command("", "prune", target, "--keep", "1", "--execute"))
+    done(command("", "restore", target, "--data-dir", folder))
+
+
 # Commands -----------------------------------------------------------------------------------------
 
 
@@ -355,6 +402,9 @@ def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_
         assert client.fetch("billing")[ORDERS].offset == 9
         [made] = done(command(server.address, *group, "--execute"))
         assert (made["group"], made["offsets"]) == ("billing", 1)
+        [listed] = done(command("", "list", target))
+        event = list(client.list_audit_events(methods=["ImportOffsets"]))[-1]
+        assert event.reason == f"backup {listed['backup']}"
         stored = client.fetch("billing")
         assert (stored[ORDERS].offset, stored[ORDERS].metadata) == (5, "m")
         assert stored[ORDERS].leader_epoch == 3

@@ -73,7 +73,8 @@ TimeOption = Annotated[
     typer.Option(
         "--to-datetime",
         metavar="TIME",
-        help="As it was at this time, in UTC; from the first backup after it.",
+        help="As it was at this time (UTC, unless it has a zone, as 2026-11-28T10:30+01:00);"
+        " from the first backup after it.",
     ),
 ]
 
@@ -92,7 +93,7 @@ class BackupWork(Protocol):
     ) -> None: ...
     def groups(
         self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
-    ) -> Sequence[FolderGroup]: ...
+    ) -> tuple[str, Sequence[FolderGroup]]: ...
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -238,13 +239,13 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
         if data_dir is not None:
             work.restore(target, data_dir, backup_id, to_ms)
             return
-        found = work.groups(target, backup_id, to_ms, list(dict.fromkeys(groups or ())))
+        chosen, found = work.groups(target, backup_id, to_ms, list(dict.fromkeys(groups or ())))
         with connected(address, timeout, terminal) as client:
             imported = client.import_offsets(
                 "".join(_lines(found, client)).encode(),
                 OffsetFormat.JSONL,
                 validate_only=not execute,
-                reason=reason,
+                reason=f"backup {chosen}" + (f": {reason}" if reason else ""),
             )
         _print_restored(imported, terminal, address, is_dry=not execute)
 

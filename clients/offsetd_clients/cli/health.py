@@ -11,6 +11,8 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.printing.terminal import Terminal
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.sync.client import OffsetClient
 
 COLUMNS = ("service", "serving")
 SERVER = "server"  # What users call the whole server, whose name is empty.
@@ -43,7 +45,7 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
             offsetd admin health offsetd.cleaner offsetd.disk
         """
         with connected(address, timeout, terminal) as client:
-            answers = {name: client.is_serving(name) for name in services or [""]}
+            answers = {name: _serves(client, name, terminal) for name in services or [""]}
         terminal.rows(
             COLUMNS,
             [{"service": name or SERVER, "serving": serves} for name, serves in answers.items()],
@@ -51,3 +53,12 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
         refusing = [name or SERVER for name, serves in answers.items() if not serves]
         if refusing:
             terminal.fail(f"not serving: {', '.join(refusing)}")
+
+
+def _serves(client: OffsetClient, service: str, terminal: Terminal) -> bool:
+    try:
+        return client.is_serving(service)
+    except OffsetdError as error:
+        if error.code != "NOT_FOUND":  # What grpc.health.v1 says, without a text.
+            raise
+        terminal.fail(f"the server has no service {service!r} in its health")

@@ -10,7 +10,7 @@ import attrs
 from offsetd_storage.backups.backup_check import chunk_problems
 from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
 from offsetd_storage.backups.backup_writing import write_backup
-from offsetd_storage.backups.repository import Repository
+from offsetd_storage.backups.repository import MARK_MS_MAX, Repository
 from offsetd_storage.backups.targets import target_of
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.disk.files import OsFiles
@@ -132,9 +132,11 @@ class BackupWork:
         with self._told():
             repository = Repository(target_of(source))
             repository.require_any()
+            begun_ms = None
             if execute:
                 pruned = repository.prune(keep, now_ms=SystemClock().now_ms())
             else:
+                begun_ms = repository.unended_since(now_ms=SystemClock().now_ms())
                 pruned = repository.planned_prune(keep)
         goes, stays = ("removed", "kept") if execute else ("remove", "keep")
         rows = [
@@ -146,6 +148,12 @@ class BackupWork:
             f"{'removed' if execute else 'needed by no kept backup'}:"
             f" {_counted(len(pruned.chunks), 'chunk')}, {pruned.chunk_bytes} bytes"
         )
+        if begun_ms is not None:
+            self.terminal.note(
+                f"a backup that began at {rfc3339(begun_ms)} has not ended: until it has,"
+                " --execute is refused; if it was killed, until the next backup of the same"
+                f" folder has ended, or until {rfc3339(begun_ms + MARK_MS_MAX)}"
+            )
         return bool(pruned.backup_ids or pruned.chunks or pruned.leftovers)
 
     def restore(self, source: str, folder: Path, backup_id: str | None, to_ms: int | None) -> None:
@@ -186,8 +194,8 @@ class BackupWork:
 
     def groups(
         self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
-    ) -> list[FolderGroup]:
-        """The offsets of groups in a backup. Fails if one is not there, or cannot be read."""
+    ) -> tuple[str, list[FolderGroup]]:
+        """A backup's id, and the offsets of groups in it. Fails if one cannot be read."""
         with self._told():
             repository = Repository(target_of(source))
             chosen = chosen_backup(
@@ -201,7 +209,7 @@ class BackupWork:
         if missing:
             self.terminal.fail(f"backup {chosen.backup_id} has no offsets of {', '.join(missing)}")
         self.terminal.note(f"from backup {chosen.backup_id}")
-        return found
+        return chosen.backup_id, found
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from offsetd_storage.backups.backup_errors import BackupRefused
+from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
 from offsetd_storage.backups.log_restoring import (
     LogRestoring,
     check_chunks_there,
@@ -71,7 +71,12 @@ def chosen_backup(
         chosen = backup_id or repository.newest_id()
     else:
         chosen = backup_id or backup_for(repository.backups(), time_ms, of=rfc3339)
-    manifest = repository.manifest(chosen)
+    try:
+        manifest = repository.manifest(chosen)
+    except BackupDamaged as error:
+        usable = [each.backup_id for each in repository.backups() if each.manifest is not None]
+        hint = f"take another one: --backup {usable[-1]}" if usable else "no other one is whole"
+        raise BackupDamaged(f"{error}; {hint}") from error
     if manifest.missing_partitions:  # They would give out their first offsets again.
         raise BackupRefused(f"backup {chosen} has not all log partitions")
     for log in manifest.logs:  # Also checks the clock.

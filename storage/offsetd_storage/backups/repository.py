@@ -150,6 +150,13 @@ class Repository:
         self.target.remove(f"{_BACKUP_MARKS}{folder_id}")
         self.target.settle()
 
+    def unended_since(self, *, now_ms: int) -> int | None:
+        """When the newest backup began that goes on, or was killed, and so stops a prune.
+
+        None without one. It changes nothing.
+        """
+        return max(self._young_marks(_BACKUP_MARKS, now_ms).values(), default=None)
+
     def planned_prune(self, keep: int) -> Prune:
         """What `prune` would remove. Raises BackupDamaged, NewerFormat.
 
@@ -160,7 +167,13 @@ class Repository:
         kept = ids[split:]
         needed: set[str] = set()
         for each in kept:
-            needed |= self.manifest(each).digests
+            try:
+                needed |= self.manifest(each).digests
+            except BackupDamaged as error:
+                raise BackupDamaged(
+                    f"{error}; which chunks backup {each} needs is not known: remove"
+                    f" {_MANIFESTS}{each}{_SUFFIX} of {self.target.address}, then prune again"
+                ) from error
         chunks = self.chunks()
         gone = sorted(chunks.keys() - needed)
         known = {_chunk_name(each) for each in chunks}
@@ -209,15 +222,21 @@ class Repository:
 
     def _marks(self, prefix: str, now_ms: int) -> list[str]:
         """The marks with this prefix. Old ones are removed."""
-        found = []
+        young = self._young_marks(prefix, now_ms)
+        for each in self.target.objects(_RUNNING):
+            if each.name.startswith(prefix) and each.name not in young:
+                self.target.remove(each.name)
+        return list(young)
+
+    def _young_marks(self, prefix: str, now_ms: int) -> dict[str, int]:
+        """The times of the marks with this prefix that are not too old, by name."""
+        found = {}
         for each in self.target.objects(_RUNNING):
             if not each.name.startswith(prefix):
                 continue
             since_ms = (self.target.get(each.name) or b"").decode(errors="replace")
             if since_ms.isdecimal() and now_ms - int(since_ms) <= MARK_MS_MAX:
-                found.append(each.name)
-            else:
-                self.target.remove(each.name)
+                found[each.name] = int(since_ms)
         return found
 
 

@@ -318,7 +318,7 @@ def test_a_damaged_manifest_stops_a_prune_unless_it_goes() -> None:
     new = back_up(store, repository, moment_ms=NOW_MS + 1)
     repository.target.put(f"manifests/{old.backup_id}.json", b"not a manifest")
     repository.target.settle()
-    with pytest.raises(BackupDamaged):
+    with pytest.raises(BackupDamaged, match=f"remove manifests/{old.backup_id}.json of .*, then"):
         repository.prune(2, now_ms=NOW_MS)
     assert repository.backup_ids() == [old.backup_id, new.backup_id]
     repository.prune(1, now_ms=NOW_MS)
