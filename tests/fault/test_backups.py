@@ -63,6 +63,12 @@ def done(process: subprocess.Popen[str], *, code: int = 0) -> Any:
     return err if code else json.loads(out or "null")
 
 
+def backup_help(name: str) -> str:
+    """The help of a subcommand, without the lines of its tables."""
+    text = command("", name, "--help").communicate()[0]
+    return text.replace("│", "")
+
+
 def offsets_in(folder: Path) -> dict[str, dict[TopicPartition, int]]:
     """All offsets in a folder that no server has open, by group."""
     problems: list[str] = []
@@ -335,6 +341,18 @@ def test_a_target_without_backups_is_an_error(tmp_path: Path) -> None:
         assert "has no backup" in ended.communicate()[1]
         assert ended.returncode == 2
     assert not (tmp_path / "nothing").exists()
+
+
+@promised("A time without a zone is in UTC.")
+def test_a_time_is_in_utc_unless_it_has_a_zone(server: ServerProcess, tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    done(command(server.address, "create", target))
+    for given in ("2100-01-01T10:00", "2100-01-01T11:00+01:00"):
+        restoring = command(
+            "", "restore", target, "--data-dir", tmp_path / "restored", "--to-datetime", given
+        )
+        assert "no backup reaches to 2100-01-01T10:00:00" in done(restoring, code=2)
+    assert "UTC, unless it has a zone" in " ".join(backup_help("restore").split())
 
 
 @promised(

@@ -151,8 +151,8 @@ class BackupWork:
         if begun_ms is not None:
             self.terminal.note(
                 f"a backup that began at {rfc3339(begun_ms)} has not ended: until it has,"
-                " --execute is refused; if it was killed, until the next backup of the same folder"
-                f" has ended, or until {rfc3339(begun_ms + MARK_MS_MAX)}"
+                " --execute is refused; if it was killed, until the next backup of the same"
+                f" folder has ended, or until {rfc3339(begun_ms + MARK_MS_MAX)}"
             )
         return bool(pruned.backup_ids or pruned.chunks or pruned.leftovers)
 
@@ -195,10 +195,7 @@ class BackupWork:
     def groups(
         self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
     ) -> tuple[str, list[FolderGroup]]:
-        """The backup, and the offsets of groups in it.
-
-        Fails if one is not there, or cannot be read.
-        """
+        """A backup's id, and the offsets of groups in it. Fails if one cannot be read."""
         with self._told():
             repository = Repository(target_of(source))
             chosen = chosen_backup(

@@ -7,6 +7,8 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.rpc import code_pb2
+from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.printing.terminal import Terminal
@@ -47,3 +49,10 @@ def test_a_service_that_does_not_serve_is_named(
     assert stdout.split() == ["service,serving", "server,true", "offsetd.cleaner,false"]
     assert "not serving: offsetd.cleaner" in stderr
     assert [each.service for each in fake_server.requests] == ["", "offsetd.cleaner"]
+
+
+def test_a_service_that_there_is_not_is_named(fake_server: Any, health: Callable[..., Any]) -> None:
+    fake_server.will_answer("Check", Status(code=code_pb2.NOT_FOUND))
+    code, stdout, stderr = health("offsetd.clenaer")
+    assert (code, stdout) == (1, "")
+    assert "the server has no service 'offsetd.clenaer'" in stderr
