@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import attrs
 
@@ -84,21 +82,13 @@ def _connection(address: str, tls: TlsOptions | None) -> Iterator[HTTPConnection
     try:
         if tls is not None:
             plain = socket.create_connection((connection.host, connection.port), METRICS_TIMEOUT_S)
+            authorities = None if tls.ca is None else tls.ca.decode()
+            context = ssl.create_default_context(cadata=authorities)
             name = tls.server_name or connection.host
-            connection.sock = _context(tls).wrap_socket(plain, server_hostname=name)
+            connection.sock = context.wrap_socket(plain, server_hostname=name)
         yield connection
     finally:
         connection.close()
-
-
-def _context(tls: TlsOptions) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=None if tls.ca is None else tls.ca.decode())
-    if tls.certificate is not None and tls.key is not None:
-        with TemporaryDirectory() as folder:  # Python reads a certificate from files only.
-            path = Path(folder) / "pair.pem"
-            path.write_bytes(tls.key + b"\n" + tls.certificate)
-            context.load_cert_chain(path)
-    return context
 
 
 def _samples(text: str) -> list[tuple[str, float]]:
