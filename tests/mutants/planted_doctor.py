@@ -14,7 +14,7 @@ DOCTOR_MUTANTS = (
     Mutant(
         name="doctor sends the token of the metrics in plain text to any machine",
         where="offsetd_clients.cli.doctor.scrapes:read_metrics",
-        replace="not (is_secure or address.startswith(LOOPBACK))",
+        replace="not (is_secure or is_loopback(address))",
         by="False",
         caught_by="tests/unit/clients/test_doctor_checks.py",
     ),

@@ -254,5 +254,6 @@ def test_metrics_that_cannot_be_read_have_a_reason() -> None:
     assert "is empty" in read_metrics("", is_secure=False).problem
     assert "does not answer" in read_metrics("127.0.0.1:1", is_secure=True).problem
     token = MetricsAccess(token="secret")
-    assert "not sent the token" in read_metrics("db1:9464", is_secure=False, access=token).problem
+    for address in ("db1:9464", "127.example:9464", "localhost.example:9464"):
+        assert "not sent the token" in read_metrics(address, is_secure=False, access=token).problem
     assert "does not answer" in read_metrics("127.0.0.1:1", is_secure=False).problem

@@ -10,11 +10,10 @@ from http.client import HTTPConnection, HTTPException
 
 import attrs
 
-from offsetd_clients.calling.security import TlsOptions
+from offsetd_clients.calling.security import TlsOptions, is_loopback
 
 METRICS_TIMEOUT_S = 5.0
 METRICS_TOKEN_VARIABLE = "OFFSETD_METRICS_TOKEN"  # noqa: S105  # Its name.
-LOOPBACK = ("127.", "localhost", "[::1]", "unix:")
 _OK, _UNAUTHORIZED = 200, 401
 
 
@@ -54,7 +53,7 @@ def read_metrics(address: str, *, is_secure: bool, access: MetricsAccess = NO_AC
     if not address:
         return Metrics(problem="metrics.address is empty")
     token = access.token
-    if token is not None and not (is_secure or address.startswith(LOOPBACK)):
+    if token is not None and not (is_secure or is_loopback(address)):
         return Metrics(problem=f"{address} has no TLS, so it is not sent the token")
     try:
         with _connection(address, access.tls or TlsOptions() if is_secure else None) as connection:

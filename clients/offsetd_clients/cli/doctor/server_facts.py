@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 
 from offsetd_clients.admin_values import LogPartition
-from offsetd_clients.cli.doctor.scrapes import LOOPBACK, Metrics, MetricsAccess, read_metrics
+from offsetd_clients.calling.security import is_loopback
+from offsetd_clients.cli.doctor.scrapes import Metrics, MetricsAccess, read_metrics
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.values import ServerInfo
@@ -67,7 +68,7 @@ def server_facts(
     except OffsetdError as error:
         unseen.append(f"the log: {error}")
     is_secure = settings.get("metrics.ssl.enable") == "true"
-    is_local = address.startswith(LOOPBACK)
+    is_local = is_loopback(address.partition(",")[0])
     scraped = settings.get("metrics.address", "") if metrics_address is None else metrics_address
     return ServerFacts(
         info=info,
