@@ -39,7 +39,7 @@ MUTANTS = (
         where="offsetd_coordinator.runtime.flusher:Flusher._run",
         replace="with self._turn:\n    ticket = self._flush()\nself._on_durable(ticket)",
         by="self._on_durable(self.appended)\nwith self._turn:\n    ticket = self._flush()",
-        caught_by="tests/unit/coordinator/test_flusher.py",
+        caught_by="tests/unit/coordinator/runtime/test_flusher.py",
     ),
     Mutant(
         name="what is appended while the flusher begins to wait is not seen",
@@ -52,7 +52,7 @@ MUTANTS = (
         ),
         by="else:\n    self._is_waiting = True\n    self._wake_up.sleep()",
         caught_by=(
-            "tests/unit/coordinator/test_flusher.py"
+            "tests/unit/coordinator/runtime/test_flusher.py"
             "::test_what_is_appended_while_the_thread_begins_to_wait_is_flushed"
         ),
     ),
@@ -61,21 +61,21 @@ MUTANTS = (
         where="offsetd_coordinator.runtime.flush_pace:FlushPace._is_busy",
         replace="and used - used_then >= (now - looked) * _BUSY_RATIO",
         by="and used - used_then >= (now - looked) * 0",
-        caught_by="tests/unit/coordinator/test_flush_pace.py",
+        caught_by="tests/unit/coordinator/runtime/test_flush_pace.py",
     ),
     Mutant(
         name="callers whose commits came in one message wait for others that do not come",
         where="offsetd_coordinator.runtime.flush_pace:FlushPace._is_busy",
         replace="(rounds - rounds_then) * _COMMITS_PER_ROUND_MAX",
         by="(rounds - rounds_then) * 1000",
-        caught_by="tests/unit/coordinator/test_flush_pace.py",
+        caught_by="tests/unit/coordinator/runtime/test_flush_pace.py",
     ),
     Mutant(
         name="callers whose commits came in one message wait as those who take turns",
         where="offsetd_coordinator.runtime.flush_pace:FlushPace.note_ended",
         replace="if covered > self._rounds_covered * _COMMITS_PER_ROUND_MAX:",
         by="if covered > self._rounds_covered * 1000:",
-        caught_by="tests/unit/coordinator/test_flush_pace.py",
+        caught_by="tests/unit/coordinator/runtime/test_flush_pace.py",
     ),
     Mutant(
         name="a failed fsync is tried again",
@@ -102,14 +102,14 @@ MUTANTS = (
         where="offsetd_storage.recovery.survey:check_format",
         replace="sync_names(files, path)",
         by="",
-        caught_by="tests/unit/storage/test_recovery_hardening.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_hardening.py",
     ),
     Mutant(
         name="the page cache is trusted after a crash",
         where="offsetd_storage.recovery.swap_recovery:sync_segments",
         replace="file.sync()\nif drop_cache:\n    file.drop_cache()",
         by="pass",
-        caught_by="tests/unit/storage/test_recovery_of_brokers.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the log is cut at a bad batch in its middle",
@@ -121,7 +121,7 @@ MUTANTS = (
             "    require_whole(scan, base_offset)"
         ),
         by="",
-        caught_by="tests/unit/storage/test_folder_recovery.py",
+        caught_by="tests/unit/storage/recovery/test_folder_recovery.py",
     ),
     Mutant(
         name="the log is cut at the checkpoint's recovery point without a journal",
@@ -135,14 +135,14 @@ MUTANTS = (
             "    log.truncate(min(log.offset_next, end))\n"
             "logs[topic_partition] = log"
         ),
-        caught_by="tests/unit/storage/test_recovery_of_brokers.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the journal is released before the recovery point is durable",
         where="offsetd_storage.journal.journal:Journal.other_file_is_free",
         replace="return nothing_needed_before(self._begun_at, self._points)",
         by="return True",
-        caught_by="tests/unit/storage/test_journal.py",
+        caught_by="tests/unit/storage/journal/test_journal.py",
     ),
     Mutant(
         name="a new life restarts the journal's sequence",
@@ -156,7 +156,7 @@ MUTANTS = (
         where="offsetd_storage.kernels.scan:batch_flaw",
         replace="if not has_valid_checksum(buffer, position, size):",
         by="if size < 0:",
-        caught_by="tests/unit/storage/test_scan.py",
+        caught_by="tests/unit/storage/kernels/test_scan.py",
     ),
     Mutant(
         name="no checksum of frames",
@@ -170,14 +170,14 @@ MUTANTS = (
         where="offsetd_storage.disk.files:OsFiles.lock",
         replace="request = _FLOCK.pack(fcntl.F_WRLCK,",
         by="request = _FLOCK.pack(fcntl.F_UNLCK,",
-        caught_by="tests/unit/storage/test_folder_lock.py",
+        caught_by="tests/unit/storage/folder/test_folder_lock.py",
     ),
     Mutant(
         name="a read before what it rests on is durable",
         where="offsetd_coordinator.runtime.runtime:Runtime._ask",
         replace="return self._tickets[partition], question(shard)",
         by="return 0, question(shard)",
-        caught_by="tests/unit/coordinator/test_runtime.py",
+        caught_by="tests/unit/coordinator/runtime/test_runtime.py",
     ),
     Mutant(
         name="a refusal before what it rests on is durable",
@@ -187,6 +187,6 @@ MUTANTS = (
             "ticket = self._tickets[partition] if decision.batch is not None else 0\n"
             "return ticket, _outcome(decision)"
         ),
-        caught_by="tests/unit/coordinator/test_runtime.py",
+        caught_by="tests/unit/coordinator/runtime/test_runtime.py",
     ),
 )

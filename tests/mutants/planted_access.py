@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _MATRIX = "tests/security/test_rights_matrix.py"
 _STREAMS = "tests/security/test_open_streams.py"
-_IDENTITIES = "tests/unit/coordinator/test_identities.py"
+_IDENTITIES = "tests/unit/coordinator/calls/test_identities.py"
 
 ACCESS_MUTANTS = (
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _METRICS = "offsetd_coordinator.observability.metrics.access_metrics:access_families"
-_METRICS_TESTS = "tests/unit/coordinator/test_access_metrics.py"
+_METRICS_TESTS = "tests/unit/coordinator/observability/test_access_metrics.py"
 _PORT_TESTS = "tests/security/test_metrics_port.py"
 
 ACCESS_METRICS_MUTANTS = (

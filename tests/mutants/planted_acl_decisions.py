@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_INDEX = "tests/unit/coordinator/test_acl_index.py"
-_AUTHORIZER = "tests/unit/coordinator/test_authorizer.py"
-_FILE = "tests/unit/coordinator/test_acl_file.py"
-_WATCHED = "tests/unit/coordinator/test_watched_file.py"
+_INDEX = "tests/unit/coordinator/security/test_acl_index.py"
+_AUTHORIZER = "tests/unit/coordinator/security/test_authorizer.py"
+_FILE = "tests/unit/coordinator/security/test_acl_file.py"
+_WATCHED = "tests/unit/coordinator/security/test_watched_file.py"
 _PROPERTY = "tests/property/test_acls.py"
 _DECIDE = "offsetd_coordinator.security.acl_index:AclIndex.decide"
 _PATTERNS = "offsetd_coordinator.security.acl_index:_Patterns"

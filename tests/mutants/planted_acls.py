@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_STATE = "tests/unit/coordinator/test_acl_state.py"
-_FILTER = "tests/unit/coordinator/test_acl_filter.py"
-_RECORD = "tests/unit/coordinator/test_acl_record.py"
-_SERVICE = "tests/unit/coordinator/test_service_acls.py"
-_REQUESTS = "tests/unit/coordinator/test_service_acl_requests.py"
+_STATE = "tests/unit/coordinator/configuration/test_acl_state.py"
+_FILTER = "tests/unit/coordinator/configuration/test_acl_filter.py"
+_RECORD = "tests/unit/coordinator/configuration/test_acl_record.py"
+_SERVICE = "tests/unit/coordinator/services/test_acl_calls.py"
+_REQUESTS = "tests/unit/coordinator/services/test_acl_requests.py"
 _CLIENT = "tests/unit/clients/test_acls.py"
-_COMMANDS = "tests/unit/clients/test_cli_acls.py"
+_COMMANDS = "tests/unit/clients/cli/test_acls.py"
 _ADMINISTRATION = "offsetd_coordinator.administration.administration:Administration"
 _ACL_STATE = "offsetd_coordinator.configuration.acl_state:AclState"
 _CALLS = "offsetd_coordinator.services.acl_calls"

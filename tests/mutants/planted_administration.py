@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_CONFIG_ADMIN = "tests/unit/coordinator/test_service_config_admin.py"
-_LOG_ADMIN = "tests/unit/coordinator/test_service_log_admin.py"
-_CONFIG_SHARD = "tests/unit/coordinator/test_config_state.py"
+_CONFIG_ADMIN = "tests/unit/coordinator/services/test_config_admin.py"
+_LOG_ADMIN = "tests/unit/coordinator/services/test_log_admin.py"
+_CONFIG_SHARD = "tests/unit/coordinator/configuration/test_config_state.py"
 
 ADMINISTRATION_MUTANTS = (
     Mutant(
@@ -62,7 +62,7 @@ ADMINISTRATION_MUTANTS = (
         where="offsetd_coordinator.administration.internal_topics:InternalTopics.load",
         replace="shard.replay(buffer[:end].tobytes())",
         by="pass",
-        caught_by="tests/unit/coordinator/test_own_topics.py",
+        caught_by="tests/unit/coordinator/administration/test_internal_topics.py",
     ),
     Mutant(
         name="a retry of a deletion to the end deletes what has come since",
@@ -83,7 +83,7 @@ ADMINISTRATION_MUTANTS = (
         where="offsetd_storage.folder.stray_folders:strays_taken_back",
         replace="files.rename(folder, stray)",
         by="pass",
-        caught_by="tests/unit/storage/test_strays.py",
+        caught_by="tests/unit/storage/folder/test_stray_folders.py",
     ),
     Mutant(
         name="a name is exported that comes back without its start",

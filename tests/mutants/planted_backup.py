@@ -5,11 +5,11 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _STORAGE = "offsetd_storage.backups"
-_UNIT = "tests/unit/storage/test_backups.py"
+_UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
-_GROUPS = "tests/unit/coordinator/test_restored_groups.py"
-_SERVICE = "tests/unit/coordinator/test_service_backups.py"
+_GROUPS = "tests/unit/coordinator/offline/test_restored_groups.py"
+_SERVICE = "tests/unit/coordinator/services/test_backup_calls.py"
 
 BACKUP_MUTANTS = (
     Mutant(
@@ -250,6 +250,6 @@ BACKUP_MUTANTS = (
         where="offsetd_storage.backups.targets:target_of",
         replace="_refuse_servers_folder(files, path)",
         by="pass",
-        caught_by="tests/unit/storage/test_backup_targets.py",
+        caught_by="tests/unit/storage/backups/test_targets.py",
     ),
 )

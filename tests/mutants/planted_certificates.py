@@ -6,13 +6,13 @@ from mutants.planted import Mutant
 
 _CERTIFICATES = "offsetd_coordinator.security.certificates"
 _MAPPING = "offsetd_coordinator.security.principal_mapping"
-_CERTIFICATE_TESTS = "tests/unit/coordinator/test_certificates.py"
-_NAME_TESTS = "tests/unit/coordinator/test_distinguished_names.py"
-_MAPPING_TESTS = "tests/unit/coordinator/test_principal_mapping.py"
+_CERTIFICATE_TESTS = "tests/unit/coordinator/security/test_certificates.py"
+_NAME_TESTS = "tests/unit/coordinator/security/test_distinguished_names.py"
+_MAPPING_TESTS = "tests/unit/coordinator/security/test_principal_mapping.py"
 _SECURITY = "offsetd_coordinator.observability.endpoint_security:EndpointSecurity"
 _ENDPOINT = "offsetd_coordinator.observability.metrics.endpoint"
 _READERS = "offsetd_coordinator.observability.metrics.reader_connections:ReaderConnections"
-_METRICS_TESTS = "tests/unit/coordinator/test_metrics_tls.py"
+_METRICS_TESTS = "tests/unit/coordinator/observability/test_metrics_tls.py"
 
 CERTIFICATE_MUTANTS = (
     Mutant(

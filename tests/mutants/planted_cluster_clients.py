@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_CALLS = "tests/unit/coordinator/test_cluster_calls.py"
+_CALLS = "tests/unit/coordinator/services/test_cluster_calls.py"
 _CLIENT = "tests/unit/clients/test_cluster.py"
 _OWNERSHIP = "tests/unit/coordinator/test_partition_ownership.py"
-_LEAVING = "tests/unit/clients/test_leaving_groups.py"
+_LEAVING = "tests/unit/clients/calling/test_leaving_groups.py"
 _WATCH = "tests/unit/clients/test_cluster_watch.py"
 _ORDER = (
     "tests/property/test_commit_order_in_clusters.py"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _UNIT = "tests/unit/coordinator"
-_TRANSACTIONS = f"{_UNIT}/test_cluster_transactions.py"
-_STUCK = f"{_UNIT}/test_cluster_stuck_producers.py"
-_TAKEOVER = f"{_UNIT}/test_cluster_takeover.py"
-_COMMIT_LOG = f"{_UNIT}/test_cluster_commit_log.py"
-_MEMBER = f"{_UNIT}/test_cluster_group_member.py"
-_COPIES = f"{_UNIT}/test_cluster_copies.py"
-_RULES = f"{_UNIT}/test_cluster_shared_rules.py"
+_TRANSACTIONS = f"{_UNIT}/cluster/test_transactions.py"
+_STUCK = f"{_UNIT}/cluster/test_stuck_producers.py"
+_TAKEOVER = f"{_UNIT}/cluster/test_takeover.py"
+_COMMIT_LOG = f"{_UNIT}/cluster/test_kafka_commit_log.py"
+_MEMBER = f"{_UNIT}/cluster/test_group_member.py"
+_COPIES = f"{_UNIT}/cluster/test_copies.py"
+_RULES = f"{_UNIT}/cluster/test_shared_rules.py"
 _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
 _TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
 _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
@@ -180,7 +180,7 @@ CLUSTER_LOG_MUTANTS = (
         where="offsetd_coordinator.cluster.frames:OpenFrame._note_ended",
         replace="self._taken_count + len(self._frame.entries)",
         by="0",
-        caught_by=f"{_UNIT}/test_cluster_frames.py::test_a_frame_waits_for_callers_of_the_last_one",
+        caught_by=f"{_UNIT}/cluster/test_frames.py::test_a_frame_waits_for_callers_of_the_last_one",
     ),
     Mutant(
         name="records that wait for a refused transaction are waited for",

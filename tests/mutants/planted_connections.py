@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_GUARD_TESTS = "tests/unit/coordinator/test_connection_guard.py"
-_ANSWER_TESTS = "tests/unit/coordinator/test_answers.py"
+_GUARD_TESTS = "tests/unit/coordinator/network/test_connection_guard.py"
+_ANSWER_TESTS = "tests/unit/coordinator/calls/test_answer_reservations.py"
 _ATTACKS = "tests/fault/test_attacks.py"
 
 CONNECTION_MUTANTS = (
@@ -14,7 +14,7 @@ CONNECTION_MUTANTS = (
         where="offsetd_coordinator.calls.connections:Connection.note_streamed",
         replace="self.taken_bytes += size + self._frames_bytes",
         by="self.taken_bytes += size + self.metadata_bytes + self._frames_bytes",
-        caught_by="tests/unit/coordinator/test_connection_guard.py",
+        caught_by="tests/unit/coordinator/network/test_connection_guard.py",
     ),
     Mutant(
         name="fetches do not count while they are built",
@@ -91,14 +91,14 @@ CONNECTION_MUTANTS = (
         where="offsetd_coordinator.network.sockets:AcceptedSockets.close",
         replace="if self._number(duplicate.fileno()) != known.number:",
         by="if self._number(duplicate.fileno()) == 0:",
-        caught_by="tests/unit/coordinator/test_sockets.py",
+        caught_by="tests/unit/coordinator/network/test_sockets.py",
     ),
     Mutant(
         name="a call waits for its message for ever",
         where="offsetd_coordinator.calls.incomplete_calls:IncompleteCalls._look",
         replace="if since_seconds > oldest_seconds:",
         by="if since_seconds > 0:",
-        caught_by="tests/unit/coordinator/test_incomplete_calls.py",
+        caught_by="tests/unit/coordinator/calls/test_incomplete_calls.py",
     ),
     Mutant(
         name="calls without a message do not count",
@@ -112,6 +112,6 @@ CONNECTION_MUTANTS = (
         where="offsetd_coordinator.network.sockets:AcceptedSockets.look",
         replace="elif ctypes.get_errno() != errno.EBADF:",
         by="elif False:",
-        caught_by="tests/unit/coordinator/test_sockets.py",
+        caught_by="tests/unit/coordinator/network/test_sockets.py",
     ),
 )

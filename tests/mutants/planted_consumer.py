@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _LIVES = "tests/property/test_consumer_lives.py"
-_PART = "tests/unit/clients/test_consumer_part.py"
-_POSITIONS = "tests/unit/clients/test_consumer_positions.py"
+_PART = "tests/unit/clients/consumer/test_parts.py"
+_POSITIONS = "tests/unit/clients/consumer/test_positions.py"
 
 CONSUMER_MUTANTS = (
     Mutant(

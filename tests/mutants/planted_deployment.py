@@ -7,7 +7,7 @@ from mutants.planted import Mutant
 _NOTIFY = "offsetd_coordinator.commands.service_notification:notify_when_serving"
 _NOTIFY_TESTS = "tests/deployment/test_service_notification.py"
 _HEALTH = "offsetd_clients.cli.health:register"
-_HEALTH_TESTS = "tests/unit/clients/test_cli_health.py"
+_HEALTH_TESTS = "tests/unit/clients/cli/test_health.py"
 
 DEPLOYMENT_MUTANTS = (
     Mutant(

@@ -7,7 +7,7 @@ from mutants.planted import Mutant
 _CHECKS = "offsetd_clients.cli.doctor.server_checks"
 _MACHINE = "offsetd_clients.cli.doctor.machine_checks"
 _FOLDER = "offsetd_coordinator.offline.folder_diagnosis"
-_UNIT = "tests/unit/clients/test_doctor_checks.py"
+_UNIT = "tests/unit/clients/cli/doctor/test_doctor_checks.py"
 _FAULT = "tests/fault/test_doctor.py"
 
 DOCTOR_MUTANTS = (
@@ -16,7 +16,7 @@ DOCTOR_MUTANTS = (
         where="offsetd_clients.cli.doctor.scrapes:read_metrics",
         replace="not (is_secure or is_loopback(address))",
         by="False",
-        caught_by="tests/unit/clients/test_doctor_checks.py",
+        caught_by="tests/unit/clients/cli/doctor/test_doctor_checks.py",
     ),
     Mutant(
         name="expiry that an operator turned off is a finding",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_LOCK_TESTS = "tests/unit/storage/test_folder_lock.py"
+_LOCK_TESTS = "tests/unit/storage/folder/test_folder_lock.py"
 _MOVED = "tests/fault/test_moved_folder.py"
 _TWO = f"{_MOVED}::test_of_two_servers_on_one_path_the_first_stops_and_neither_loses_anything"
 _GONE = f"{_MOVED}::test_a_server_whose_folder_or_lock_is_deleted_stops"
-_EXPIRER_TESTS = "tests/unit/coordinator/test_expirer.py"
-_REPAIRS = "tests/unit/storage/test_log_repair.py"
-_UPKEEP_TESTS = "tests/unit/storage/test_upkeep.py"
+_EXPIRER_TESTS = "tests/unit/coordinator/background/test_expirer.py"
+_REPAIRS = "tests/unit/storage/recovery/test_partition_repair.py"
+_UPKEEP_TESTS = "tests/unit/storage/maintenance/test_upkeep.py"
 
 DOUBT_MUTANTS = (
     Mutant(
@@ -100,35 +100,35 @@ DOUBT_MUTANTS = (
         where="offsetd_storage.recovery.partition_recovery:_plan_closed_log",
         replace="attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))",
         by="plan",
-        caught_by="tests/unit/storage/test_partial_restores.py",
+        caught_by="tests/unit/storage/recovery/test_partial_restores.py",
     ),
     Mutant(
         name="a list that knows more than the journal is believed",
         where="offsetd_storage.recovery.segment_comparison:ahead_reason",
         replace="if listed.below <= offset_next:",
         by="if True:",
-        caught_by="tests/unit/storage/test_partial_restores.py",
+        caught_by="tests/unit/storage/recovery/test_partial_restores.py",
     ),
     Mutant(
         name="a broker's snapshots do not tell that it had the log",
         where="offsetd_storage.recovery.segment_comparison:may_be_a_brokers",
         replace="if not known.snapshots.issuperset(found_snapshots(files, log_folder)):",
         by="if False:",
-        caught_by="tests/unit/storage/test_foreign_partitions.py",
+        caught_by="tests/unit/storage/recovery/test_segment_comparison.py",
     ),
     Mutant(
         name="a leader epoch that has rotted is a broker's",
         where="offsetd_storage.recovery.partition_recovery:_plan_crashed_log",
         replace="if epoch_cut > epoch_known and reader",
         by="if False and reader",
-        caught_by="tests/unit/storage/test_recovery_after_a_broker.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_after_a_broker.py",
     ),
     Mutant(
         name="what a broker wrote behind the recovery point counts as the journal's",
         where="offsetd_storage.recovery.tail_comparison:is_of_journal",
         replace="if not batch or _without_epoch(found) != _without_epoch(batch):",
         by="if not batch:",
-        caught_by="tests/unit/storage/test_recovery_after_a_broker.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_after_a_broker.py",
     ),
     Mutant(
         name="a folder of settings that is lost begins anew",
@@ -187,13 +187,13 @@ DOUBT_MUTANTS = (
         where="offsetd_storage.recovery.partition_recovery:_plan_closed_log",
         replace="require_point(reader.scan_up_to(claim.point), claim.point)",
         by="pass",
-        caught_by="tests/unit/storage/test_foreign_partitions.py",
+        caught_by="tests/unit/storage/recovery/test_segment_comparison.py",
     ),
     Mutant(
         name="a verification does not miss a partition",
         where="offsetd_coordinator.offline.verification.folder_check:folder_findings",
         replace="yield from _missing_findings(files, view)",
         by="",
-        caught_by="tests/unit/coordinator/test_commands_log_verify_lost.py",
+        caught_by="tests/unit/coordinator/commands/test_log_verify_lost.py",
     ),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_RULES = "tests/unit/coordinator/test_expiry.py"
-_SWEEP = "tests/unit/coordinator/test_expiry_sweep.py"
-_GUARD = "tests/unit/coordinator/test_expiry_guard.py"
-_NODE = "tests/unit/coordinator/test_expirer.py"
+_RULES = "tests/unit/coordinator/expiry/test_expiry_rules.py"
+_SWEEP = "tests/unit/coordinator/expiry/test_expiry_sweep.py"
+_GUARD = "tests/unit/coordinator/expiry/test_expiry_guard.py"
+_NODE = "tests/unit/coordinator/background/test_expirer.py"
 _SET_CLOCKS = "tests/unit/coordinator/test_set_clocks.py"
 
 EXPIRY_MUTANTS = (
@@ -180,6 +180,6 @@ EXPIRY_MUTANTS = (
         where="offsetd_storage.recovery.folder_recovery:recover_folder",
         replace="is_from_elsewhere=survey.has_logs",
         by="is_from_elsewhere=False",
-        caught_by="tests/unit/storage/test_recovery_of_brokers.py",
+        caught_by="tests/unit/storage/recovery/test_recovery_of_brokers.py",
     ),
 )

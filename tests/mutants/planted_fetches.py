@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_ANSWERS = "tests/unit/coordinator/test_fetch_answer.py"
-_PARSER = "tests/unit/coordinator/test_fetch_parser.py"
-_SERVICE = "tests/unit/coordinator/test_service_offsets.py"
+_ANSWERS = "tests/unit/coordinator/wire/test_fetch_encoder.py"
+_PARSER = "tests/unit/coordinator/messages/test_fetch_parser.py"
+_SERVICE = "tests/unit/coordinator/services/test_offset_calls.py"
 
-_READINGS = "tests/unit/coordinator/test_group_reading.py"
+_READINGS = "tests/unit/coordinator/large_groups/test_group_reading.py"
 
 FETCH_MUTANTS = (
     Mutant(

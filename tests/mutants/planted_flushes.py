@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_FLUSHES = "tests/unit/coordinator/test_flusher.py"
-_PACES = "tests/unit/coordinator/test_flush_pace.py"
+_FLUSHES = "tests/unit/coordinator/runtime/test_flusher.py"
+_PACES = "tests/unit/coordinator/runtime/test_flush_pace.py"
 
 FLUSH_MUTANTS = (
     Mutant(
@@ -69,7 +69,7 @@ FLUSH_MUTANTS = (
         where="offsetd_coordinator.runtime.wake_up:WakeUp.sleep",
         replace="timeout=-1 if seconds is None else",
         by="timeout=-1 if seconds is None or seconds < 1e-6 else",
-        caught_by="tests/unit/coordinator/test_wake_up.py",
+        caught_by="tests/unit/coordinator/runtime/test_wake_up.py",
     ),
     Mutant(
         name="a caller who is alone is not told what was flushed at once",
@@ -77,7 +77,7 @@ FLUSH_MUTANTS = (
         replace="if durable := self._flusher.kick():",
         by="if durable := self._flusher.kick() and 0:",
         caught_by=(
-            "tests/unit/coordinator/test_runtime.py"
+            "tests/unit/coordinator/runtime/test_runtime.py"
             "::test_a_commit_that_is_flushed_at_once_is_answered"
         ),
     ),
@@ -87,7 +87,7 @@ FLUSH_MUTANTS = (
         replace="if self.failed is not None or ticket <= self._durable:",
         by="if self.failed is not None:",
         caught_by=(
-            "tests/unit/coordinator/test_runtime.py"
+            "tests/unit/coordinator/runtime/test_runtime.py"
             "::test_a_report_of_the_flush_thread_that_comes_late_takes_nothing_back"
         ),
     ),

@@ -6,9 +6,9 @@ from mutants.planted import Mutant
 
 _LOSSES = "offsetd_coordinator.offline.repair_losses"
 _PLAN = "offsetd_storage.recovery.repair_plan"
-_RANDOM = "tests/unit/coordinator/test_repair_of_random_damage.py"
-_REPAIR = "tests/unit/coordinator/test_commands_log_repair.py"
-_TRANSACTIONS = "tests/unit/coordinator/test_log_transactions.py"
+_RANDOM = "tests/unit/coordinator/offline/test_repair_of_random_damage.py"
+_REPAIR = "tests/unit/coordinator/commands/test_log_repair.py"
+_TRANSACTIONS = "tests/unit/coordinator/commands/test_log_transactions.py"
 
 FOLDER_REPAIR_MUTANTS = (
     Mutant(

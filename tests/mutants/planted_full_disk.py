@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_SPACE_TESTS = "tests/unit/storage/test_disk_space.py"
+_SPACE_TESTS = "tests/unit/storage/disk/test_disk_space.py"
 _FULL_DISK = "tests/sim/test_full_disk.py"
 
 FULL_DISK_MUTANTS = (
@@ -48,14 +48,14 @@ FULL_DISK_MUTANTS = (
         where="offsetd_storage.maintenance.upkeep:Upkeep._reserve_bytes_needed",
         replace="max(most, *(segment.size_bytes for segment in log.segments))",
         by="most",
-        caught_by="tests/unit/storage/test_upkeep.py",
+        caught_by="tests/unit/storage/maintenance/test_upkeep.py",
     ),
     Mutant(
         name="a low disk takes commits",
         where="offsetd_coordinator.runtime.runtime:Runtime.submit",
         replace="if self.disk.is_low:\n    refuse_unless_it_deletes",
         by="if False:\n    refuse_unless_it_deletes",
-        caught_by="tests/unit/coordinator/test_runtime.py",
+        caught_by="tests/unit/coordinator/runtime/test_runtime.py",
     ),
     Mutant(
         name="active segments keep what was overwritten on a full disk",
@@ -69,13 +69,13 @@ FULL_DISK_MUTANTS = (
         where="offsetd_storage.log.segment_files:SegmentFiles.__init__",
         replace="self._offset_file.make()\nself._time_file.make()",
         by="pass",
-        caught_by="tests/unit/storage/test_partition_log_full.py",
+        caught_by="tests/unit/storage/log/test_partition_log_full.py",
     ),
     Mutant(
         name="a segment is rolled without room for its last index entry",
         where="offsetd_storage.log.partition_log:PartitionLog._roll",
         replace="old.make_room_to_rest()",
         by="",
-        caught_by="tests/unit/storage/test_partition_log_full.py",
+        caught_by="tests/unit/storage/log/test_partition_log_full.py",
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_RULES = "tests/unit/coordinator/test_commit_verdicts.py"
-_GUARDS = "tests/unit/coordinator/test_commit_guards.py"
+_RULES = "tests/unit/coordinator/shard/test_commit_verdicts.py"
+_GUARDS = "tests/unit/coordinator/runtime/test_commit_guards.py"
 
 GUARD_MUTANTS = (
     Mutant(
@@ -41,14 +41,14 @@ GUARD_MUTANTS = (
         where="offsetd_coordinator.configuration.dynamic_settings:ExpiryConfig.__attrs_post_init__",
         replace="if self.retention_minutes > 0 and self.unchanged_commit_ms > most:",
         by="if self.retention_minutes > 0 and self.unchanged_commit_ms < 0:",
-        caught_by="tests/unit/coordinator/test_dynamic_settings.py",
+        caught_by="tests/unit/coordinator/configuration/test_dynamic_settings.py",
     ),
     Mutant(
         name="a member that commits the same offset over and over is taken for dead",
         where="offsetd_coordinator.runtime.runtime:Runtime.submit",
         replace="shard.apply(decision)\nself._note_life(shard, request)",
         by="shard.apply(decision)",
-        caught_by="tests/unit/coordinator/test_member_calls.py",
+        caught_by="tests/unit/coordinator/runtime/test_member_calls.py",
     ),
     Mutant(
         name="buckets of idle groups are kept",

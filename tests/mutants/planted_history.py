@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_HISTORY = "tests/unit/coordinator/test_history.py"
-_SERVICE = "tests/unit/coordinator/test_service_history.py"
-_WATCH = "tests/unit/coordinator/test_service_watch.py"
-_PUTS = "tests/unit/coordinator/test_offset_batches.py"
-_GAPLESS = "tests/unit/storage/test_gapless_from.py"
+_HISTORY = "tests/unit/coordinator/history/test_offset_events.py"
+_SERVICE = "tests/unit/coordinator/services/test_history_calls.py"
+_WATCH = "tests/unit/coordinator/grpc/test_watch_stream.py"
+_PUTS = "tests/unit/coordinator/state/test_offset_batches.py"
+_GAPLESS = "tests/unit/storage/log/test_gapless_from.py"
 
 HISTORY_MUTANTS = (
     Mutant(
@@ -37,7 +37,7 @@ HISTORY_MUTANTS = (
         where="offsetd_coordinator.history.watchers:Watcher.begin",
         replace="if self.positions[partition] < log.gapless_from:",
         by="if self.positions[partition] < 0:",
-        caught_by="tests/unit/coordinator/test_service_watch.py"
+        caught_by="tests/unit/coordinator/grpc/test_watch_stream.py"
         "::test_what_was_cleaned_away_is_compacted_with_the_oldest_token",
     ),
     Mutant(
@@ -94,7 +94,7 @@ HISTORY_MUTANTS = (
         where="offsetd_coordinator.changes.restoration:restored",
         replace="count(written.tombstones_at))",
         by="count(written.commits_at))",
-        caught_by="tests/unit/coordinator/test_restoration.py",
+        caught_by="tests/unit/coordinator/changes/test_restoration.py",
     ),
     Mutant(
         name="a deleted group has no history where nothing of it is asked for",

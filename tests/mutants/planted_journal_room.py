@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TESTS = "tests/unit/storage/test_journal_size.py"
-_UPKEEP_TESTS = "tests/unit/storage/test_upkeep_of_the_journal.py"
+_TESTS = "tests/unit/storage/journal/test_journal_size.py"
+_UPKEEP_TESTS = "tests/unit/storage/maintenance/test_upkeep_of_the_journal.py"
 _CRASHES = (
     "tests/sim/test_journal_crashes.py"
     "::test_at_every_operation_of_a_rest_and_of_growth_every_crash_state_recovers"

@@ -6,9 +6,9 @@ from mutants.planted import Mutant
 
 _TOKENS = "offsetd_coordinator.security.json_web_tokens"
 _KEYS = "offsetd_coordinator.security.jwks"
-_TOKEN_TESTS = "tests/unit/coordinator/test_json_web_tokens.py"
-_REMEMBERED_TESTS = "tests/unit/coordinator/test_remembered_web_tokens.py"
-_KEY_TESTS = "tests/unit/coordinator/test_jwks.py"
+_TOKEN_TESTS = "tests/unit/coordinator/security/test_json_web_tokens.py"
+_REMEMBERED_TESTS = "tests/unit/coordinator/security/test_remembered_web_tokens.py"
+_KEY_TESTS = "tests/unit/coordinator/security/test_jwks.py"
 _TEXTS = "tests/property/test_json_web_token_texts.py"
 
 JSON_WEB_TOKEN_MUTANTS = (

@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _KAFKA_TESTS = "tests/unit/clients/kafka"
 _MIGRATION_TESTS = "tests/unit/clients/migration/kafka"
-_FOLDER_TESTS = "tests/unit/coordinator/test_copied_offsets.py"
+_FOLDER_TESTS = "tests/unit/coordinator/offline/test_copied_offsets.py"
 
 KAFKA_MUTANTS = (
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TESTS = "tests/unit/coordinator/test_large_changes.py"
+_TESTS = "tests/unit/coordinator/large_groups/test_large_changes.py"
 
 
 LARGE_CHANGE_MUTANTS = (
@@ -13,42 +13,42 @@ LARGE_CHANGE_MUTANTS = (
         where="offsetd_coordinator.cooperative_scheduling:Turns.spend",
         replace="if self._items >= self.items_max:",
         by="if self._items < 0:",
-        caught_by="tests/unit/coordinator/test_turns.py",
+        caught_by="tests/unit/coordinator/test_cooperative_scheduling.py",
     ),
     Mutant(
         name="a call of cheap items rests after each turn",
         where="offsetd_coordinator.cooperative_scheduling:Turns._end_turn",
         replace="< self.work_seconds_max",
         by="< 0",
-        caught_by="tests/unit/coordinator/test_turns.py",
+        caught_by="tests/unit/coordinator/test_cooperative_scheduling.py",
     ),
     Mutant(
         name="between two turns there is one pass of the event loop",
         where="offsetd_coordinator.cooperative_scheduling:_Row._pause",
         replace="self._loop.call_later(REST_SECONDS, self._begin_turn)",
         by="self._loop.call_soon(self._begin_turn)",
-        caught_by="tests/unit/coordinator/test_turns.py",
+        caught_by="tests/unit/coordinator/test_cooperative_scheduling.py",
     ),
     Mutant(
         name="long calls that arrive together begin together",
         where="offsetd_coordinator.cooperative_scheduling:first_turn",
         replace="await _row().enter()",
         by="pass",
-        caught_by="tests/unit/coordinator/test_turns.py",
+        caught_by="tests/unit/coordinator/test_cooperative_scheduling.py",
     ),
     Mutant(
         name="long calls take their turns at the same time",
         where="offsetd_coordinator.cooperative_scheduling:_Row.wait",
         replace="if not self._is_moving:",
         by="if True:",
-        caught_by="tests/unit/coordinator/test_turns.py",
+        caught_by="tests/unit/coordinator/test_cooperative_scheduling.py",
     ),
     Mutant(
         name="a slice of a large change grows the table",
         where="offsetd_coordinator.large_groups.large_changes:_Change._make_room",
         replace="if larger is not None:",
         by="if False:",
-        caught_by="tests/unit/coordinator/test_large_change_room.py",
+        caught_by="tests/unit/coordinator/large_groups/test_large_change_room.py",
     ),
     Mutant(
         name="what a large change reads is not counted",
@@ -62,7 +62,7 @@ LARGE_CHANGE_MUTANTS = (
         where="offsetd_coordinator.services.group_calls:_least",
         replace="await turns.spend(len(part) + _ITEMS_PER_PART)",
         by="pass",
-        caught_by="tests/unit/coordinator/test_service_groups.py",
+        caught_by="tests/unit/coordinator/services/test_group_calls.py",
     ),
     Mutant(
         name="the slices of a large change are written without a pause",

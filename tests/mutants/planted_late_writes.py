@@ -5,9 +5,9 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _WRITES = "tests/unit/storage/test_log_store_writes.py"
-_SEGMENT = "tests/unit/storage/test_segment.py"
-_UNFLUSHED = "tests/unit/storage/test_unflushed.py"
-_RUNS = "tests/unit/storage/test_runs.py"
+_SEGMENT = "tests/unit/storage/log/test_segment.py"
+_UNFLUSHED = "tests/unit/storage/log/test_pending_frames.py"
+_RUNS = "tests/unit/storage/batch/test_batch_runs.py"
 _CRASHES = "tests/sim/test_crashes.py"
 
 LATE_WRITE_MUTANTS = (
@@ -90,7 +90,7 @@ LATE_WRITE_MUTANTS = (
         replace="self._on_durable(ticket)",
         by="self._store.bound_unwritten(), self._on_durable(ticket)",
         caught_by=(
-            "tests/unit/coordinator/test_flusher.py"
+            "tests/unit/coordinator/runtime/test_flusher.py"
             "::test_who_waits_is_told_before_segments_are_written"
         ),
     ),
@@ -169,7 +169,7 @@ LATE_WRITE_MUTANTS = (
         where="offsetd_coordinator.runtime.commit_guards:GroupActivity._make_way",
         replace="taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX]",
         by="taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX // 8]",
-        caught_by="tests/unit/coordinator/test_commit_guards.py",
+        caught_by="tests/unit/coordinator/runtime/test_commit_guards.py",
     ),
     Mutant(
         name="a run fills the index beyond its bound",

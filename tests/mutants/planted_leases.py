@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_CASES = "tests/unit/coordinator/test_group_changes.py"
+_CASES = "tests/unit/coordinator/shard/test_group_changes.py"
 _EPOCHS = "tests/property/test_lease_epochs.py"
 
 LEASE_MUTANTS = (

@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _TESTS = "tests/unit/clients/migration"
 _ZOOKEEPER_TESTS = f"{_TESTS}/zookeeper"
-_IMPORTS = "tests/unit/coordinator/test_service_imports.py"
+_IMPORTS = "tests/unit/coordinator/services/test_offset_imports.py"
 
 MIGRATION_MUTANTS = (
     Mutant(

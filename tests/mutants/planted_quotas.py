@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _TABLE = "offsetd_coordinator.quotas.quota_table"
 _CALLER = "offsetd_coordinator.quotas.caller_quotas:CallerQuotas"
-_UNIT = "tests/unit/coordinator/test_quotas.py"
+_UNIT = "tests/unit/coordinator/quotas/test_caller_quotas.py"
 _SERVER = "tests/security/test_quotas_of_callers.py"
 
 QUOTA_MUTANTS = (
@@ -142,6 +142,6 @@ QUOTA_MUTANTS = (
         where="offsetd_coordinator.security.watched_file:_read",
         replace="not stat.S_ISREG(status.st_mode)",
         by="False",
-        caught_by="tests/unit/coordinator/test_watched_file.py",
+        caught_by="tests/unit/coordinator/security/test_watched_file.py",
     ),
 )

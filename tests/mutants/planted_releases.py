@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _NEWER = "tests/unit/coordinator/test_newer_formats.py"
-_VERSIONS = "tests/unit/clients/test_cli_versions.py"
+_VERSIONS = "tests/unit/clients/cli/test_versions.py"
 _UNTOUCHED = "test_a_newer_file_is_refused_untouched_and_named_with_both_versions"
 
 RELEASE_MUTANTS = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TAKEN_AWAY = (
-    "tests/unit/coordinator/test_replayed_state.py::test_what_a_batch_takes_away_it_may_bring_again"
-)
-_RUNS = "tests/unit/coordinator/test_commit_runs.py"
+_REPLAYS = "tests/unit/coordinator/state/test_replayed_state.py"
+_TAKEN_AWAY = f"{_REPLAYS}::test_what_a_batch_takes_away_it_may_bring_again"
+_RUNS = "tests/unit/coordinator/runtime/test_commit_runs.py"
 
 RUN_MUTANTS = (
     Mutant(
@@ -69,7 +68,7 @@ RUN_MUTANTS = (
         replace="fill_row(self.directory_row, arrays)",
         by="if not self.directory_row.any():\n    fill_row(self.directory_row, arrays)",
         caught_by=(
-            "tests/unit/coordinator/test_table_directory.py::"
+            "tests/unit/coordinator/kernels/test_table_directory.py::"
             "test_a_row_is_that_of_the_arrays_that_a_table_has_now"
         ),
     ),

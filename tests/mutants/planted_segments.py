@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_LISTS = "tests/unit/storage/test_segment_list.py"
+_LISTS = "tests/unit/storage/log/test_segment_list.py"
 _GONE = f"{_LISTS}::test_a_segment_that_is_not_as_it_was_is_a_quarantine_and_a_finding"
 _BITS = f"{_LISTS}::test_every_bit_of_a_header_that_no_checksum_covers_is_found"
-_REMEDIES = "tests/unit/storage/test_remedies.py"
+_REMEDIES = "tests/unit/storage/recovery/test_remedies.py"
 
 SEGMENT_MUTANTS = (
     Mutant(

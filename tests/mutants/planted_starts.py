@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_SERVE_TESTS = "tests/unit/coordinator/test_commands_serve.py"
-_MARK_TESTS = "tests/unit/storage/test_closed_mark.py"
+_SERVE_TESTS = "tests/unit/coordinator/commands/test_serve.py"
+_MARK_TESTS = "tests/unit/storage/recovery/test_clean_shutdown_marker.py"
 _MARK_CRASHES = "tests/sim/test_closed_marks.py"
 
-_LINKED_TESTS = "tests/unit/storage/test_linking.py"
+_LINKED_TESTS = "tests/unit/storage/kernels/test_linking.py"
 
 _NODE_TESTS = "tests/unit/coordinator/test_node.py"
 
@@ -77,7 +77,7 @@ START_MUTANTS = (
         where="offsetd_storage.tasks.scheduler:SupervisedWorker.__init__",
         replace="interval_ms=None, initial_delay_ms=initial_delay_ms",
         by="interval_ms=None",
-        caught_by="tests/unit/storage/test_scheduler.py",
+        caught_by="tests/unit/storage/tasks/test_scheduler.py",
     ),
     Mutant(
         name="the log loads Rich",
@@ -91,7 +91,7 @@ START_MUTANTS = (
         where="offsetd_storage.kernels.cache:KernelCache.load_overload",
         replace="return _compile_result._rebuild(",
         by="target_context.refresh()\nreturn _compile_result._rebuild(",
-        caught_by="tests/unit/storage/test_registry.py",
+        caught_by="tests/unit/storage/kernels/test_registry.py",
     ),
     Mutant(
         name="a start passes over an option that it does not know",

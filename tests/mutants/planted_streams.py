@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _FOLDER = "tests/unit/pipeline/streams/test_folder_stream.py"
 _LIVE = "tests/unit/pipeline/streams/test_live_folder_stream.py"
-_WATCH = "tests/unit/coordinator/test_service_watch.py"
+_WATCH = "tests/unit/coordinator/grpc/test_watch_stream.py"
 
 STREAM_MUTANTS = (
     Mutant(
@@ -98,6 +98,6 @@ STREAM_MUTANTS = (
         where="offsetd_storage.views.recovery_point_reader:DurablePoints._follow",
         replace="if turn != self._turn:",
         by="if self._turn is None:",
-        caught_by="tests/unit/storage/test_durable_points.py",
+        caught_by="tests/unit/storage/views/test_recovery_point_reader.py",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TABLE = "tests/unit/coordinator/test_offset_table.py"
+_TABLE = "tests/unit/coordinator/state/test_offset_table.py"
 _ANY_ORDER = f"{_TABLE}::test_partitions_that_lie_together_come_and_go_in_any_order"
 _END_OFFSETS = f"{_TABLE}::test_a_reported_end_offset_stays_until_another_is_or_the_offset_goes"
 
@@ -36,7 +36,7 @@ TABLE_MUTANTS = (
         replace="if block < 0 or block_base(table, block) != base:",
         by="if block < 0:",
         caught_by=(
-            "tests/unit/coordinator/test_replayed_state.py"
+            "tests/unit/coordinator/state/test_replayed_state.py"
             "::test_partitions_of_a_batch_may_be_far_apart_and_in_any_order"
         ),
     ),
@@ -108,6 +108,6 @@ TABLE_MUTANTS = (
         where="offsetd_coordinator.kernels.table.expired_offsets:list_from",
         replace="stop = block + found.size\ncount = 0",
         by="stop = block + found.size\nend = min(end, stop)\ncount = 0",
-        caught_by="tests/unit/coordinator/test_expiry_sweep.py",
+        caught_by="tests/unit/coordinator/expiry/test_expiry_sweep.py",
     ),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_TOKENS = "tests/unit/coordinator/test_tokens.py"
-_FILE = "tests/unit/coordinator/test_token_file.py"
-_COMMANDS = "tests/unit/coordinator/test_commands_tokens.py"
+_TOKENS = "tests/unit/coordinator/security/test_tokens.py"
+_FILE = "tests/unit/coordinator/security/test_token_file.py"
+_COMMANDS = "tests/unit/coordinator/commands/test_token_commands.py"
 _TABLES = "tests/property/test_token_tables.py"
 _IDENTIFY = "offsetd_coordinator.security.tokens:TokenTable.identify"
 _PUT = "offsetd_coordinator.security.token_file:_Replacement.put"

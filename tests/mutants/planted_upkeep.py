@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_UPKEEP = "tests/unit/storage/test_upkeep.py"
-_IDLE = "tests/unit/storage/test_idle_rolls.py"
+_UPKEEP = "tests/unit/storage/maintenance/test_upkeep.py"
+_IDLE = "tests/unit/storage/maintenance/test_idle_rolls.py"
 _STEPS = "tests/unit/storage/cleaner/test_cleaner_loop.py"
 
 UPKEEP_MUTANTS = (
@@ -36,7 +36,7 @@ UPKEEP_MUTANTS = (
         replace="files.modified_ms(segment.path) if whole else NOT_YET_MS",
         by="files.modified_ms(segment.path)",
         caught_by=(
-            "tests/unit/storage/test_retention.py"
+            "tests/unit/storage/retention/test_retention_rules.py"
             "::test_a_segment_that_waits_to_be_written_has_no_age_by_its_file"
         ),
     ),
@@ -83,7 +83,7 @@ UPKEEP_MUTANTS = (
         replace="known if known and is_idle else (end, now_ms)",
         by="(end, known[1]) if known else (end, now_ms)",
         caught_by=(
-            "tests/unit/storage/test_idle_logs.py"
+            "tests/unit/storage/maintenance/test_idle_logs.py"
             "::test_a_log_is_idle_from_the_first_look_that_found_its_end"
         ),
     ),
@@ -118,7 +118,7 @@ UPKEEP_MUTANTS = (
         replace="has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]",
         by="run, has_thread = self._scheduler.statuses[0], self._scheduler.threads_alive > 0",
         caught_by=(
-            "tests/unit/storage/test_scheduler.py"
+            "tests/unit/storage/tasks/test_scheduler.py"
             "::test_a_worker_that_fails_while_it_is_asked_says_of_what"
         ),
     ),
