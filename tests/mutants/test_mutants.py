@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,16 @@ def mutated_source(mutant: Mutant) -> str:
         pytest.fail(f"{path} has changed, mend the mutant: {error}")
 
 
+def assert_there(node: str) -> None:
+    """A file of tests, or a test or class in it, by its name for pytest."""
+    path, *names = node.partition("[")[0].split("::")
+    assert (ROOT / path).is_file(), f"there is no {path}: mend the mutant"
+    source = (ROOT / path).read_text()
+    for name in names:
+        found = re.search(rf"(?m)^ *(async def|def|class) {name}\b", source)
+        assert found, f"{path} has no {name}: mend the mutant"
+
+
 def chosen_mutants() -> list[Mutant]:
     """All of them at night; else an eighteenth, which the commit chooses by its tree."""
     if os.environ.get("OFFSETD_NIGHTLY"):
@@ -130,3 +141,4 @@ def test_a_planted_bug_is_caught(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_still_applies(mutant: Mutant) -> None:
     mutated_source(mutant)
+    assert_there(mutant.caught_by)

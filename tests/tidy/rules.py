@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 COLUMNS_MAX = 100
+UNIT_TESTS_OF_A_FOLDER_MAX = 20
 
 BANNED_WORDS = frozenset(
     ["data", "info", "manager", "util", "utils", "helper", "helpers", "misc", "stuff", "common"]
@@ -99,6 +101,22 @@ def name_problems(path: str, source: str) -> Iterator[str]:
         for word in words_of(node.name):
             if word in BANNED_WORDS:
                 yield f"line {node.lineno}: {node.name} says {word!r}"
+
+
+def room_problems(names: Iterable[str]) -> Iterator[str]:
+    """Unit tests stand in the rooms of what they test, and a folder has few enough to find one.
+
+    `names` are all files: a room is a folder with modules, `coordinator/offsetd_coordinator/shard`.
+    """
+    paths = [PurePath(name).parts for name in names if name.endswith(".py")]
+    rooms = {(path[0], path[2]) for path in paths if len(path) > 3}
+    tests = Counter(path[:-1] for path in paths if path[:2] == ("tests", "unit"))
+    packages = {package for package, _ in rooms}
+    for folder, count in tests.items():
+        if count > UNIT_TESTS_OF_A_FOLDER_MAX:
+            yield f"{'/'.join(folder)} has {count} files"
+        if len(folder) > 3 and folder[2] in packages and folder[2:4] not in rooms:
+            yield f"{'/'.join(folder)}: {folder[2]} has no room {folder[3]}"
 
 
 def disk_problems(source: str) -> Iterator[str]:

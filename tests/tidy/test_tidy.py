@@ -44,6 +44,10 @@ def test_names_say_something() -> None:
     )
 
 
+def test_unit_tests_stand_in_rooms() -> None:
+    assert_none(rules.room_problems(PYTHON))
+
+
 def test_only_one_module_touches_the_disk() -> None:
     judged = [name for name in SOURCES if name not in rules.DISK_ALLOWED]
     assert_none(source_problems(judged, rules.disk_problems))
@@ -122,6 +126,28 @@ def test_a_name_that_says_nothing_is_found(path: str, source: str, word: str) ->
 )
 def test_other_names_are_not_found(source: str) -> None:
     assert not list(rules.name_problems("storage/files.py", source))
+
+
+@pytest.mark.parametrize(
+    ("test", "count", "problem"),
+    [
+        ("tests/unit/storage/disk/test_{}.py", 20, None),
+        ("tests/unit/storage/disk/test_{}.py", 21, "tests/unit/storage/disk has 21 files"),
+        ("tests/unit/storage/test_{}.py", 21, "tests/unit/storage has 21 files"),
+        ("tests/unit/storage/disk/deeper/test_{}.py", 1, None),
+        (
+            "tests/unit/storage/files/test_{}.py",
+            1,
+            "tests/unit/storage/files: storage has no room files",
+        ),
+        ("tests/unit/benchmarks/files/test_{}.py", 1, None),
+        ("tests/sim/test_{}.py", 21, None),
+    ],
+)
+def test_a_test_without_a_room_is_found(test: str, count: int, problem: str | None) -> None:
+    tests = [test.format(number) for number in range(count)]
+    problems = list(rules.room_problems([*tests, "storage/offsetd_storage/disk/files.py"]))
+    assert problems == ([problem] if problem else [])
 
 
 @pytest.mark.parametrize(
