@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,12 +59,14 @@ from offsetd_coordinator.server_tracing import ServerTracing
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log_store import LogStore
 
     from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.cluster.backups.cluster_backups import ClusterBackups
     from offsetd_coordinator.cluster.cluster import Cluster
     from offsetd_coordinator.cluster.cluster_start import OpenCluster
     from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
@@ -182,7 +185,7 @@ class Server:
         loaded.expirer.start()
         self.node.lag_survey = LagSurvey(runtime)
         self.node.lag_survey.start()
-        backups = self._scheduled_backups(loaded.backup_source)
+        backups = self._backups(loaded)
         backups.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         self.serving.set()
@@ -469,10 +472,13 @@ class Server:
             clock=self._clock,
         )
 
-    def _scheduled_backups(self, source: BackupSource) -> ScheduledBackups:
-        return ScheduledBackups(
-            source, self.settings, self.visibility.backups, clock=self._clock, random=self._random
-        )
+    def _backups(self, loaded: _Loaded) -> ScheduledBackups | ClusterBackups:
+        make: Callable[..., ScheduledBackups | ClusterBackups]
+        make = partial(ScheduledBackups, loaded.backup_source)
+        if loaded.cluster is not None:
+            make = loaded.cluster.scheduled_backups
+        figures = self.visibility.backups
+        return make(self.settings, figures, clock=self._clock, random=self._random)
 
     def _note_failed(self, error: StorageFailed) -> None:
         _log.error(

@@ -8,7 +8,9 @@ _STORAGE = "offsetd_storage.backups"
 _UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
+_CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
 _GROUPS = "tests/unit/coordinator/offline/test_restored_groups.py"
+_NODES = "tests/unit/coordinator/test_cluster_backups.py"
 _SERVICE = "tests/unit/coordinator/services/test_backup_calls.py"
 
 BACKUP_MUTANTS = (
@@ -127,6 +129,20 @@ BACKUP_MUTANTS = (
         caught_by=_UNIT,
     ),
     Mutant(
+        name="the mark of a later backup serves an earlier one",
+        where=f"{_STORAGE}.repository:Repository._has_mark",
+        replace="== str(begun_ms).encode()",
+        by="is not None",
+        caught_by=_UNIT,
+    ),
+    Mutant(
+        name="chunks that were pruned as a backup began are named",
+        where=f"{_STORAGE}.backup_writing:_check_held",
+        replace="if held and held.keys() - repository.chunks().keys():",
+        by="if held and not repository.target:",
+        caught_by=_UNIT,
+    ),
+    Mutant(
         name="a prune does not look for backups that go on",
         where=f"{_STORAGE}.repository:Repository.prune",
         replace="if others := self._marks(_BACKUP_MARKS, now_ms):",
@@ -240,10 +256,52 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="a target that has vanished is made anew",
-        where="offsetd_coordinator.background.scheduled_backups:ScheduledBackups._make",
+        where="offsetd_coordinator.background.scheduled_backups:ScheduledBackups._written",
         replace="self._check_last(repository)",
         by="pass",
         caught_by="tests/fault/test_backups.py::test_a_target_that_vanishes_is_not_made_anew",
+    ),
+    Mutant(
+        name="each node of a cluster makes backups",
+        where=f"{_CLUSTER}._is_mine_now",
+        replace="return self._makes() and",
+        by="return",
+        caught_by=_NODES,
+    ),
+    Mutant(
+        name="a node that takes over makes a backup at once",
+        where=f"{_CLUSTER}._is_mine_now",
+        replace="0 if self._newest is None else self._newest.moment_ms",
+        by="0",
+        caught_by=_NODES,
+    ),
+    Mutant(
+        name="a node goes on with a backup that is another node's now",
+        where=f"{_CLUSTER}._on_thread",
+        replace="if work == self._written and not self._makes():",
+        by="if work is None:",
+        caught_by=_NODES,
+    ),
+    Mutant(
+        name="the backup of another cluster counts",
+        where=f"{_CLUSTER}._found",
+        replace="is_ours = manifest.folder_id == self._folder_id",
+        by="is_ours = True",
+        caught_by=_NODES,
+    ),
+    Mutant(
+        name="a target of a cluster that has vanished is made anew",
+        where=f"{_CLUSTER}._looked",
+        replace="if newest is not None and",
+        by="if newest is None and newest and",
+        caught_by=_NODES,
+    ),
+    Mutant(
+        name="a node that stops waits for one that hangs",
+        where=f"{_CLUSTER}._interrupt",
+        replace="client.close()",
+        by="pass",
+        caught_by=_NODES,
     ),
     Mutant(
         name="backups are kept in the data folder",

@@ -39,6 +39,7 @@ DISK_ALLOWED = {
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",
     "clients/offsetd_clients/cli/arguments/user_files.py": "files that a user names",
+    "clients/offsetd_clients/cluster_backup.py": "the certificate and the token of an operator",
     "clients/offsetd_clients/cli/doctor/doctor_command.py": "asks whether a folder is there",
     "clients/offsetd_clients/cli/doctor/machine_checks.py": "looks at mounts and room",
     "clients/offsetd_clients/cli/doctor/server_facts.py": "asks whether a folder is there",

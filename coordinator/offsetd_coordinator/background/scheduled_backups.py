@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import structlog
 from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.backup_writing import write_backup
-from offsetd_storage.backups.repository import Repository
-from offsetd_storage.backups.targets import target_of
-from offsetd_storage.errors import StorageError, words_of
+
+from offsetd_coordinator.background.backup_attempts import (
+    RETRY_MS_MAX,
+    BackupAttempts,
+    BackupStopped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,21 +21,12 @@ if TYPE_CHECKING:
 
     from offsetd_storage.backups.backup_writing import WrittenBackup
     from offsetd_storage.backups.chunk_reading import Chunk
-    from offsetd_storage.backups.repository import Prune
+    from offsetd_storage.backups.repository import Repository
     from offsetd_storage.clock import Clock
 
     from offsetd_coordinator.background.backup_source import BackupSource
     from offsetd_coordinator.configuration.backup_settings import BackupSettings
     from offsetd_coordinator.figures import BackupFigures
-
-_log = structlog.get_logger(__name__)
-
-_RETRY_MS_MAX: Final = 60_000
-"""A backup that failed is tried again after this time, or after the interval if that is less."""
-
-
-class _Stopped(Exception):
-    """The server stops."""
 
 
 class ScheduledBackups:
@@ -54,7 +46,7 @@ class ScheduledBackups:
         self._figures = figures
         self._clock = clock
         self._random = random
-        self._stopping = threading.Event()
+        self._attempts = BackupAttempts(settings, figures, clock=clock)
         self._running: asyncio.Task[None] | None = None
         self._last_id: str | None = None
 
@@ -68,7 +60,7 @@ class ScheduledBackups:
         """Ends the task; a backup that goes on ends at its next chunk, and is not made."""
         if self._running is None:
             return
-        self._stopping.set()
+        self._attempts.stopping.set()
         self._running.cancel()
         await asyncio.wait([self._running])
         self._running = None
@@ -77,54 +69,16 @@ class ScheduledBackups:
         while True:
             begun_s = time.monotonic()
             # The thread ends soon after `stop`; until then it must not outlive the store.
-            making = asyncio.ensure_future(asyncio.to_thread(self._make))
+            making = asyncio.ensure_future(asyncio.to_thread(self._attempts.made, self._written))
             try:
-                is_made = await asyncio.shield(making)
-                self._figures.last_failed = not is_made
+                is_made = await asyncio.shield(making) is not None
             except asyncio.CancelledError:
                 await asyncio.wait([making])
                 raise
             wait_ms = self._settings.backup_interval_ms
             if not is_made:
-                wait_ms = min(wait_ms, _RETRY_MS_MAX)
+                wait_ms = min(wait_ms, RETRY_MS_MAX)
             await asyncio.sleep(max(wait_ms / 1000 - (time.monotonic() - begun_s), 0))
-
-    def _make(self) -> bool:
-        """Makes one backup, and prunes. Returns whether both were done. On a thread."""
-        begun_s = time.monotonic()
-        target = self._settings.backup_target
-        try:
-            repository = Repository(target_of(target))
-            self._check_last(repository)
-            written = self._written(repository)
-            pruned = self._pruned(repository)
-        except _Stopped:
-            return False
-        except (StorageError, OSError) as error:
-            self._figures.failures += 1
-            _log.error("a backup failed; it is tried again", target=target, error=words_of(error))
-            return False
-        except Exception:  # noqa: BLE001  Commits go on.
-            self._figures.failures += 1
-            _log.exception("a defect in backups; it is tried again", target=target)
-            return False
-        self._last_id = written.backup_id
-        figures = self._figures
-        figures.made += 1
-        figures.last_moment_ms = written.manifest.moment_ms
-        figures.last_seconds = time.monotonic() - begun_s
-        figures.last_bytes = written.manifest.size_bytes
-        figures.new_bytes += written.new_bytes
-        _log.info(
-            "backup made",
-            target=target,
-            backup=written.backup_id,
-            new_bytes=written.new_bytes,
-            all_bytes=written.manifest.size_bytes,
-            seconds=round(figures.last_seconds, 3),
-            pruned=0 if pruned is None else len(pruned.backup_ids),
-        )
-        return True
 
     def _check_last(self, repository: Repository) -> None:
         """Raises BackupRefused if the last backup is gone: a disk may not be mounted any more."""
@@ -135,9 +89,10 @@ class ScheduledBackups:
             )
 
     def _written(self, repository: Repository) -> WrittenBackup:
+        self._check_last(repository)
         with self._source.pinned() as pinned:
             held = repository.chunks()
-            return write_backup(
+            written = write_backup(
                 repository,
                 pinned.head,
                 self._until_stop(self._source.chunks(pinned, held)),
@@ -145,14 +100,12 @@ class ScheduledBackups:
                 random=self._random,
                 now_ms=self._clock.now_ms(),
             )
+        self._last_id = written.backup_id
+        return written
 
     def _until_stop(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         rate = self._source.rate()
         for chunk in chunks:
             yield chunk
-            if self._stopping.wait(rate.seconds_after(chunk.read_bytes)):
-                raise _Stopped
-
-    def _pruned(self, repository: Repository) -> Prune | None:
-        keep = self._settings.backup_keep
-        return repository.prune(keep, now_ms=self._clock.now_ms()) if keep else None
+            if self._attempts.stopping.wait(rate.seconds_after(chunk.read_bytes)):
+                raise BackupStopped

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import structlog
 
+from offsetd_coordinator.cluster.backups.cluster_backups import MAKERS_PARTITION, ClusterBackups
+from offsetd_coordinator.cluster.backups.node_streams import connected
 from offsetd_coordinator.cluster.copies import write_copies
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_coordinator.cluster.frames import OpenFrame
@@ -25,18 +27,21 @@ from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
 from offsetd_coordinator.figures import ClusterFigures
-from offsetd_coordinator.runtime.commit_log import NodeFenced
+from offsetd_coordinator.runtime.commit_log import NodeFenced, PartitionState
 from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from random import Random
 
+    from offsetd_storage.clock import Clock
     from offsetd_storage.errors import StorageFailed
 
     from offsetd_coordinator.cluster.claims import Claim
     from offsetd_coordinator.cluster.cluster_start import OpenCluster
     from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.configuration.server_settings import Settings
+    from offsetd_coordinator.figures import BackupFigures
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.shard.shard import Shard, ShardConfig
 
@@ -147,6 +152,20 @@ class Cluster:
             serve=lambda *what: self._on_loop(self._serve, *what),
             on_taken=lambda: self._call_soon(self.has_joined.set),
             on_failed=self.log.fail_soon,
+        )
+
+    def scheduled_backups(
+        self, settings: Settings, figures: BackupFigures, *, clock: Clock, random: Random
+    ) -> ClusterBackups:
+        """The task that makes the cluster's backups, on one node at a time."""
+        return ClusterBackups(
+            settings,
+            figures,
+            folder_id=self._opened.copies.topic_id,
+            makes=lambda: self.log.state(MAKERS_PARTITION) is PartitionState.SERVING,
+            connect=lambda: connected(settings, self._node.address),
+            clock=clock,
+            random=random,
         )
 
     def start(self) -> None:

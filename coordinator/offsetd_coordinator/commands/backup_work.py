@@ -17,7 +17,7 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import NewerFormat, StorageError, words_of
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
-from offsetd_coordinator.messages.backup_messages import chunk_of, head_of, joined
+from offsetd_coordinator.messages.backup_messages import joined_answers
 from offsetd_coordinator.offline.backup_groups import groups_in_backup
 from offsetd_coordinator.offline.folder_restore import chosen_backup, restore_folder
 from offsetd_coordinator.rfc3339 import rfc3339
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd.v1.backup_service_pb2 import BackupHead, StreamBackupResponse
-    from offsetd_storage.backups.chunk_reading import Chunk
 
     from offsetd_coordinator.offline.copied_offsets import FolderGroup
 
@@ -58,14 +57,7 @@ class BackupWork:
             repository = Repository(target_of(target))
             held = repository.chunks()
             streams = open_streams([bytes.fromhex(each) for each in held])
-            head, chunks = joined(
-                [(head_of(each), map(_chunk, answers)) for each, answers in streams]
-            )
-            if missing := head.missing_partitions:
-                raise BackupRefused(
-                    f"no node serves log partition {missing[0]} now ({len(missing)} in all): try"
-                    " again"
-                )
+            head, chunks = joined_answers(streams)
             written = write_backup(
                 repository,
                 head,
@@ -226,10 +218,6 @@ class BackupWork:
 
 def _counted(count: int, one: str) -> str:
     return f"{count} {one if count == 1 else one + 's'}"
-
-
-def _chunk(answer: StreamBackupResponse) -> Chunk:
-    return chunk_of(answer.chunk)
 
 
 def _problems(

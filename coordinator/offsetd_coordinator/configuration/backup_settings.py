@@ -48,3 +48,28 @@ class BackupSettings(SecuritySettings):
         is_ours=True,
         reason="How fast a backup reads the logs, so that commits keep the disk to themselves.",
     )
+    backup_client_ca_file: str = text(
+        "",
+        "backup.client.ca.file",
+        is_ours=True,
+        reason="In a cluster, a node reads the other nodes' parts as a client. PEM file of the"
+        " authorities of their certificates. Empty: those that gRPC has.",
+    )
+    backup_client_certificate_file: str = text(
+        "",
+        "backup.client.certificate.file",
+        is_ours=True,
+        reason="PEM file of that client's certificate, for ssl.client.auth=required.",
+    )
+    backup_client_key_file: str = text(
+        "",
+        "backup.client.key.file",
+        is_ours=True,
+        reason="PEM file of the key of that certificate, without a password.",
+    )
+    backup_client_token_file: str = text(
+        "",
+        "backup.client.token.file",
+        is_ours=True,
+        reason="File of that client's token. All four files are read at each backup.",
+    )

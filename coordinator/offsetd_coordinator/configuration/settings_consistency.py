@@ -42,11 +42,8 @@ def misfit(settings: Settings) -> str | None:
             f"max.message.bytes = {message_bytes_max} of {OFFSETS_TOPIC}: must be"
             f" {_MESSAGE_BYTES_LEAST} to {_MESSAGE_BYTES_MOST} bytes"
         )
-    if settings.backup_target and settings.is_clustered:
-        return (
-            "backup.target is for a server without a cluster: a node has only a part of the log;"
-            " use offsetd backup create"
-        )
+    if (problem := _backup_misfit(settings)) is not None:
+        return problem
     needed = journal_bytes_needed(settings)
     if settings.journal_file_bytes >= needed:
         return None
@@ -56,6 +53,21 @@ def misfit(settings: Settings) -> str | None:
         f"journal.file.bytes = {settings.journal_file_bytes} is too small for"
         f" max.message.bytes = {message_bytes_max}{told}: must be {needed} or more bytes"
     )
+
+
+def _backup_misfit(settings: Settings) -> str | None:
+    """The certificate of the client that makes a cluster's backups."""
+    if not (settings.backup_target and settings.is_clustered):
+        return None
+    has_certificate = bool(settings.backup_client_certificate_file)
+    if has_certificate != bool(settings.backup_client_key_file):
+        return "backup.client.certificate.file and backup.client.key.file go together"
+    if settings.ssl_client_auth == "required" and not has_certificate:
+        return (
+            "backup.target in a cluster with ssl.client.auth = required needs"
+            " backup.client.certificate.file: nodes read each other's parts as clients"
+        )
+    return None
 
 
 def journal_bytes_needed(settings: Settings) -> int:

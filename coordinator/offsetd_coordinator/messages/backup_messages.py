@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from offsetd.v1 import backup_service_pb2
-from offsetd_storage.backups.backup_errors import BackupDamaged
+from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
 from offsetd_storage.backups.chunk_reading import Chunk
 from offsetd_storage.backups.manifest import LogEntry, Manifest, SegmentEntry
 from offsetd_storage.topic_partition import TopicPartition
@@ -84,6 +84,28 @@ def chunk_of(message: backup_service_pb2.BackupChunk) -> Chunk:
     """The chunk in an answer."""
     content = message.content if message.HasField("content") else None
     return Chunk(message.digest.hex(), content)
+
+
+def joined_answers(
+    streams: Iterable[
+        tuple[backup_service_pb2.BackupHead, Iterator[backup_service_pb2.StreamBackupResponse]]
+    ],
+) -> Stream:
+    """The backup of a whole cluster, of the head and the other answers of each node.
+
+    Raises BackupRefused if no node has a log partition now, and as `joined`.
+    """
+    head, chunks = joined(
+        [
+            (head_of(each), (chunk_of(answer.chunk) for answer in answers))
+            for each, answers in streams
+        ]
+    )
+    if missing := head.missing_partitions:
+        raise BackupRefused(
+            f"no node serves log partition {missing[0]} now ({len(missing)} in all): try again"
+        )
+    return head, chunks
 
 
 def joined(streams: Sequence[Stream]) -> Stream:

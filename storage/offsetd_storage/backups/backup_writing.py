@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from offsetd_storage.backups.backup_errors import BackupDamaged, TargetFailed
+from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused, TargetFailed
 from offsetd_storage.backups.manifest import backup_id, chunk_sizes, digest_of
 
 if TYPE_CHECKING:
@@ -50,17 +50,29 @@ def write_backup(
     writer = _Writer(repository, chunks, dict(held), on_bytes)
     repository.begin_backup(head.folder_id, now_ms=now_ms)
     try:
+        _check_held(repository, held)
         logs = tuple(writer.log(each) for each in head.logs)
         if next(chunks, None) is not None:
             raise BackupDamaged("more chunks came than the segments have")
         manifest = attrs.evolve(head, logs=logs)
         name = backup_id(head.moment_ms, random.randbytes(4).hex())
-        repository.check_backup(head.folder_id)
+        repository.check_backup(head.folder_id, begun_ms=now_ms)
         repository.put_manifest(name, manifest)
     finally:
         with suppress(TargetFailed):
-            repository.end_backup(head.folder_id)
+            repository.end_backup(head.folder_id, begun_ms=now_ms)
     return WrittenBackup(name, manifest, writer.new_bytes, writer.new_chunks)
+
+
+def _check_held(repository: Repository, held: Mapping[str, int]) -> None:
+    """Raises BackupRefused if a prune has removed chunks since `held` was listed.
+
+    The mark of the backup is there now, so no prune removes any more.
+    """
+    if held and held.keys() - repository.chunks().keys():
+        raise BackupRefused(
+            f"{repository.target.address} was pruned while the backup began: make it again"
+        )
 
 
 @attrs.define

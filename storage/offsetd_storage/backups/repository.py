@@ -135,20 +135,29 @@ class Repository:
         self.target.put(f"{_BACKUP_MARKS}{folder_id}", str(now_ms).encode())
         self.target.settle()
         if self._marks(_PRUNE_MARK, now_ms):
-            self.end_backup(folder_id)
+            self.end_backup(folder_id, begun_ms=now_ms)
             raise BackupRefused(f"{self.target.address} is being pruned: try again")
 
-    def check_backup(self, folder_id: str) -> None:
-        """Raises BackupRefused if a prune took the backup for one that was killed."""
-        if self.target.get(f"{_BACKUP_MARKS}{folder_id}") is None:
+    def check_backup(self, folder_id: str, *, begun_ms: int) -> None:
+        """Raises BackupRefused if the mark of `begin_backup` is not there any more.
+
+        Then a prune took the backup for one that was killed, or another backup of the same folder
+        began since, and a prune may have followed it.
+        """
+        if not self._has_mark(folder_id, begun_ms):
             raise BackupRefused(
-                f"{self.target.address} was pruned while the backup went on: make it again"
+                f"{self.target.address} was pruned while the backup went on, or another backup of"
+                " the same folder began: make it again"
             )
 
-    def end_backup(self, folder_id: str) -> None:
-        """Removes the mark."""
-        self.target.remove(f"{_BACKUP_MARKS}{folder_id}")
-        self.target.settle()
+    def end_backup(self, folder_id: str, *, begun_ms: int) -> None:
+        """Removes the mark of `begin_backup`. That of a later backup stays."""
+        if self._has_mark(folder_id, begun_ms):
+            self.target.remove(f"{_BACKUP_MARKS}{folder_id}")
+            self.target.settle()
+
+    def _has_mark(self, folder_id: str, begun_ms: int) -> bool:
+        return self.target.get(f"{_BACKUP_MARKS}{folder_id}") == str(begun_ms).encode()
 
     def unended_since(self, *, now_ms: int) -> int | None:
         """When the newest backup began that goes on, or was killed, and so stops a prune.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import pytest
 from log_stores import P0, SMALL, append, opened
-from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.offline.copied_offsets import new_state
 from offsetd_coordinator.offline.restored_groups import end_leases_and_members
 from offsetd_storage.batch.record_batch import Record, encode_batch
@@ -111,8 +109,3 @@ def test_there_may_be_many_groups_and_what_is_ended_is_durable() -> None:
     again = opened(files.kill(), config)
     assert all(records_of(again, f"g{number}").settings is None for number in (0, 999, 3999))
     append(again, P0)
-
-
-def test_a_node_of_a_cluster_makes_no_backups_of_its_own() -> None:
-    with pytest.raises(SettingsError, match=r"backup.target is for a server without a cluster"):
-        load_settings(assignments=["backup.target=b", "cluster.bootstrap.servers=h:9092"])

@@ -32,6 +32,7 @@ from log_stores import (
 )
 from offsetd_storage.backups.backup_check import chunk_problems
 from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused, TargetFailed
+from offsetd_storage.backups.backup_writing import write_backup
 from offsetd_storage.backups.chunk_reading import ByteRate, Chunk, KnownDigests, chunks_of
 from offsetd_storage.backups.log_restoring import (
     CLOCK_SLACK_MS,
@@ -334,7 +335,7 @@ def test_a_prune_and_a_backup_exclude_each_other_unless_one_was_killed() -> None
         repository.prune(1, now_ms=NOW_MS)
     repository.prune(1, now_ms=NOW_MS + MARK_MS_MAX + 1)  # That backup was killed.
     with pytest.raises(BackupRefused, match="was pruned while the backup went on"):
-        repository.check_backup("another folder")
+        repository.check_backup("another folder", begun_ms=NOW_MS)
     repository.target.put("running/prune", str(NOW_MS).encode())
     repository.target.settle()
     with pytest.raises(BackupRefused, match="is being pruned"):
@@ -342,6 +343,43 @@ def test_a_prune_and_a_backup_exclude_each_other_unless_one_was_killed() -> None
     with pytest.raises(BackupRefused, match="is being pruned"):
         repository.prune(1, now_ms=NOW_MS)
     back_up(store, repository, moment_ms=NOW_MS + MARK_MS_MAX + 1)
+
+
+def test_a_backup_that_a_later_one_has_overtaken_does_not_end() -> None:
+    """As on the node of a cluster that was stopped while another one took over."""
+    files = SimulatedFiles()
+    store, repository = filled(files), repository_of(files)
+
+    def overtake(_: int) -> None:
+        if not repository.backup_ids():
+            back_up(store, repository, moment_ms=NOW_MS + 1)
+            repository.prune(1, now_ms=NOW_MS + 2)
+            repository.begin_backup(store.folder_id, now_ms=NOW_MS + 3)  # A third one.
+
+    with pytest.raises(BackupRefused, match="another backup of the same folder began"):
+        back_up(store, repository, on_bytes=overtake)
+    assert len(repository.backup_ids()) == 1
+    repository.check_backup(store.folder_id, begun_ms=NOW_MS + 3)  # The third one goes on.
+
+
+def test_a_backup_does_not_rest_on_chunks_that_were_pruned_as_it_began() -> None:
+    files = SimulatedFiles()
+    store, repository = filled(files), repository_of(files)
+    back_up(store, repository)
+    held = repository.chunks()
+    commit(store, P0)
+    back_up(store, repository, moment_ms=NOW_MS + 1)
+    repository.prune(1, now_ms=NOW_MS + 2)
+    with pin(store, NOW_MS + 3) as pinned, pytest.raises(BackupRefused, match="was pruned while"):
+        write_backup(
+            repository,
+            pinned.head,
+            chunks_of(pinned, held, known=KnownDigests()),
+            held=held,
+            random=seeded(),
+            now_ms=NOW_MS + 3,
+        )
+    assert len(repository.backup_ids()) == 1
 
 
 def test_an_unknown_backup_is_refused() -> None:
