@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.expiry.expiry_rules import NO_RULE
+from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.requests import CommitOffsets, LeaseReply, OffsetEntry
 from offsetd_coordinator.shard.shard import Shard, ShardConfig
+from offsetd_coordinator.state.group_search import GroupSearch, found_groups
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 from offsetd_coordinator.wire.group_selections import GroupSelection
 from offsetd_storage.batch.record_batch import Record, encode_batch
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.committed_offsets import CommittedOffset
     from offsetd_coordinator.requests import Decision, Reply, Request
+    from offsetd_storage.offsets_topic.group_listing import GroupListing
 
 NOW_MS = 1_700_000_000_000
 COLLIDING_SEEDS = (0, 0, 0, 0)
@@ -161,7 +165,8 @@ def offsets_of(shard: Shard, group_id: str) -> dict[tuple[str, int], int]:
 def state_of(shard: Shard) -> dict[str, object]:
     """All that a replay brings back, comparable."""
     state = shard._state
-    groups = sorted(state.group_ids())  # Which reads the batches of transactions.
+    found = found_groups(state, shard.leases, GroupSearch(), Moment(0, 0))
+    groups = sorted(chain.from_iterable(found))  # Which reads the batches of transactions.
     transactions = state.pending._transactions
     return {
         "listed": [state.group_records(group_id).listing() for group_id in groups],
@@ -177,3 +182,9 @@ def state_of(shard: Shard) -> dict[str, object]:
 
 def _sorted(offsets: Iterable[CommittedOffset]) -> list[CommittedOffset]:
     return sorted(offset._replace(end_offset=-1) for offset in offsets)
+
+
+def listed_groups(shard: Shard, *, now: Moment | None = None, **search: Any) -> list[GroupListing]:
+    """The groups of a shard that a search finds, in no order."""
+    parts = shard.list_groups(GroupSearch(**search), now or Moment(0, 0))
+    return [listing for part in parts for listing in part]

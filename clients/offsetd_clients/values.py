@@ -156,13 +156,17 @@ class GroupState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class GroupListing:
-    """A group in a list. `protocol_type` is empty for a group that never had members."""
+    """A group in a list. `protocol_type` is empty for a group that never had members.
+
+    `details` is None unless the list was asked for them.
+    """
 
     group_id: str
     type: GroupType
     state: GroupState
     protocol_type: str
     retention: Retention = None
+    details: "ListedDetails | None" = None
 
 
 @attrs.frozen(kw_only=True)
@@ -186,6 +190,19 @@ class LagVerdict(StrEnum):
     STOP = "STOP"
     STALL = "STALL"
     REWIND = "REWIND"
+
+
+@attrs.frozen(kw_only=True)
+class ListedDetails:
+    """What a list can say of a group besides. `lease_holder` is empty if nobody has its lease.
+
+    `lag_verdict` is None if no commit since the start of the server reported an end offset.
+    """
+
+    offset_count: int
+    member_count: int
+    lag_verdict: LagVerdict | None
+    lease_holder: str
 
 
 @attrs.frozen(kw_only=True)
@@ -296,6 +313,7 @@ class ServerInfo:
     `problems`: other problems of the whole server, as text for users.
     `other_addresses`: the other nodes of its cluster, which are not in the counts.
     `cluster_id` is empty for a single server.
+    `flush_count`: flushes since the node started; None while it loads, and of an older server.
     """
 
     version: str
@@ -315,3 +333,4 @@ class ServerInfo:
     problems: tuple[str, ...] = ()
     other_addresses: tuple[str, ...] = ()
     cluster_id: str = ""
+    flush_count: int | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.placement import partition_of
-from shards import new_shard
+from shards import listed_groups, new_shard
 
 if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
@@ -42,7 +42,7 @@ def test_the_groups_the_broker_listed_exist_and_no_others(shards: dict[int, Shar
             "type": listing.type.name,
         }
         for shard in shards.values()
-        for listing in shard.list_groups()
+        for listing in listed_groups(shard)
     }
     assert listed == ANSWERS["listed"]
 

@@ -191,3 +191,16 @@ def test_a_member_is_removed_from_whichever_group_it_is_in(shell: Shell) -> None
     assert rows(shown, "group", "instance_id", "removed") == [("readers", "host-1", "false")]
     absent = shell.piped(f"{line} host-2")
     assert (absent.code, absent.stderr) == (1, "error: no group has such a member\n")
+
+
+def test_groups_are_listed_by_the_holder_of_their_lease(shell: Shell) -> None:
+    with OffsetClient(shell.environment["OFFSETD_ADDRESS"]) as client:
+        lease = client.acquire_group("archive", "host-9")
+        try:
+            line = "offsetd groups list -o csv --owner"
+            assert rows(shell.piped(f"{line} host-9"), "group") == [("archive",)]
+            assert rows(shell.piped(f"{line} host-9 --topic clicks"), "group") == []
+            assert rows(shell.piped(f"{line} host"), "group") == []
+        finally:
+            client.release_group("archive", lease.epoch)
+    assert rows(shell.piped(f"{line} host-9"), "group") == []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka_dumps import time_of
 from log_stores import seeded
+from offsetd_coordinator.membership.member_requests import Moment
+from offsetd_coordinator.state.group_search import GroupSearch, found_groups
+from offsetd_coordinator.state.leases import Leases
 from offsetd_coordinator.state.offset_table import fresh_hash_seeds
 from offsetd_coordinator.state.replayed_state import ReplayedState
 from offsetd_pipeline.source import OffsetdSource
@@ -85,7 +89,8 @@ def known(number: int, each: Any) -> bool:
 def known_groups(state: ReplayedState) -> dict[str, tuple[Any, ...]]:
     # A group that is only in an open transaction is not a group of the log yet.
     found = {}
-    for group in state.group_ids():
+    parts = found_groups(state, Leases(state.known_group_records), GroupSearch(), Moment(0, 0))
+    for group in chain.from_iterable(parts):
         records = state.group_records(group)
         count = state.offsets.count(group)
         if not count and records.group_type is None:

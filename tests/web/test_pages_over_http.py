@@ -149,6 +149,8 @@ def test_a_state_and_a_verdict_filter_and_are_in_the_address(web: WebProcess) ->
         "/groups?state=nothing",
         "/groups?verdict=STOP",
         "/groups?size=0",
+        "/groups?sort=lag",
+        f"/groups?topic={'x' * 250}",
         "/groups?size=x",
         "/groups?size=²",
         "/groups?token=rubbish",
@@ -206,7 +208,8 @@ def test_the_history_of_a_partition_is_all_of_it(web: WebProcess) -> None:
 def test_the_csv_has_every_group_of_the_choice(web: WebProcess) -> None:
     answer = web.get("/groups.csv")
     rows = list(csv.reader(io.StringIO(answer.text)))
-    assert rows[0] == ["group", "type", "state", "protocol_type"]
+    assert rows[0][:4] == ["group", "type", "state", "protocol_type"]
+    assert rows[0][4:] == ["members", "offsets", "verdict", "lease_holder"]
     assert len([row for row in rows if row[0] != "live"]) == 1 + GROUPS + 3
     assert "attachment" in answer.headers["content-disposition"]
     assert len(list(csv.reader(io.StringIO(web.get("/groups.csv?q=mail-").text)))) == 1 + 30 + 1

@@ -97,6 +97,15 @@ def test_a_group_that_may_not_be_seen_looks_like_one_that_does_not_exist(secured
             assert told == answers[1].text
 
 
+def test_a_topic_that_may_not_be_seen_finds_no_group(secured: Secured) -> None:
+    with secured.pages("reader") as pages:
+        answers = [pages.get(f"/groups?topic={topic}") for topic in ("orders", "nothing")]
+        assert [each.status for each in answers] == [403, 403]
+        assert answers[0].text.replace("orders", "nothing") == answers[1].text
+        assert "billing" not in answers[0].text
+        assert SECRET not in pages.get("/groups?owner=sender-1").text
+
+
 def test_a_viewer_with_rights_on_some_groups_sees_these(secured: Secured) -> None:
     with secured.pages("reader") as pages:
         assert "billing" in pages.get("/groups").text

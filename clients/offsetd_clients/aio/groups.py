@@ -54,12 +54,18 @@ class GroupCalls(Calls):
         types: Iterable[GroupType] = (),
         lag_verdicts: Iterable[LagVerdict] = (),
         group_id_prefix: str = "",
+        topics: Iterable[str] = (),
+        lease_holder: str = "",
+        include_details: bool = False,
         page_size: int = 0,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> AsyncIterator[GroupListing]:
         """Yields groups in the order of the log. An empty filter leaves out nothing.
 
         `lag_verdicts` are those of groups: OK, WARN and ERR.
+
+        `topics`: only groups with an offset of one of these. `lease_holder`: only groups whose
+        lease this holder has. With `include_details`, each listing has its `details`.
 
         In a cluster, it yields the groups of one node after the other. Log partitions that move
         meanwhile are listed once.
@@ -76,6 +82,9 @@ class GroupCalls(Calls):
             types=types,
             lag_verdicts=conversions.several("lag_verdicts", lag_verdicts),
             group_id_prefix=group_id_prefix,
+            topics=conversions.several("topics", topics),
+            lease_holder=lease_holder,
+            include_details=include_details,
             page_size=page_size,
         )
         parts, unreachable = [Part()], set[int]()
@@ -94,6 +103,9 @@ class GroupCalls(Calls):
         types: Iterable[GroupType] = (),
         lag_verdicts: Iterable[LagVerdict] = (),
         group_id_prefix: str = "",
+        topics: Iterable[str] = (),
+        lease_holder: str = "",
+        include_details: bool = False,
         page_size: int = 0,
         page_token: str = "",
     ) -> GroupListPage:
@@ -108,6 +120,9 @@ class GroupCalls(Calls):
             types=types,
             lag_verdicts=lag_verdicts,
             group_id_prefix=group_id_prefix,
+            topics=conversions.several("topics", topics),
+            lease_holder=lease_holder,
+            include_details=include_details,
             page_size=page_size,
         )
         response = await self._listed_part(request, parts)

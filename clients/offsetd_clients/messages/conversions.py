@@ -35,6 +35,7 @@ from offsetd_clients.values import (
     GroupType,
     LagVerdict,
     Lease,
+    ListedDetails,
     Retention,
     Revision,
     ServerInfo,
@@ -113,6 +114,9 @@ def list_groups_request(
     types: Iterable[GroupType],
     lag_verdicts: Iterable[LagVerdict],
     group_id_prefix: str,
+    topics: Iterable[str],
+    lease_holder: str,
+    include_details: bool,
     page_size: int,
 ) -> group_service_pb2.ListGroupsRequest:
     """A ListGroupsRequest for the first page of a node. A filter that is empty is none."""
@@ -125,6 +129,9 @@ def list_groups_request(
                 f"LAG_VERDICT_{verdict.name}" for verdict in several("lag_verdicts", lag_verdicts)
             ],
             group_id_prefix=group_id_prefix,
+            topics=several("topics", topics),
+            lease_holder=lease_holder,
+            include_details=include_details,
             this_node_only=True,
         )
 
@@ -170,9 +177,19 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
             state=_group_state(listing.state),
             protocol_type=listing.protocol_type,
             retention=_retention_of(listing),
+            details=_details_of(listing.details) if listing.HasField("details") else None,
         )
         for listing in response.groups
     ]
+
+
+def _details_of(message: group_service_pb2.ListedDetails) -> ListedDetails:
+    return ListedDetails(
+        offset_count=message.offset_count,
+        member_count=message.member_count,
+        lag_verdict=verdict_of(message.lag_verdict),
+        lease_holder=message.lease_holder,
+    )
 
 
 def group_of(message: group_service_pb2.Group) -> Group:
@@ -257,6 +274,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         problems=tuple(response.problems),
         other_addresses=tuple(response.other_addresses),
         cluster_id=response.cluster_id,
+        flush_count=response.flush_count if response.HasField("flush_count") else None,
     )
 
 

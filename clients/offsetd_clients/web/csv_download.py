@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.responses import StreamingResponse
 
 from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.values import GroupListPage
+from offsetd_clients.values import GroupListPage, ListedDetails
 from offsetd_clients.web.pages.groups import Choice
 
-COLUMNS = ("group", "type", "state", "protocol_type")
+COLUMNS = (
+    *("group", "type", "state", "protocol_type"),
+    *("members", "offsets", "verdict", "lease_holder"),
+)
 _PAGE_SIZE = 1000
 # A spreadsheet takes a cell that begins with one of these as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -36,9 +39,22 @@ async def groups_csv(client: AsyncOffsetClient, parameters: Mapping[str, str]) -
 
 def _rows(page: GroupListPage) -> list[tuple[str, ...]]:
     return [
-        (harmless(each.group_id), each.type, each.state, harmless(each.protocol_type))
+        (
+            harmless(each.group_id),
+            each.type,
+            each.state,
+            harmless(each.protocol_type),
+            *_details(each.details),
+        )
         for each in page.groups
     ]
+
+
+def _details(details: ListedDetails | None) -> tuple[str, ...]:
+    if details is None:  # Of an older server.
+        return ("",) * 4
+    counts = str(details.member_count), str(details.offset_count)
+    return (*counts, details.lag_verdict or "", harmless(details.lease_holder))
 
 
 def harmless(cell: str) -> str:

@@ -6,9 +6,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from offsetd_clients.web.names import bounded, group_link
+from offsetd_clients.web.pages.group_order import toggled
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
+_SMALL_RATE = 10
 UNKNOWN = "\N{EN DASH}"
 
 
@@ -24,7 +26,8 @@ def environment() -> Environment:
     made.filters.update(
         bounded=bounded, size=size_text, time=time_text, span=span_text, whole=whole_text
     )
-    made.globals.update(group_link=group_link)
+    made.filters.update(rate=rate_text, seconds=seconds_text)
+    made.globals.update(group_link=group_link, toggled=toggled)
     return made
 
 
@@ -39,6 +42,16 @@ def size_text(size_bytes: int) -> str:
     while amount >= _STEP and unit < len(_UNITS) - 1:
         amount, unit = amount / _STEP, unit + 1
     return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def rate_text(rate: float) -> str:
+    """A number of events a second, with a decimal place while it is small."""
+    return f"{rate:,.1f}" if 0 < rate < _SMALL_RATE else f"{rate:,.0f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration in its two largest units."""
+    return span_text(timedelta(seconds=round(seconds)))
 
 
 def time_text(time: datetime | None) -> str:

@@ -19,7 +19,7 @@ NAMES_MAX: Final = 10_000
 """Groups, topics, members, or partitions in a history request."""
 PROTOCOLS_MAX: Final = 100
 KINDS_MAX: Final = 100
-"""States, types or methods in a filter; more than exist."""
+"""States, types, methods or topics in a filter."""
 SETTINGS_MAX: Final = 1000
 """Settings in one request; more than exist."""
 PARTITIONS_MAX: Final = 10_000
@@ -50,6 +50,7 @@ COUNTS_MAX: Final[Mapping[str, Mapping[str, int]]] = {
         "states": KINDS_MAX,
         "types": KINDS_MAX,
         "lag_verdicts": KINDS_MAX,
+        "topics": KINDS_MAX,
         "log_partitions": PARTITIONS_MAX,
     },
     "RemoveAclsRequest": {"filters": ACL_FILTERS_MAX, "acls": ACLS_MAX},

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.disk_guard import DiskGuard
     from offsetd_coordinator.runtime.node_directory import NodeDirectory
     from offsetd_coordinator.shard.shard import Shard
+    from offsetd_coordinator.state.group_search import GroupSearch
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
 
@@ -312,11 +313,9 @@ class Runtime:
         """The ticket of all that is known of a group."""
         return self._tickets[self.partition_of(group_id)]
 
-    def list_groups(
-        self, partition: int, *, prefix: bytes, after: bytes | None
-    ) -> Iterator[GroupListing]:
+    def list_groups(self, partition: int, search: GroupSearch) -> Iterator[list[GroupListing]]:
         """Groups of one log partition: see `Shard.list_groups`. Raises the errors of `submit`."""
-        return self._shard_of(partition).list_groups(prefix=prefix, after=after)
+        return self._shard_of(partition).list_groups(search, self.moment())
 
     def ticket_in(self, partition: int) -> int:
         """The ticket of all that is known of a log partition."""

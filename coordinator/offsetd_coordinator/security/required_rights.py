@@ -94,7 +94,9 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
         (_group(_DESCRIBE, "events.group_id"), _topic(_DESCRIBE, "events.topic")),
         hides_itself=True,
     ),
-    "ListGroups": MethodRights((), (_group(_DESCRIBE, "groups.group_id"),)),
+    "ListGroups": MethodRights(
+        (_topic(_DESCRIBE, "topics"),), (_group(_DESCRIBE, "groups.group_id"),)
+    ),
     "GetGroup": MethodRights(
         (_group(_DESCRIBE),),
         (_topic(_DESCRIBE, "offsets.topic"), _topic(_DESCRIBE, "lags.topic")),

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import group_service_pb2, types_pb2
 
 from offsetd_coordinator.calls import answer_reservations
-from offsetd_coordinator.cooperative_scheduling import Turns, first_turn, parts
+from offsetd_coordinator.cooperative_scheduling import Turns, first_turn
 from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidRequest,
     LogPartitionQuarantined,
 )
+from offsetd_coordinator.large_groups.group_details import details_of
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.large_groups.lag_reading import lags_of, verdict_of
 from offsetd_coordinator.messages import validation
@@ -36,6 +37,7 @@ from offsetd_coordinator.services.durable_answers import (
     until_all_durable,
 )
 from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
+from offsetd_coordinator.state.group_search import ITEMS_PER_PART, GroupSearch
 from offsetd_coordinator.state.lag_judge import LagVerdict
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
 
+    from offsetd_coordinator.large_groups.group_details import GroupDetails
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.state.lag_judge import PartitionLag
@@ -51,7 +54,6 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _PARTITION_BYTES: Final = 4
-_ITEMS_PER_PART: Final = 10
 
 
 class GroupService:
@@ -66,7 +68,7 @@ class GroupService:
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
         _check_verdicts(request)
         page_size = _page_size(request)
-        prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
+        search = await _search(request)
         first_partition, after = _last_of_page_before(request, runtime.partitions)
         share = node_share(
             runtime,
@@ -81,11 +83,10 @@ class GroupService:
             if partition < first_partition:
                 continue
             with contextlib.suppress(LogPartitionQuarantined):
-                begin = after if partition == first_partition else None
-                listings = runtime.list_groups(partition, prefix=prefix, after=begin)
+                search.after = after if partition == first_partition else None
                 # It reads one group more than the page holds. If there is one, a page follows.
                 count = page_size + 1 - len(found)
-                least = await _least(runtime, listings, request, count, turns)
+                least = await _least(runtime, partition, search, request, count, turns)
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
@@ -105,7 +106,13 @@ class GroupService:
             response.next_page_token = page_token(_question(request), position)
             if share.message is not None:
                 response.next_log_partition = last_partition
-        return await encoded_with(response, found[:page_size], _add_listing)
+        shown = found[:page_size]
+        if not request.include_details:
+            return await encoded_with(response, shown, _add_listing)
+        detailed = [
+            (listing, await details_of(runtime, listing.group_id, turns)) for _, listing in shown
+        ]
+        return await encoded_with(response, detailed, _add_detailed)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -160,23 +167,34 @@ class GroupService:
         return response.SerializeToString()
 
 
+async def _search(request: group_service_pb2.ListGroupsRequest) -> GroupSearch:
+    return GroupSearch(
+        prefix=validation.read_group_id(request.group_id_prefix, "group_id_prefix"),
+        topics=await validation.read_topics(request.topics, Turns()),
+        lease_holder=request.lease_holder,
+    )
+
+
 async def _least(
     runtime: Runtime,
-    listings: Iterator[GroupListing],
+    partition: int,
+    search: GroupSearch,
     request: group_service_pb2.ListGroupsRequest,
     count: int,
     turns: Turns,
 ) -> list[GroupListing]:
     """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
-    for part in parts(listings):
+    search.below = None
+    for part in runtime.list_groups(partition, search):
         matching = list(_matching(iter(part), request))
         if request.lag_verdicts:
             matching = await _judged(runtime, matching, set(request.lag_verdicts))
         least += matching
         if len(least) >= 2 * count:
             least = _first(least, count)
-        await turns.spend(len(part) + _ITEMS_PER_PART)
+            search.below = least[-1].group_id
+        await turns.spend(len(part) + ITEMS_PER_PART)
     return _first(least, count)
 
 
@@ -221,6 +239,8 @@ def _question(
         types=request.types,
         lag_verdicts=request.lag_verdicts,
         group_id_prefix=request.group_id_prefix,
+        topics=request.topics,
+        lease_holder=request.lease_holder,
     )
 
 
@@ -247,7 +267,26 @@ def _position(position: bytes) -> tuple[bytes, int]:
 def _add_listing(
     response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
 ) -> None:
-    _, listing = found
+    _listed(response, found[1])
+
+
+def _add_detailed(
+    response: group_service_pb2.ListGroupsResponse, found: tuple[GroupListing, GroupDetails]
+) -> None:
+    listing, details = found
+    _listed(response, listing).details.CopyFrom(
+        group_service_pb2.ListedDetails(
+            offset_count=details.offset_count,
+            member_count=details.member_count,
+            lag_verdict=int(details.verdict),  # type: ignore[arg-type]
+            lease_holder=details.lease_holder,
+        )
+    )
+
+
+def _listed(
+    response: group_service_pb2.ListGroupsResponse, listing: GroupListing
+) -> group_service_pb2.GroupListing:
     message = response.groups.add(
         group_id=listing.group_id.decode(),
         type=int(listing.type),
@@ -255,6 +294,7 @@ def _add_listing(
         protocol_type=listing.protocol_type,
     )
     set_retention(message, listing.settings)
+    return message
 
 
 def _wants_page(request: group_service_pb2.GetGroupRequest) -> bool:

@@ -31,6 +31,7 @@ from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import once_durable
+from offsetd_coordinator.state.group_search import ITEMS_PER_PART, GroupSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
@@ -99,12 +100,11 @@ class ExportService:
         """
         runtime = self._node.serving()
         for partition in partitions:
-            listings = runtime.list_groups(partition, prefix=prefix, after=None)
-            found = [
-                each.group_id
-                async for each in turns.each(listings)
-                if _may_describe(ResourceType.GROUP, each.group_id)
-            ]
+            found: list[bytes] = []
+            for part in runtime.list_groups(partition, GroupSearch(prefix=prefix)):
+                ids = (each.group_id for each in part)
+                found += [each for each in ids if _may_describe(ResourceType.GROUP, each)]
+                await turns.spend(len(part) + ITEMS_PER_PART)
             for group_id in sorted(found):
                 yield group_id
             await turns.spend(ITEMS_PER_GROUP)

@@ -60,6 +60,7 @@ class AdminService:
         response.other_addresses.extend(other_addresses(node))
         response.cluster_id = cluster_id(node)
         if node.runtime is not None:
+            response.flush_count = sum(node.runtime.log.flush_durations.counts)
             for shard in node.runtime.shards.values():
                 counters = shard.counters()
                 response.group_count += counters.group_count

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.offsets_topic.group_listing import simple_group
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -41,6 +40,7 @@ from offsetd_coordinator.requests import (
 )
 from offsetd_coordinator.shard.commit_decisions import CommitDecisions, CommitTerms
 from offsetd_coordinator.shard.group_holds import GroupHolds
+from offsetd_coordinator.shard.group_lists import GroupLists
 from offsetd_coordinator.shard.member_records import decide_members_change
 from offsetd_coordinator.shard.offset_change_decisions import OffsetChangeDecisions
 from offsetd_coordinator.shard.settings_decisions import Situation, decide_group_change
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.member_requests import Step
     from offsetd_coordinator.requests import GroupChange, MembersChange, Request
+    from offsetd_coordinator.state.group_search import GroupSearch
     from offsetd_coordinator.state.offset_table import OffsetTable
     from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
     from offsetd_coordinator.wire.group_selections import GroupSelection
@@ -305,31 +306,13 @@ class Shard:
             raise undecodable_offset(group_id, stored.topics[place], stored.partitions[place])
         return stored
 
-    def list_groups(
-        self, *, prefix: bytes = b"", after: bytes | None = None
-    ) -> Iterator[GroupListing]:
-        """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
+    def list_groups(self, search: GroupSearch, now: Moment) -> Iterator[list[GroupListing]]:
+        """The groups that are looked for, unsorted, in lists: see `GroupLists.parts`.
 
-        The shard may change in between: groups that are added or removed may be listed or not.
         Groups that `end_load` found misplaced are left out: no other call finds them either.
         """
-        misplaced = self._misplaced
-        for group_id in self._state.group_ids():
-            if group_id in misplaced:
-                continue
-            if group_id.startswith(prefix) and (after is None or group_id > after):
-                live = self.membership.live(group_id)
-                records = self._state.known_group_records(group_id)
-                if records is None:
-                    yield simple_group(group_id) if live is None else live.listing()
-                else:
-                    listing = records.listing() if live is None else live.listing()
-                    yield listing._replace(settings=records.settings)
-        for live in tuple(self.membership.live_groups()):
-            group_id = live.group_id
-            is_asked_for = group_id.startswith(prefix) and (after is None or group_id > after)
-            if is_asked_for and not self._state.has_group(group_id):
-                yield live.listing()
+        lists = GroupLists(self._state, self.membership, self.leases, self._misplaced)
+        return lists.parts(search, now)
 
     def get_group(self, group_id: bytes, now_ms: int = 0, monotonic_ms: int = 0) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable, CoordinatorLoadInProgress."""
@@ -345,6 +328,14 @@ class Shard:
             settings=records.settings,
             lease=self.leases.status(group_id, Moment(now_ms, monotonic_ms)),
         )
+
+    def member_count(self, group_id: bytes) -> int:
+        """The number of members of a group; 0 if it does not exist."""
+        live = self.membership.live(group_id)
+        records = self._state.known_group_records(group_id)
+        if live is not None:
+            return len(live.members)
+        return 0 if records is None else records.member_count
 
     def live_group_state(self, group_id: bytes) -> GroupState | None:
         """The state of a group that differs from its records; None if they say everything."""

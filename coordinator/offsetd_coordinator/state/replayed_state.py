@@ -7,7 +7,6 @@ continues.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,15 +146,6 @@ class ReplayedState:
     def recorded_group_ids(self) -> list[bytes]:
         """The groups that have any record, even if no group exists by it."""
         return list(self._groups)
-
-    def group_ids(self) -> Iterator[bytes]:
-        """All groups, in no order, none twice. Groups that change in between are listed or not."""
-        listed = set[bytes]()
-        recorded = (group_id for group_id in list(self._groups) if self.has_group(group_id))
-        for group_id in chain(self.offsets.group_ids(), recorded, list(self.pending.group_ids())):
-            if group_id not in listed:
-                listed.add(group_id)
-                yield group_id
 
     @property
     def group_count(self) -> int:

@@ -138,10 +138,15 @@ class GroupRecords:
     @property
     def has_members(self) -> bool:
         """Returns whether the group has members. Not reliable if the group is not readable."""
+        return self.member_count > 0
+
+    @property
+    def member_count(self) -> int:
+        """The number of its members. Not reliable if the group is not readable."""
         if self.group_type is GroupType.CONSUMER:
-            return any(map(_is_member, self._consumer_keys()))
+            return sum(map(_is_member, self._consumer_keys()))
         classic = self.classic
-        return classic is not None and bool(classic.members)
+        return 0 if classic is None else len(classic.members)
 
     @property
     def protocol_type(self) -> str:

@@ -10,6 +10,7 @@ from offsetd_clients import TopicPartition
 from offsetd_clients.cli.arguments.reset_targets import parse_topics
 
 Value = TypeVar("Value")
+_ASKED_TOPICS_MAX = 100
 
 ShownTopicsOption = Annotated[
     list[str] | None,
@@ -39,6 +40,11 @@ class TopicChoice:
 
     def __str__(self) -> str:
         return ", ".join(map(str, [*self.topics, *self.partitions]))
+
+    def asked_topics(self) -> list[str]:
+        """The topics that a list of groups can be narrowed to; none if there are too many."""
+        named = {*self.topics, *(where.topic for where in self.partitions)}
+        return sorted(named) if len(named) <= _ASKED_TOPICS_MAX else []
 
     def of_offsets(self, offsets: Mapping[TopicPartition, Value]) -> Mapping[TopicPartition, Value]:
         """The chosen part of `offsets`."""

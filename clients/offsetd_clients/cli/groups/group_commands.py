@@ -103,6 +103,20 @@ def _verdict(text: str) -> LagVerdict:
     )
 
 
+VerdictsOption = Annotated[
+    list[LagVerdict],
+    typer.Option(
+        "--verdict",
+        parser=_verdict,
+        metavar="VERDICT",
+        help="On the group's lag: OK, WARN or ERR; in any case.",
+    ),
+]
+OwnerOption = Annotated[
+    str, typer.Option(metavar="HOLDER", help="Only groups whose lease this holder has.")
+]
+
+
 def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("list")
     def list_groups(
@@ -119,19 +133,12 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
         types: Annotated[
             list[GroupType], typer.Option("--type", metavar="TYPE", help=_one_of(GroupType))
         ] = [],  # noqa: B006
-        verdicts: Annotated[
-            list[LagVerdict],
-            typer.Option(
-                "--verdict",
-                parser=_verdict,
-                metavar="VERDICT",
-                help="On the group's lag: OK, WARN or ERR; in any case.",
-            ),
-        ] = [],  # noqa: B006
+        verdicts: VerdictsOption = [],  # noqa: B006
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="Only groups whose id has this prefix.")
         ] = "",
         topics: ShownTopicsOption = None,
+        owner: OwnerOption = "",
         sort: SortOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -145,6 +152,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             offsetd groups list --prefix billing- --state empty   # without members
             offsetd groups list --topic orders --sort state       # groups of orders
             offsetd groups list --verdict WARN --verdict ERR  # they fall behind
+            offsetd groups list --owner mail-sender-2  # it holds their leases
             offsetd groups list -o jsonl | jq -r .group
         """
         chosen, order = TopicChoice.of(topics), RowOrder.of(sort, LIST_COLUMNS)
@@ -154,14 +162,23 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
                 types=types,
                 lag_verdicts=verdicts,
                 group_id_prefix=prefix,
+                topics=chosen.asked_topics(),
+                lease_holder=owner,
+                include_details=bool(owner),
                 on_unreachable=told_left_out(terminal),
             )
             by_id = sorted(listings, key=lambda listing: listing.group_id)
+            if owner:  # An older server lists all.
+                by_id = [each for each in by_id if _is_held_by(each, owner)]
             if chosen:
                 stored = offsets_of_groups(client, (listing.group_id for listing in by_id))
                 by_id = [each for each in by_id if chosen.of_offsets(stored[each.group_id])]
         rows = order.ordered(map(_listing_row, by_id))
         terminal.rows(LIST_COLUMNS, rows, droppable=LIST_DROPPABLE)
+
+
+def _is_held_by(listing: GroupListing, holder: str) -> bool:
+    return listing.details is not None and listing.details.lease_holder == holder
 
 
 def _register_delete(app: typer.Typer, terminal: Terminal) -> None:

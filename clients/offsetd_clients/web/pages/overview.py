@@ -11,12 +11,13 @@ from offsetd_clients.admin_values import LogPartition
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.printing.server_summary import server_lines
 from offsetd_clients.cluster_values import Cluster, LogPartitionState
-from offsetd_clients.values import Group, LagVerdict, ServerInfo
-from offsetd_clients.web.pages.groups import Choice, described
+from offsetd_clients.values import GroupListing, LagVerdict, ServerInfo
+from offsetd_clients.web.pages.groups import Choice
+from offsetd_clients.web.pages.rates import rates_of
 from offsetd_clients.web.served_parts import part
 
 LISTED_MAX = 1000
-DESCRIBED_MAX = 100
+MEASURED_MAX = 30
 WORST_SHOWN = 8
 _SERVICES = ("offsetd.cleaner", "offsetd.disk", "offsetd.clock")
 _VERDICTS = (LagVerdict.ERR, LagVerdict.WARN, LagVerdict.OK)
@@ -27,19 +28,18 @@ class WorstLag:
     """The lag of a group, summed over the partitions with a known end."""
 
     group_id: str
-    verdict: LagVerdict | None
+    verdict: LagVerdict
     lag: int
 
 
 @attrs.frozen
 class SampledGroups:
-    """The states of the groups that were listed, and the lags of those that were described."""
+    """The states and verdicts of the groups that were listed, and the worst of their lags."""
 
     states: Mapping[str, int]
     listed: int
     is_complete: bool
     verdicts: Mapping[str, int]
-    described: int
     worst: tuple[WorstLag, ...]
 
 
@@ -59,6 +59,7 @@ async def view(client: AsyncOffsetClient, _: Mapping[str, str]) -> dict[str, Any
         "group_count": sum(each.group_count for each in servers),
         "offset_count": sum(each.offset_count for each in servers),
         "serving": states[LogPartitionState.SERVING],
+        "rates": rates_of(client).noted(servers, log.value or ()),
         "log": log,
         "log_bytes": sum(each.size_bytes for each in log.value or ()),
         "groups": groups,
@@ -74,31 +75,39 @@ async def unhealthy(client: AsyncOffsetClient) -> list[str]:
 
 
 async def sampled(client: AsyncOffsetClient) -> SampledGroups:
-    """States of the first groups in the order of the log, lags of fewer."""
-    page = await Choice("", None).page(client, LISTED_MAX, "")
-    chosen = [each.group_id for each in page.groups[:DESCRIBED_MAX]]
-    found = [each.value for each in await described(client, chosen) if each.value is not None]
-    verdicts = Counter(each.lag_verdict or "none" for each in found)
+    """States and verdicts of the first groups in the order of the log, lags of fewer."""
+    page = await Choice().page(client, LISTED_MAX, "")
+    verdicts = Counter(
+        each.details.lag_verdict or "none" for each in page.groups if each.details is not None
+    )
     return SampledGroups(
         states=Counter(each.state for each in page.groups),
         listed=len(page.groups),
         is_complete=not page.next_page_token,
         verdicts={name: verdicts[name] for name in (*_VERDICTS, "none") if verdicts[name]},
-        described=len(found),
-        worst=await _worst(client, found),
+        worst=await _worst(client, page.groups),
     )
 
 
-async def _worst(client: AsyncOffsetClient, groups: Sequence[Group]) -> tuple[WorstLag, ...]:
-    """The largest lags. Groups without a verdict have none; large groups would cost too much."""
+async def _worst(client: AsyncOffsetClient, groups: Sequence[GroupListing]) -> tuple[WorstLag, ...]:
+    """The largest lags among some groups, those with the worst verdicts.
 
-    async def lag_of(group: Group) -> WorstLag:
-        page = await client.get_group_page(group.group_id, page_size=LISTED_MAX)
-        lag = sum(each.lag for each in page.lags.values())
-        return WorstLag(group.group_id, group.lag_verdict, lag)
+    Groups without a verdict have no lag; large groups would cost too much.
+    """
 
-    measured = [each for each in groups if each.lag_verdict and each.offset_count <= LISTED_MAX]
-    parts = await asyncio.gather(*(part(lag_of(each)) for each in measured))
+    async def lag_of(group_id: str, verdict: LagVerdict) -> WorstLag:
+        page = await client.get_group_page(group_id, page_size=LISTED_MAX)
+        return WorstLag(group_id, verdict, sum(each.lag for each in page.lags.values()))
+
+    judged = [
+        (_VERDICTS.index(each.details.lag_verdict), each)
+        for each in groups
+        if each.details and each.details.lag_verdict and each.details.offset_count <= LISTED_MAX
+    ]
+    measured = sorted(judged, key=lambda each: each[0])[:MEASURED_MAX]
+    parts = await asyncio.gather(
+        *(part(lag_of(each.group_id, _VERDICTS[place])) for place, each in measured)
+    )
     lags = [each.value for each in parts if each.value is not None and each.value.lag > 0]
     return tuple(sorted(lags, key=lambda each: -each.lag)[:WORST_SHOWN])
 

@@ -34,7 +34,7 @@ const noteState = (state) => {
 new MutationObserver(() => {
   const shown = corner.querySelector("[data-state]");
   if (shown) noteState(shown.dataset.state);
-}).observe(corner, {childList: true, subtree: true});
+}).observe(corner, {attributes: true, childList: true, characterData: true, subtree: true});
 document.addEventListener("htmx:error", () => {
   const told = document.createElement("span");
   told.className = "state lost";

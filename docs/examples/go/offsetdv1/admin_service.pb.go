@@ -390,7 +390,10 @@ type GetServerInfoResponse struct {
 	// The addresses of the other nodes of the cluster; their counts are not in this answer.
 	OtherAddresses []string `protobuf:"bytes,16,rep,name=other_addresses,json=otherAddresses,proto3" json:"other_addresses,omitempty"`
 	// Empty: a single server.
-	ClusterId     string `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	ClusterId string `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Flushes since the node started: each makes all commits durable that wait for it. Absent while
+	// loading.
+	FlushCount    *int64 `protobuf:"varint,18,opt,name=flush_count,json=flushCount,proto3,oneof" json:"flush_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,6 +545,13 @@ func (x *GetServerInfoResponse) GetClusterId() string {
 		return x.ClusterId
 	}
 	return ""
+}
+
+func (x *GetServerInfoResponse) GetFlushCount() int64 {
+	if x != nil && x.FlushCount != nil {
+		return *x.FlushCount
+	}
+	return 0
 }
 
 type DescribeClusterRequest struct {
@@ -3404,7 +3414,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xf7\x05\n" +
+	"\x14GetServerInfoRequest\"\xad\x06\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -3426,7 +3436,10 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\bproblems\x18\x0f \x03(\tR\bproblems\x12'\n" +
 	"\x0fother_addresses\x18\x10 \x03(\tR\x0eotherAddresses\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x11 \x01(\tR\tclusterId\"\x18\n" +
+	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12$\n" +
+	"\vflush_count\x18\x12 \x01(\x03H\x00R\n" +
+	"flushCount\x88\x01\x01B\x0e\n" +
+	"\f_flush_count\"\x18\n" +
 	"\x16DescribeClusterRequest\"\x9c\x02\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
@@ -3883,6 +3896,7 @@ func file_offsetd_v1_admin_service_proto_init() {
 	}
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
+	file_offsetd_v1_admin_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_offsetd_v1_admin_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_offsetd_v1_admin_service_proto_msgTypes[23].OneofWrappers = []any{
 		(*DeleteRecordsRequest_Offset)(nil),

@@ -215,7 +215,9 @@ type GroupListing struct {
 	// Empty for a simple group: one that has offsets and never had members.
 	ProtocolType string `protobuf:"bytes,4,opt,name=protocol_type,json=protocolType,proto3" json:"protocol_type,omitempty"`
 	// Absent: the server's retention.
-	Retention     *Retention `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
+	Retention *Retention `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
+	// Only with `include_details`.
+	Details       *ListedDetails `protobuf:"bytes,6,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +287,83 @@ func (x *GroupListing) GetRetention() *Retention {
 	return nil
 }
 
+func (x *GroupListing) GetDetails() *ListedDetails {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
+type ListedDetails struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	OffsetCount int64                  `protobuf:"varint,1,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
+	MemberCount int32                  `protobuf:"varint,2,opt,name=member_count,json=memberCount,proto3" json:"member_count,omitempty"`
+	// The verdict on the lag; UNSPECIFIED if there is none.
+	LagVerdict LagVerdict `protobuf:"varint,3,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
+	// Empty: nobody holds the group's lease.
+	LeaseHolder   string `protobuf:"bytes,4,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedDetails) Reset() {
+	*x = ListedDetails{}
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedDetails) ProtoMessage() {}
+
+func (x *ListedDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedDetails.ProtoReflect.Descriptor instead.
+func (*ListedDetails) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListedDetails) GetOffsetCount() int64 {
+	if x != nil {
+		return x.OffsetCount
+	}
+	return 0
+}
+
+func (x *ListedDetails) GetMemberCount() int32 {
+	if x != nil {
+		return x.MemberCount
+	}
+	return 0
+}
+
+func (x *ListedDetails) GetLagVerdict() LagVerdict {
+	if x != nil {
+		return x.LagVerdict
+	}
+	return LagVerdict_LAG_VERDICT_UNSPECIFIED
+}
+
+func (x *ListedDetails) GetLeaseHolder() string {
+	if x != nil {
+		return x.LeaseHolder
+	}
+	return ""
+}
+
 type ListGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
@@ -305,14 +384,20 @@ type ListGroupsRequest struct {
 	LogPartitions []int32 `protobuf:"varint,7,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
 	// Only groups with one of these verdicts on their lag; empty: any. OK, WARN and ERR are those of
 	// groups, UNSPECIFIED is for groups without one. INVALID_ARGUMENT for others.
-	LagVerdicts   []LagVerdict `protobuf:"varint,8,rep,packed,name=lag_verdicts,json=lagVerdicts,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdicts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LagVerdicts []LagVerdict `protobuf:"varint,8,rep,packed,name=lag_verdicts,json=lagVerdicts,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdicts,omitempty"`
+	// Only groups with an offset of one of these topics; empty: any. At most 100.
+	Topics []string `protobuf:"bytes,9,rep,name=topics,proto3" json:"topics,omitempty"`
+	// Only groups whose lease is held by this holder; empty: any.
+	LeaseHolder string `protobuf:"bytes,10,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
+	// Also return `details`. It may differ between pages.
+	IncludeDetails bool `protobuf:"varint,11,opt,name=include_details,json=includeDetails,proto3" json:"include_details,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[1]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +409,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[1]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +422,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{1}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListGroupsRequest) GetPageSize() int32 {
@@ -396,6 +481,27 @@ func (x *ListGroupsRequest) GetLagVerdicts() []LagVerdict {
 	return nil
 }
 
+func (x *ListGroupsRequest) GetTopics() []string {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *ListGroupsRequest) GetLeaseHolder() string {
+	if x != nil {
+		return x.LeaseHolder
+	}
+	return ""
+}
+
+func (x *ListGroupsRequest) GetIncludeDetails() bool {
+	if x != nil {
+		return x.IncludeDetails
+	}
+	return false
+}
+
 type ListGroupsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Groups []*GroupListing        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
@@ -414,7 +520,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +532,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +545,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{2}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*GroupListing {
@@ -494,7 +600,7 @@ type GetGroupRequest struct {
 
 func (x *GetGroupRequest) Reset() {
 	*x = GetGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +612,7 @@ func (x *GetGroupRequest) String() string {
 func (*GetGroupRequest) ProtoMessage() {}
 
 func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +625,7 @@ func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{3}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetGroupRequest) GetGroupId() string {
@@ -573,7 +679,7 @@ type GetGroupResponse struct {
 
 func (x *GetGroupResponse) Reset() {
 	*x = GetGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +691,7 @@ func (x *GetGroupResponse) String() string {
 func (*GetGroupResponse) ProtoMessage() {}
 
 func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +704,7 @@ func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{4}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetGroupResponse) GetGroup() *Group {
@@ -645,7 +751,7 @@ type PartitionLag struct {
 
 func (x *PartitionLag) Reset() {
 	*x = PartitionLag{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +763,7 @@ func (x *PartitionLag) String() string {
 func (*PartitionLag) ProtoMessage() {}
 
 func (x *PartitionLag) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +776,7 @@ func (x *PartitionLag) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionLag.ProtoReflect.Descriptor instead.
 func (*PartitionLag) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{5}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PartitionLag) GetTopic() string {
@@ -744,7 +850,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +862,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +875,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{6}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Group) GetGroupId() string {
@@ -887,7 +993,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1005,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1018,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{7}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Lease) GetHolder() string {
@@ -964,7 +1070,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1082,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1095,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{8}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GroupMember) GetMemberId() string {
@@ -1049,7 +1155,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1167,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1180,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{9}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteGroupRequest) GetGroupId() string {
@@ -1117,7 +1223,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1235,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1248,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{10}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteGroupResponse) GetRevision() *Revision {
@@ -1172,7 +1278,7 @@ type GroupProtocol struct {
 
 func (x *GroupProtocol) Reset() {
 	*x = GroupProtocol{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1290,7 @@ func (x *GroupProtocol) String() string {
 func (*GroupProtocol) ProtoMessage() {}
 
 func (x *GroupProtocol) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1303,7 @@ func (x *GroupProtocol) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupProtocol.ProtoReflect.Descriptor instead.
 func (*GroupProtocol) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{11}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupProtocol) GetName() string {
@@ -1242,7 +1348,7 @@ type JoinGroupRequest struct {
 
 func (x *JoinGroupRequest) Reset() {
 	*x = JoinGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1360,7 @@ func (x *JoinGroupRequest) String() string {
 func (*JoinGroupRequest) ProtoMessage() {}
 
 func (x *JoinGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1373,7 @@ func (x *JoinGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinGroupRequest.ProtoReflect.Descriptor instead.
 func (*JoinGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{12}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JoinGroupRequest) GetGroupId() string {
@@ -1352,7 +1458,7 @@ type JoinGroupResponse struct {
 
 func (x *JoinGroupResponse) Reset() {
 	*x = JoinGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1470,7 @@ func (x *JoinGroupResponse) String() string {
 func (*JoinGroupResponse) ProtoMessage() {}
 
 func (x *JoinGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1483,7 @@ func (x *JoinGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinGroupResponse.ProtoReflect.Descriptor instead.
 func (*JoinGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{13}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JoinGroupResponse) GetMemberId() string {
@@ -1442,7 +1548,7 @@ type JoinedMember struct {
 
 func (x *JoinedMember) Reset() {
 	*x = JoinedMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1560,7 @@ func (x *JoinedMember) String() string {
 func (*JoinedMember) ProtoMessage() {}
 
 func (x *JoinedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1573,7 @@ func (x *JoinedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinedMember.ProtoReflect.Descriptor instead.
 func (*JoinedMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{14}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JoinedMember) GetMemberId() string {
@@ -1508,7 +1614,7 @@ type SyncGroupRequest struct {
 
 func (x *SyncGroupRequest) Reset() {
 	*x = SyncGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1626,7 @@ func (x *SyncGroupRequest) String() string {
 func (*SyncGroupRequest) ProtoMessage() {}
 
 func (x *SyncGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1639,7 @@ func (x *SyncGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncGroupRequest.ProtoReflect.Descriptor instead.
 func (*SyncGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{15}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SyncGroupRequest) GetGroupId() string {
@@ -1596,7 +1702,7 @@ type MemberAssignment struct {
 
 func (x *MemberAssignment) Reset() {
 	*x = MemberAssignment{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1714,7 @@ func (x *MemberAssignment) String() string {
 func (*MemberAssignment) ProtoMessage() {}
 
 func (x *MemberAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1727,7 @@ func (x *MemberAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberAssignment.ProtoReflect.Descriptor instead.
 func (*MemberAssignment) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{16}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MemberAssignment) GetMemberId() string {
@@ -1649,7 +1755,7 @@ type SyncGroupResponse struct {
 
 func (x *SyncGroupResponse) Reset() {
 	*x = SyncGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1767,7 @@ func (x *SyncGroupResponse) String() string {
 func (*SyncGroupResponse) ProtoMessage() {}
 
 func (x *SyncGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1780,7 @@ func (x *SyncGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncGroupResponse.ProtoReflect.Descriptor instead.
 func (*SyncGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{17}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SyncGroupResponse) GetProtocolType() string {
@@ -1710,7 +1816,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1828,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1841,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{18}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HeartbeatRequest) GetGroupId() string {
@@ -1774,7 +1880,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1892,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1905,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{19}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{20}
 }
 
 type LeaveGroupRequest struct {
@@ -1813,7 +1919,7 @@ type LeaveGroupRequest struct {
 
 func (x *LeaveGroupRequest) Reset() {
 	*x = LeaveGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1931,7 @@ func (x *LeaveGroupRequest) String() string {
 func (*LeaveGroupRequest) ProtoMessage() {}
 
 func (x *LeaveGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1944,7 @@ func (x *LeaveGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveGroupRequest.ProtoReflect.Descriptor instead.
 func (*LeaveGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{20}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaveGroupRequest) GetGroupId() string {
@@ -1868,7 +1974,7 @@ type LeavingMember struct {
 
 func (x *LeavingMember) Reset() {
 	*x = LeavingMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1986,7 @@ func (x *LeavingMember) String() string {
 func (*LeavingMember) ProtoMessage() {}
 
 func (x *LeavingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +1999,7 @@ func (x *LeavingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeavingMember.ProtoReflect.Descriptor instead.
 func (*LeavingMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{21}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeavingMember) GetMemberId() string {
@@ -1927,7 +2033,7 @@ type LeaveGroupResponse struct {
 
 func (x *LeaveGroupResponse) Reset() {
 	*x = LeaveGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2045,7 @@ func (x *LeaveGroupResponse) String() string {
 func (*LeaveGroupResponse) ProtoMessage() {}
 
 func (x *LeaveGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2058,7 @@ func (x *LeaveGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveGroupResponse.ProtoReflect.Descriptor instead.
 func (*LeaveGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{22}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaveGroupResponse) GetMembers() []*LeftMember {
@@ -1973,7 +2079,7 @@ type MemberToRemove struct {
 
 func (x *MemberToRemove) Reset() {
 	*x = MemberToRemove{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2091,7 @@ func (x *MemberToRemove) String() string {
 func (*MemberToRemove) ProtoMessage() {}
 
 func (x *MemberToRemove) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2104,7 @@ func (x *MemberToRemove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberToRemove.ProtoReflect.Descriptor instead.
 func (*MemberToRemove) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{23}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemberToRemove) GetMemberId() string {
@@ -2033,7 +2139,7 @@ type RemoveMembersRequest struct {
 
 func (x *RemoveMembersRequest) Reset() {
 	*x = RemoveMembersRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2151,7 @@ func (x *RemoveMembersRequest) String() string {
 func (*RemoveMembersRequest) ProtoMessage() {}
 
 func (x *RemoveMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2164,7 @@ func (x *RemoveMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMembersRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMembersRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{24}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveMembersRequest) GetGroupId() string {
@@ -2116,7 +2222,7 @@ type RemoveMembersResponse struct {
 
 func (x *RemoveMembersResponse) Reset() {
 	*x = RemoveMembersResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2234,7 @@ func (x *RemoveMembersResponse) String() string {
 func (*RemoveMembersResponse) ProtoMessage() {}
 
 func (x *RemoveMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2247,7 @@ func (x *RemoveMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMembersResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMembersResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{25}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveMembersResponse) GetRevision() *Revision {
@@ -2171,7 +2277,7 @@ type LeftMember struct {
 
 func (x *LeftMember) Reset() {
 	*x = LeftMember{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2289,7 @@ func (x *LeftMember) String() string {
 func (*LeftMember) ProtoMessage() {}
 
 func (x *LeftMember) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2302,7 @@ func (x *LeftMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeftMember.ProtoReflect.Descriptor instead.
 func (*LeftMember) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{26}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeftMember) GetMemberId() string {
@@ -2245,7 +2351,7 @@ type CloneGroupRequest struct {
 
 func (x *CloneGroupRequest) Reset() {
 	*x = CloneGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2363,7 @@ func (x *CloneGroupRequest) String() string {
 func (*CloneGroupRequest) ProtoMessage() {}
 
 func (x *CloneGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2376,7 @@ func (x *CloneGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloneGroupRequest.ProtoReflect.Descriptor instead.
 func (*CloneGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{27}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CloneGroupRequest) GetSourceGroupId() string {
@@ -2345,7 +2451,7 @@ type CloneGroupResponse struct {
 
 func (x *CloneGroupResponse) Reset() {
 	*x = CloneGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2463,7 @@ func (x *CloneGroupResponse) String() string {
 func (*CloneGroupResponse) ProtoMessage() {}
 
 func (x *CloneGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2476,7 @@ func (x *CloneGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloneGroupResponse.ProtoReflect.Descriptor instead.
 func (*CloneGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{28}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CloneGroupResponse) GetRevision() *Revision {
@@ -2421,7 +2527,7 @@ type UpdateGroupRequest struct {
 
 func (x *UpdateGroupRequest) Reset() {
 	*x = UpdateGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2539,7 @@ func (x *UpdateGroupRequest) String() string {
 func (*UpdateGroupRequest) ProtoMessage() {}
 
 func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2552,7 @@ func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateGroupRequest.ProtoReflect.Descriptor instead.
 func (*UpdateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{29}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateGroupRequest) GetGroupId() string {
@@ -2501,7 +2607,7 @@ type UpdateGroupResponse struct {
 
 func (x *UpdateGroupResponse) Reset() {
 	*x = UpdateGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2619,7 @@ func (x *UpdateGroupResponse) String() string {
 func (*UpdateGroupResponse) ProtoMessage() {}
 
 func (x *UpdateGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2632,7 @@ func (x *UpdateGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateGroupResponse.ProtoReflect.Descriptor instead.
 func (*UpdateGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{30}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UpdateGroupResponse) GetRevision() *Revision {
@@ -2558,7 +2664,7 @@ type AcquireGroupRequest struct {
 
 func (x *AcquireGroupRequest) Reset() {
 	*x = AcquireGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2676,7 @@ func (x *AcquireGroupRequest) String() string {
 func (*AcquireGroupRequest) ProtoMessage() {}
 
 func (x *AcquireGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2689,7 @@ func (x *AcquireGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireGroupRequest.ProtoReflect.Descriptor instead.
 func (*AcquireGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{31}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AcquireGroupRequest) GetGroupId() string {
@@ -2640,7 +2746,7 @@ type AcquireGroupResponse struct {
 
 func (x *AcquireGroupResponse) Reset() {
 	*x = AcquireGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2758,7 @@ func (x *AcquireGroupResponse) String() string {
 func (*AcquireGroupResponse) ProtoMessage() {}
 
 func (x *AcquireGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2771,7 @@ func (x *AcquireGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireGroupResponse.ProtoReflect.Descriptor instead.
 func (*AcquireGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{32}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcquireGroupResponse) GetRevision() *Revision {
@@ -2694,7 +2800,7 @@ type RenewGroupRequest struct {
 
 func (x *RenewGroupRequest) Reset() {
 	*x = RenewGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2812,7 @@ func (x *RenewGroupRequest) String() string {
 func (*RenewGroupRequest) ProtoMessage() {}
 
 func (x *RenewGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2825,7 @@ func (x *RenewGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewGroupRequest.ProtoReflect.Descriptor instead.
 func (*RenewGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{33}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewGroupRequest) GetGroupId() string {
@@ -2752,7 +2858,7 @@ type RenewGroupResponse struct {
 
 func (x *RenewGroupResponse) Reset() {
 	*x = RenewGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2870,7 @@ func (x *RenewGroupResponse) String() string {
 func (*RenewGroupResponse) ProtoMessage() {}
 
 func (x *RenewGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2883,7 @@ func (x *RenewGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewGroupResponse.ProtoReflect.Descriptor instead.
 func (*RenewGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{34}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RenewGroupResponse) GetLease() *Lease {
@@ -2799,7 +2905,7 @@ type ReleaseGroupRequest struct {
 
 func (x *ReleaseGroupRequest) Reset() {
 	*x = ReleaseGroupRequest{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2917,7 @@ func (x *ReleaseGroupRequest) String() string {
 func (*ReleaseGroupRequest) ProtoMessage() {}
 
 func (x *ReleaseGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2930,7 @@ func (x *ReleaseGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGroupRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseGroupRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{35}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseGroupRequest) GetGroupId() string {
@@ -2857,7 +2963,7 @@ type ReleaseGroupResponse struct {
 
 func (x *ReleaseGroupResponse) Reset() {
 	*x = ReleaseGroupResponse{}
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2975,7 @@ func (x *ReleaseGroupResponse) String() string {
 func (*ReleaseGroupResponse) ProtoMessage() {}
 
 func (x *ReleaseGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_group_service_proto_msgTypes[36]
+	mi := &file_offsetd_v1_group_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2988,7 @@ func (x *ReleaseGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGroupResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseGroupResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{36}
+	return file_offsetd_v1_group_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReleaseGroupResponse) GetRevision() *Revision {
@@ -2897,13 +3003,20 @@ var File_offsetd_v1_group_service_proto protoreflect.FileDescriptor
 const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/group_service.proto\x12\n" +
-	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\xdc\x01\n" +
+	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x91\x02\n" +
 	"\fGroupListing\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x16.offsetd.v1.GroupStateR\x05state\x12#\n" +
 	"\rprotocol_type\x18\x04 \x01(\tR\fprotocolType\x123\n" +
-	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\"\xdc\x02\n" +
+	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\x123\n" +
+	"\adetails\x18\x06 \x01(\v2\x19.offsetd.v1.ListedDetailsR\adetails\"\xb1\x01\n" +
+	"\rListedDetails\x12!\n" +
+	"\foffset_count\x18\x01 \x01(\x03R\voffsetCount\x12!\n" +
+	"\fmember_count\x18\x02 \x01(\x05R\vmemberCount\x127\n" +
+	"\vlag_verdict\x18\x03 \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
+	"lagVerdict\x12!\n" +
+	"\flease_holder\x18\x04 \x01(\tR\vleaseHolder\"\xc0\x03\n" +
 	"\x11ListGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2913,7 +3026,11 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x0fgroup_id_prefix\x18\x05 \x01(\tR\rgroupIdPrefix\x12$\n" +
 	"\x0ethis_node_only\x18\x06 \x01(\bR\fthisNodeOnly\x12%\n" +
 	"\x0elog_partitions\x18\a \x03(\x05R\rlogPartitions\x129\n" +
-	"\flag_verdicts\x18\b \x03(\x0e2\x16.offsetd.v1.LagVerdictR\vlagVerdicts\"\xaa\x02\n" +
+	"\flag_verdicts\x18\b \x03(\x0e2\x16.offsetd.v1.LagVerdictR\vlagVerdicts\x12\x16\n" +
+	"\x06topics\x18\t \x03(\tR\x06topics\x12!\n" +
+	"\flease_holder\x18\n" +
+	" \x01(\tR\vleaseHolder\x12'\n" +
+	"\x0finclude_details\x18\v \x01(\bR\x0eincludeDetails\"\xaa\x02\n" +
 	"\x12ListGroupsResponse\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.offsetd.v1.GroupListingR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12<\n" +
@@ -3188,141 +3305,144 @@ func file_offsetd_v1_group_service_proto_rawDescGZIP() []byte {
 }
 
 var file_offsetd_v1_group_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_offsetd_v1_group_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_offsetd_v1_group_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_offsetd_v1_group_service_proto_goTypes = []any{
 	(GroupType)(0),                // 0: offsetd.v1.GroupType
 	(GroupState)(0),               // 1: offsetd.v1.GroupState
 	(LagVerdict)(0),               // 2: offsetd.v1.LagVerdict
 	(*GroupListing)(nil),          // 3: offsetd.v1.GroupListing
-	(*ListGroupsRequest)(nil),     // 4: offsetd.v1.ListGroupsRequest
-	(*ListGroupsResponse)(nil),    // 5: offsetd.v1.ListGroupsResponse
-	(*GetGroupRequest)(nil),       // 6: offsetd.v1.GetGroupRequest
-	(*GetGroupResponse)(nil),      // 7: offsetd.v1.GetGroupResponse
-	(*PartitionLag)(nil),          // 8: offsetd.v1.PartitionLag
-	(*Group)(nil),                 // 9: offsetd.v1.Group
-	(*Lease)(nil),                 // 10: offsetd.v1.Lease
-	(*GroupMember)(nil),           // 11: offsetd.v1.GroupMember
-	(*DeleteGroupRequest)(nil),    // 12: offsetd.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),   // 13: offsetd.v1.DeleteGroupResponse
-	(*GroupProtocol)(nil),         // 14: offsetd.v1.GroupProtocol
-	(*JoinGroupRequest)(nil),      // 15: offsetd.v1.JoinGroupRequest
-	(*JoinGroupResponse)(nil),     // 16: offsetd.v1.JoinGroupResponse
-	(*JoinedMember)(nil),          // 17: offsetd.v1.JoinedMember
-	(*SyncGroupRequest)(nil),      // 18: offsetd.v1.SyncGroupRequest
-	(*MemberAssignment)(nil),      // 19: offsetd.v1.MemberAssignment
-	(*SyncGroupResponse)(nil),     // 20: offsetd.v1.SyncGroupResponse
-	(*HeartbeatRequest)(nil),      // 21: offsetd.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),     // 22: offsetd.v1.HeartbeatResponse
-	(*LeaveGroupRequest)(nil),     // 23: offsetd.v1.LeaveGroupRequest
-	(*LeavingMember)(nil),         // 24: offsetd.v1.LeavingMember
-	(*LeaveGroupResponse)(nil),    // 25: offsetd.v1.LeaveGroupResponse
-	(*MemberToRemove)(nil),        // 26: offsetd.v1.MemberToRemove
-	(*RemoveMembersRequest)(nil),  // 27: offsetd.v1.RemoveMembersRequest
-	(*RemoveMembersResponse)(nil), // 28: offsetd.v1.RemoveMembersResponse
-	(*LeftMember)(nil),            // 29: offsetd.v1.LeftMember
-	(*CloneGroupRequest)(nil),     // 30: offsetd.v1.CloneGroupRequest
-	(*CloneGroupResponse)(nil),    // 31: offsetd.v1.CloneGroupResponse
-	(*UpdateGroupRequest)(nil),    // 32: offsetd.v1.UpdateGroupRequest
-	(*UpdateGroupResponse)(nil),   // 33: offsetd.v1.UpdateGroupResponse
-	(*AcquireGroupRequest)(nil),   // 34: offsetd.v1.AcquireGroupRequest
-	(*AcquireGroupResponse)(nil),  // 35: offsetd.v1.AcquireGroupResponse
-	(*RenewGroupRequest)(nil),     // 36: offsetd.v1.RenewGroupRequest
-	(*RenewGroupResponse)(nil),    // 37: offsetd.v1.RenewGroupResponse
-	(*ReleaseGroupRequest)(nil),   // 38: offsetd.v1.ReleaseGroupRequest
-	(*ReleaseGroupResponse)(nil),  // 39: offsetd.v1.ReleaseGroupResponse
-	(*Retention)(nil),             // 40: offsetd.v1.Retention
-	(*ClusterShare)(nil),          // 41: offsetd.v1.ClusterShare
-	(*CommittedOffset)(nil),       // 42: offsetd.v1.CommittedOffset
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*TopicPartition)(nil),        // 45: offsetd.v1.TopicPartition
-	(*Revision)(nil),              // 46: offsetd.v1.Revision
-	(*status.Status)(nil),         // 47: google.rpc.Status
-	(*GroupOffsets)(nil),          // 48: offsetd.v1.GroupOffsets
-	(*OffsetChange)(nil),          // 49: offsetd.v1.OffsetChange
-	(*RestoreGroupRequest)(nil),   // 50: offsetd.v1.RestoreGroupRequest
-	(*RestoreGroupResponse)(nil),  // 51: offsetd.v1.RestoreGroupResponse
+	(*ListedDetails)(nil),         // 4: offsetd.v1.ListedDetails
+	(*ListGroupsRequest)(nil),     // 5: offsetd.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),    // 6: offsetd.v1.ListGroupsResponse
+	(*GetGroupRequest)(nil),       // 7: offsetd.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),      // 8: offsetd.v1.GetGroupResponse
+	(*PartitionLag)(nil),          // 9: offsetd.v1.PartitionLag
+	(*Group)(nil),                 // 10: offsetd.v1.Group
+	(*Lease)(nil),                 // 11: offsetd.v1.Lease
+	(*GroupMember)(nil),           // 12: offsetd.v1.GroupMember
+	(*DeleteGroupRequest)(nil),    // 13: offsetd.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),   // 14: offsetd.v1.DeleteGroupResponse
+	(*GroupProtocol)(nil),         // 15: offsetd.v1.GroupProtocol
+	(*JoinGroupRequest)(nil),      // 16: offsetd.v1.JoinGroupRequest
+	(*JoinGroupResponse)(nil),     // 17: offsetd.v1.JoinGroupResponse
+	(*JoinedMember)(nil),          // 18: offsetd.v1.JoinedMember
+	(*SyncGroupRequest)(nil),      // 19: offsetd.v1.SyncGroupRequest
+	(*MemberAssignment)(nil),      // 20: offsetd.v1.MemberAssignment
+	(*SyncGroupResponse)(nil),     // 21: offsetd.v1.SyncGroupResponse
+	(*HeartbeatRequest)(nil),      // 22: offsetd.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),     // 23: offsetd.v1.HeartbeatResponse
+	(*LeaveGroupRequest)(nil),     // 24: offsetd.v1.LeaveGroupRequest
+	(*LeavingMember)(nil),         // 25: offsetd.v1.LeavingMember
+	(*LeaveGroupResponse)(nil),    // 26: offsetd.v1.LeaveGroupResponse
+	(*MemberToRemove)(nil),        // 27: offsetd.v1.MemberToRemove
+	(*RemoveMembersRequest)(nil),  // 28: offsetd.v1.RemoveMembersRequest
+	(*RemoveMembersResponse)(nil), // 29: offsetd.v1.RemoveMembersResponse
+	(*LeftMember)(nil),            // 30: offsetd.v1.LeftMember
+	(*CloneGroupRequest)(nil),     // 31: offsetd.v1.CloneGroupRequest
+	(*CloneGroupResponse)(nil),    // 32: offsetd.v1.CloneGroupResponse
+	(*UpdateGroupRequest)(nil),    // 33: offsetd.v1.UpdateGroupRequest
+	(*UpdateGroupResponse)(nil),   // 34: offsetd.v1.UpdateGroupResponse
+	(*AcquireGroupRequest)(nil),   // 35: offsetd.v1.AcquireGroupRequest
+	(*AcquireGroupResponse)(nil),  // 36: offsetd.v1.AcquireGroupResponse
+	(*RenewGroupRequest)(nil),     // 37: offsetd.v1.RenewGroupRequest
+	(*RenewGroupResponse)(nil),    // 38: offsetd.v1.RenewGroupResponse
+	(*ReleaseGroupRequest)(nil),   // 39: offsetd.v1.ReleaseGroupRequest
+	(*ReleaseGroupResponse)(nil),  // 40: offsetd.v1.ReleaseGroupResponse
+	(*Retention)(nil),             // 41: offsetd.v1.Retention
+	(*ClusterShare)(nil),          // 42: offsetd.v1.ClusterShare
+	(*CommittedOffset)(nil),       // 43: offsetd.v1.CommittedOffset
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*TopicPartition)(nil),        // 46: offsetd.v1.TopicPartition
+	(*Revision)(nil),              // 47: offsetd.v1.Revision
+	(*status.Status)(nil),         // 48: google.rpc.Status
+	(*GroupOffsets)(nil),          // 49: offsetd.v1.GroupOffsets
+	(*OffsetChange)(nil),          // 50: offsetd.v1.OffsetChange
+	(*RestoreGroupRequest)(nil),   // 51: offsetd.v1.RestoreGroupRequest
+	(*RestoreGroupResponse)(nil),  // 52: offsetd.v1.RestoreGroupResponse
 }
 var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	0,  // 0: offsetd.v1.GroupListing.type:type_name -> offsetd.v1.GroupType
 	1,  // 1: offsetd.v1.GroupListing.state:type_name -> offsetd.v1.GroupState
-	40, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
-	1,  // 3: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
-	0,  // 4: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
-	2,  // 5: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
-	3,  // 6: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	41, // 7: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	9,  // 8: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	42, // 9: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	8,  // 10: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
-	2,  // 11: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
-	0,  // 12: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 13: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	11, // 14: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	43, // 15: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	40, // 16: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	10, // 17: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	2,  // 18: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	43, // 19: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	44, // 20: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	43, // 21: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	45, // 22: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	46, // 23: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	44, // 24: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	44, // 25: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	14, // 26: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	17, // 27: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	19, // 28: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	24, // 29: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	29, // 30: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	26, // 31: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	46, // 32: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	29, // 33: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	47, // 34: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	48, // 35: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
-	46, // 36: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	49, // 37: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	40, // 38: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	46, // 39: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	44, // 40: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	46, // 41: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	10, // 42: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	44, // 43: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	10, // 44: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	46, // 45: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	4,  // 46: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	6,  // 47: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	12, // 48: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	30, // 49: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	50, // 50: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	15, // 51: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	18, // 52: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	21, // 53: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	23, // 54: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	27, // 55: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	32, // 56: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	34, // 57: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	36, // 58: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	38, // 59: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	5,  // 60: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	7,  // 61: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	13, // 62: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	31, // 63: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	51, // 64: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	16, // 65: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	20, // 66: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	22, // 67: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	25, // 68: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	28, // 69: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	33, // 70: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	35, // 71: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	37, // 72: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	39, // 73: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	60, // [60:74] is the sub-list for method output_type
-	46, // [46:60] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	41, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
+	4,  // 3: offsetd.v1.GroupListing.details:type_name -> offsetd.v1.ListedDetails
+	2,  // 4: offsetd.v1.ListedDetails.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	1,  // 5: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
+	0,  // 6: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
+	2,  // 7: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
+	3,  // 8: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
+	42, // 9: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	10, // 10: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	43, // 11: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	9,  // 12: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
+	2,  // 13: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
+	0,  // 14: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 15: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	12, // 16: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	44, // 17: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	41, // 18: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	11, // 19: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	2,  // 20: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	44, // 21: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	45, // 22: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	44, // 23: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 24: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	47, // 25: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 26: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	45, // 27: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	15, // 28: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	18, // 29: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	20, // 30: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	25, // 31: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	30, // 32: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	27, // 33: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	47, // 34: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	30, // 35: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	48, // 36: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	49, // 37: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	47, // 38: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 39: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	41, // 40: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	47, // 41: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 42: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 43: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	11, // 44: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	45, // 45: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	11, // 46: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	47, // 47: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	5,  // 48: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	7,  // 49: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	13, // 50: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	31, // 51: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	51, // 52: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	16, // 53: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	19, // 54: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	22, // 55: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	24, // 56: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	28, // 57: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	33, // 58: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	35, // 59: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	37, // 60: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	39, // 61: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	6,  // 62: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	8,  // 63: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	14, // 64: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	32, // 65: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	52, // 66: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	17, // 67: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	21, // 68: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	23, // 69: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	26, // 70: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	29, // 71: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	34, // 72: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	36, // 73: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	38, // 74: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	40, // 75: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	62, // [62:76] is the sub-list for method output_type
+	48, // [48:62] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
@@ -3333,21 +3453,21 @@ func file_offsetd_v1_group_service_proto_init() {
 	file_offsetd_v1_history_proto_init()
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
-	file_offsetd_v1_group_service_proto_msgTypes[2].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[12].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[14].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[13].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[15].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[18].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_offsetd_v1_group_service_proto_msgTypes[26].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[16].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[19].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[22].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[24].OneofWrappers = []any{}
+	file_offsetd_v1_group_service_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_group_service_proto_rawDesc), len(file_offsetd_v1_group_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

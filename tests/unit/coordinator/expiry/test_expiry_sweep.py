@@ -18,6 +18,7 @@ from shards import (
     end_of_transaction,
     entry,
     group_key,
+    listed_groups,
     new_shard,
     offset_key,
     offset_value,
@@ -40,7 +41,7 @@ SHORT_RETENTION = GroupSettings(retention_ms=5).encode()
 
 
 def groups_of(shard: Shard) -> list[str]:
-    return sorted(each.group_id.decode() for each in shard.list_groups())
+    return sorted(each.group_id.decode() for each in listed_groups(shard))
 
 
 @pytest.mark.parametrize(("now_ms", "is_there"), [(DUE_MS - 1, True), (DUE_MS, False)])

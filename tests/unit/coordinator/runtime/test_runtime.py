@@ -32,6 +32,7 @@ from offsetd_coordinator.requests import (
 from offsetd_coordinator.runtime.flush_pace import FlushPace
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
+from offsetd_coordinator.state.group_search import GroupSearch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     InvalidTimestamp,
@@ -449,7 +450,7 @@ async def test_after_a_failure_nothing_is_acknowledged(where: str, run: Run) -> 
     with pytest.raises(StorageUnavailable):
         run.runtime.fetch(group)
     with pytest.raises(StorageUnavailable):
-        run.runtime.list_groups(0, prefix=b"", after=b"")
+        run.runtime.list_groups(0, GroupSearch())
     late = run.runtime.durable(10)
     assert late is not None
     with pytest.raises(StorageUnavailable):

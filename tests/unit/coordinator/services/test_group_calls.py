@@ -10,7 +10,7 @@ import pytest
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator import cooperative_scheduling, errors
 from offsetd_coordinator.services.group_calls import GroupService
-from offsetd_coordinator.state import offset_table
+from offsetd_coordinator.state import group_search
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.recovery.quarantine import Damage
@@ -57,9 +57,9 @@ async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
         walked: list[int] = []
         list_groups = serving.runtime.list_groups
 
-        def noted(partition: int, **fields: Any) -> Any:
+        def noted(partition: int, search: object) -> Any:
             walked.append(partition)
-            return list_groups(partition, **fields)
+            return list_groups(partition, search)
 
         serving.runtime.__dict__["list_groups"] = noted
         for number in range(40):
@@ -81,7 +81,7 @@ async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.Monk
     monkeypatch.setattr(cooperative_scheduling, "ITEMS_PER_TURN", 10)
     monkeypatch.setattr(cooperative_scheduling.Turns, "items_max", 10)
     monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0)
-    monkeypatch.setattr(offset_table, "SLICE_ROWS", 10)
+    monkeypatch.setattr(group_search, "SLICE_ROWS", 40)
     async with serving_node(partitions=1) as serving:
         names = [f"g{number:03}" for number in range(100)]
         for name in names:
