@@ -6,6 +6,8 @@ from mutants.planted import Mutant
 
 _HTTP = "tests/web/test_pages_over_http.py"
 _HOSTILE = "tests/web/test_hostile_names.py"
+_CHANGES = "tests/web/test_changes.py"
+_FOREIGN = "tests/web/test_foreign_forms.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
 
@@ -72,5 +74,54 @@ WEB_MUTANTS = (
         replace="for each in parts",
         by="for each in list(parts)[1:]",
         caught_by=f"{_TOKENS}::test_a_token_holds_what_remains_of_a_list",
+    ),
+    Mutant(
+        name="a form of another site is taken",
+        where=f"{_WEB}.protection:Protection._refusal",
+        replace='headers.getlist("origin") != [self._options.origin(hosts[0])]',
+        by='"evil" in hosts[0]',
+        caught_by=f"{_FOREIGN}::test_a_form_from_elsewhere_is_refused",
+    ),
+    Mutant(
+        name="a form of any content type is taken",
+        where=f"{_WEB}.forms:is_form",
+        replace=".lower() == CONTENT_TYPE",
+        by='.lower() != "x"',
+        caught_by=f"{_FOREIGN}::test_a_form_from_elsewhere_is_refused",
+    ),
+    Mutant(
+        name="a form needs no token",
+        where=f"{_WEB}.sessions:SessionCookie.is_form_token",
+        replace="hmac.compare_digest(self.form_token(session).encode(), token.encode())",
+        by="True",
+        caught_by=f"{_FOREIGN}::test_a_form_without_the_token_of_its_session_is_refused",
+    ),
+    Mutant(
+        name="a form that is sent twice acts twice",
+        where=f"{_WEB}.changes.done_changes:DoneChanges.once",
+        replace="task = self._tasks.get(key)",
+        by="task = None",
+        caught_by=f"{_CHANGES}::test_a_form_that_is_sent_twice_acts_once",
+    ),
+    Mutant(
+        name="what changed since the look is done all the same",
+        where=f"{_WEB}.changes.pages:ChangePages._made",
+        replace='looked.digest != form.get("seen")',
+        by="not looked.digest",
+        caught_by=f"{_CHANGES}::test_what_changed_since_the_look_is_shown_and_not_done",
+    ),
+    Mutant(
+        name="what cannot be seen stands in the command as it is",
+        where=f"{_WEB}.changes.command_line:quoted",
+        replace="if word.isprintable():",
+        by="if word:",
+        caught_by=f"{_CHANGES}::test_a_command_is_quoted_for_the_shell",
+    ),
+    Mutant(
+        name="a look changes",
+        where=f"{_WEB}.changes.pages:ChangePages._look",
+        replace="change.carry_out(self._patient(), Terms())",
+        by="change.carry_out(self._patient(), Terms(validate_only=False))",
+        caught_by=f"{_CHANGES}::test_a_reset_is_shown_done_and_audited",
     ),
 )

@@ -66,13 +66,18 @@ class WebProcess:
         return code, self.process.stdout.read()
 
     def get(
-        self, path: str, *, headers: Mapping[str, str] | None = None, method: str = "GET"
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        method: str = "GET",
+        body: str | None = None,
     ) -> Answer:
         """One request, with any `Host`."""
         assert self.port is not None, self.first_line
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS_MAX)
         try:
-            connection.request(method, path, headers=dict(headers or {}))
+            connection.request(method, path, body, headers=dict(headers or {}))
             response = connection.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
         finally:

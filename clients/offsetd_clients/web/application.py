@@ -1,6 +1,6 @@
 """The Starlette application: addresses of pages, and what a page says when a call fails."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from offsetd_clients.aio.client import AsyncOffsetClient
@@ -22,12 +22,17 @@ from offsetd_clients.errors import (
     InvalidRequest,
     OffsetdError,
 )
+from offsetd_clients.web.changes.done_changes import DoneChanges
+from offsetd_clients.web.changes.pages import ChangePages
+from offsetd_clients.web.changes.wizards import OF_A_GROUP
 from offsetd_clients.web.csv_download import groups_csv
 from offsetd_clients.web.names import UnknownName
+from offsetd_clients.web.options import CHANGE_PATH, WebOptions
 from offsetd_clients.web.pages import acls, audit, group, groups, log, overview, settings
 from offsetd_clients.web.protection import Protection
 from offsetd_clients.web.rendering import environment
 from offsetd_clients.web.served_parts import LOST, Pulse
+from offsetd_clients.web.sessions import SessionCookie
 
 View: TypeAlias = Callable[[AsyncOffsetClient, Mapping[str, str]], Awaitable[dict[str, Any]]]
 _STATIC = Path(__file__).parent / "static"
@@ -91,6 +96,7 @@ class Pages:
     client: AsyncOffsetClient
     pulse: Pulse
     templates: Any
+    options: WebOptions
 
     async def page(self, request: Request) -> Response:
         """One of the views, or what is wrong."""
@@ -101,15 +107,15 @@ class Pages:
         except LOST as error:
             if "hx-request" in request.headers:
                 return Response(status_code=204)  # The page keeps what it shows.
-            return self._rendered(request, "lost.html", {"told": str(error)}, 503)
+            return self.rendered(request, "lost.html", {"told": str(error)}, 503)
         except (OffsetdError, UnknownName, ValueError) as error:
             return self._failed(request, error)
-        return self._rendered(request, template, shown)
+        return self.rendered(request, template, shown)
 
     async def status(self, request: Request) -> Response:
         """Whether the server answers, for the corner of every page."""
         state = await self.pulse.state()
-        return self._rendered(request, "status.html", {"state": state})
+        return self.rendered(request, "status.html", {"state": state})
 
     async def history(self, request: Request) -> Response:
         """The history of a group's partition, as columns for the plot."""
@@ -129,11 +135,12 @@ class Pages:
     def _failed(self, request: Request, error: Exception) -> Response:
         failure = next(each for each in _FAILURES if isinstance(error, each.kind))
         shown = {"failure": failure.title, "told": str(error), "advice": failure.advice}
-        return self._rendered(request, "failure.html", shown, failure.status)
+        return self.rendered(request, "failure.html", shown, failure.status)
 
-    def _rendered(
+    def rendered(
         self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200
     ) -> HTMLResponse:
+        """A page of a template, within the frame of all pages."""
         query = request.url.query
         path = request.url.path
         frame = {
@@ -142,21 +149,22 @@ class Pages:
             "here": path + (f"?{query}" if query else ""),
             "server": self.client.address,
             "version": version("offsetd"),
+            "changes": OF_A_GROUP if self.options.allows_changes else (),
         }
         text = self.templates.get_template(template).render(**frame, **shown)
         return HTMLResponse(text, status)
 
 
-def application(
-    make_client: Callable[[], AsyncOffsetClient], host_names: Iterable[str]
-) -> Starlette:
+def application(make_client: Callable[[], AsyncOffsetClient], options: WebOptions) -> Starlette:
     """The pages. The client is made, and closed, in the event loop that serves them."""
     pages: list[Pages] = []
+    cookie = SessionCookie(options.port, options.is_https)
+    done = DoneChanges()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with make_client() as client:
-            pages.append(Pages(client, Pulse(client), environment()))
+            pages.append(Pages(client, Pulse(client), environment(), options))
             yield
             pages.clear()
 
@@ -167,12 +175,29 @@ def application(
 
         return endpoint
 
-    routes = [
+    def changing(name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            of_client = pages[0]
+            made = ChangePages(
+                client=of_client.client, render=of_client.rendered, cookie=cookie, done=done
+            )
+            answer: Response = await getattr(made, name)(request)
+            return answer
+
+        return endpoint
+
+    routes: list[BaseRoute] = [
         *(Route(path, served("page"), methods=["GET"]) for path in VIEWS),
         Route("/status", served("status"), methods=["GET"]),
         Route("/group/history", served("history"), methods=["GET"]),
         Route("/groups.csv", served("csv"), methods=["GET"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    protection = Middleware(Protection, host_names=tuple(host_names))
+    if options.allows_changes:
+        routes += [
+            Route(f"{CHANGE_PATH}done", changing("result"), methods=["GET"]),
+            Route(f"{CHANGE_PATH}{{kind}}", changing("wizard"), methods=["GET"]),
+            Route(f"{CHANGE_PATH}{{kind}}", changing("make"), methods=["POST"]),
+        ]
+    protection = Middleware(Protection, options=options)
     return Starlette(routes=routes, middleware=[protection], lifespan=lifespan)

@@ -1,14 +1,15 @@
 """What keeps other web pages out: the names in `Host`, and the headers of every answer."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+from offsetd_clients.web.forms import is_form
+from offsetd_clients.web.options import WebOptions
+
 # Scripts and styles come from files of this server only; no other page may frame it.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -18,7 +19,8 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    # Without a referrer, browsers would send a form with `Origin: null`.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -32,15 +34,16 @@ def host_name(host: str) -> str:
 
 
 class Protection:
-    """Refuses requests for other hosts, and methods that could change something.
+    """Refuses requests for other hosts, and forms that pages of other sites send.
 
     A page of another site can make a browser resolve the site's own name to 127.0.0.1 (DNS
     rebinding). Then `Host` has the name of that site.
     """
 
-    def __init__(self, app: ASGIApp, *, host_names: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, *, options: WebOptions) -> None:
         self._app = app
-        self._host_names = frozenset(name.lower() for name in host_names)
+        self._options = options
+        self._host_names = frozenset(name.lower() for name in options.host_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request, with the headers on whatever answers."""
@@ -62,11 +65,21 @@ class Protection:
         await (refusal or self._app)(scope, receive, send_protected)
 
     def _refusal(self, scope: Any) -> PlainTextResponse | None:
-        hosts = Headers(scope=scope).getlist("host")
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._host_names:
             return PlainTextResponse(
                 "This address is not one of this page. `offsetd web --host-name` adds names.\n", 421
             )
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("These pages only show: GET and HEAD.\n", 405)
+        if scope["method"] in ("GET", "HEAD"):
+            return None
+        if scope["method"] != "POST" or not self._options.takes_post(scope["path"]):
+            return PlainTextResponse("This page only shows: GET and HEAD.\n", 405)
+        if headers.getlist("origin") != [self._options.origin(hosts[0])]:
+            return PlainTextResponse("A page of another site sent this form.\n", 403)
+        # Browsers that do not know this header send `Origin` all the same.
+        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return PlainTextResponse("A page of another site sent this form.\n", 403)
+        if not is_form(headers):
+            return PlainTextResponse("A form of these pages is needed.\n", 415)
         return None

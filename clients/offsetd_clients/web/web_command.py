@@ -4,7 +4,7 @@ import ipaddress
 import re
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import FrameType
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal, printable
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.installation import install_command
+from offsetd_clients.web.options import LOOPBACK_NAMES, WebOptions
 
 LISTEN_DEFAULT = "127.0.0.1:7172"
 # Less than the 3 s after which a page has to say that the server is lost.
@@ -31,40 +32,53 @@ _SHOWN_CHARACTERS = 100
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]")
 
 
+ListenOption = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the pages are.")]
+AnyoneOption = Annotated[
+    bool,
+    typer.Option(
+        "--let-anyone-in-without-login",
+        help="Listen on an address that other machines reach. The pages have no login.",
+    ),
+]
+HostNamesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host-name",
+        metavar="NAME",
+        help="A further name of this machine in addresses of pages; repeatable.",
+    ),
+]
+AllowChangesOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="The pages also reset, restore, clone, delete and set, if the server allows it.",
+    ),
+]
+
+
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds the command to `app`."""
 
     @app.command("web")
     def web(
         *,
-        listen: Annotated[
-            str, typer.Option(metavar="HOST:PORT", help="Where the pages are.")
-        ] = LISTEN_DEFAULT,
-        anyone: Annotated[
-            bool,
-            typer.Option(
-                "--let-anyone-in-without-login",
-                help="Listen on an address that other machines reach. The pages have no login.",
-            ),
-        ] = False,
-        host_names: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--host-name",
-                metavar="NAME",
-                help="A further name of this machine in addresses of pages; repeatable.",
-            ),
-        ] = None,
+        listen: ListenOption = LISTEN_DEFAULT,
+        anyone: AnyoneOption = False,
+        host_names: HostNamesOption = None,
+        allow_changes: AllowChangesOption = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Show a server or a cluster in a browser, until Ctrl-C. The pages change nothing.
+        """Show a server or a cluster in a browser, until Ctrl-C.
 
-        Everyone who can open the pages sees what the token or the certificate of this command may
-        see. So it listens on this machine only.
+        The pages change nothing unless --allow-changes is given. Everyone who can open the pages
+        sees, and changes, what the token or the certificate of this command may. So it listens on
+        this machine only.
 
         Examples:
             offsetd web
+            offsetd web --allow-changes
             offsetd web --address orders-1:7171 --listen 127.0.0.1:8080
         """
         host, port = _listening(listen)
@@ -72,6 +86,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             raise typer.BadParameter(
                 f"--listen {_short(listen)}: other machines may reach this, and the pages have no"
                 " login. --let-anyone-in-without-login allows it."
+            )
+        if anyone and allow_changes:
+            raise typer.BadParameter(
+                "--allow-changes: with --let-anyone-in-without-login, anyone could change anything."
             )
         for name in host_names or ():
             if not _HOST_NAME.fullmatch(name):
@@ -83,8 +101,13 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             terminal.fail(str(error), EXIT_WRONG_USE)
         retry = RetryPolicy(timeout_s=timeout)
         listener = _listener(host, port, terminal)
-        names = [host, *(host_names or ())]
-        _serve(listener, names, {"address": address, "retry": retry, **security}, terminal)
+        options = WebOptions(
+            host_names=(*LOOPBACK_NAMES, host, *(host_names or ())),
+            port=listener.getsockname()[1],
+            allows_changes=allow_changes,
+        )
+        client = {"address": address, "retry": retry, **security}
+        _serve(listener, host, options, client, terminal)
 
 
 def _listening(text: str) -> tuple[str, int]:
@@ -126,7 +149,8 @@ def _listener(host: str, port: int, terminal: Terminal) -> socket.socket:
 
 def _serve(
     listener: socket.socket,
-    host_names: Sequence[str],
+    host: str,
+    options: WebOptions,
     client: Mapping[str, Any],
     terminal: Terminal,
 ) -> None:
@@ -135,13 +159,11 @@ def _serve(
         import uvicorn  # noqa: PLC0415  # the extra may be missing
 
         from offsetd_clients.web.application import application  # noqa: PLC0415  # so
-        from offsetd_clients.web.protection import LOOPBACK_NAMES  # noqa: PLC0415  # so
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("offsetd"):
             raise
         terminal.fail(f"{error.name} is not installed: {install_command('web')}")
-    names = [*LOOPBACK_NAMES, *host_names]
-    app = application(lambda: AsyncOffsetClient(**client), names)
+    app = application(lambda: AsyncOffsetClient(**client), options)
     config = uvicorn.Config(
         app,
         http="h11",
@@ -153,8 +175,7 @@ def _serve(
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends in order, then raises them again.
         signal.signal(number, _ended)
-    port = listener.getsockname()[1]
-    terminal.lines([f"http://{host_names[0]}:{port} shows {client['address']} (Ctrl-C ends it)"])
+    terminal.lines([f"http://{host}:{options.port} shows {client['address']} (Ctrl-C ends it)"])
     terminal.flush()
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -1,0 +1,30 @@
+"""How the pages are served: their names, their scheme, and what they allow."""
+
+import attrs
+
+CHANGE_PATH = "/change/"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@attrs.frozen(kw_only=True)
+class WebOptions:
+    """`public_origin` is that of a proxy before the pages (`https://offsets.example`), or empty."""
+
+    host_names: tuple[str, ...]
+    port: int
+    allows_changes: bool = False
+    has_tls: bool = False
+    public_origin: str = ""
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach the pages by https only."""
+        return self.has_tls or bool(self.public_origin)
+
+    def origin(self, host: str) -> str:
+        """What a browser that shows one of these pages sends as `Origin`."""
+        return self.public_origin or f"{'https' if self.has_tls else 'http'}://{host}"
+
+    def takes_post(self, path: str) -> bool:
+        """Whether a form may be sent to a path."""
+        return self.allows_changes and path.startswith(CHANGE_PATH)
