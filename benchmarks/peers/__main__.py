@@ -11,15 +11,15 @@ from pathlib import Path
 
 from offsetd_storage.kernels.registry import warm
 
-from benchmarks.peers import generators, loops, states, tables
+from benchmarks.peers import fleet, fleet_tables, generators, loops, states, tables, works
 from benchmarks.peers.contestants import SYSTEMS, installed
 from benchmarks.peers.estimate import estimated
 from benchmarks.peers.generators import Pace
 from benchmarks.peers.results import Results, this_machine
 from benchmarks.peers.server import Unavailable
-from benchmarks.peers.works import SIDE_BY_SIDE
 
-PARTS = ("native", "python", "transport", "load", "disk")
+PARTS = ("fleet", "native", "python", "transport", "load", "disk")
+CALLERS = ",".join(map(str, sorted({*works.CALLERS, *works.CONNECTIONS})))
 _WARM_SHARE = 0.25
 
 
@@ -31,11 +31,14 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="of what is kept (1.0)")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="(%(default)s)")
     parser.add_argument("--parts", default=",".join(PARTS), help="(%(default)s)")
-    parser.add_argument("--callers", default="1,64,1024", help="closed loops (%(default)s)")
-    parser.add_argument("--works", choices=SIDE_BY_SIDE, default="all", help="(%(default)s)")
+    parser.add_argument("--callers", default=CALLERS, help="closed loops (%(default)s)")
+    parser.add_argument("--works", choices=works.SIDE_BY_SIDE, default="all", help="(%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="whose disk holds it all")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
     parser.add_argument("--markdown", type=Path, help="also write tables as Markdown")
+    parser.add_argument(
+        "--into", type=Path, nargs="+", default=[], help="write the fleet's tables into these pages"
+    )
     parser.add_argument("--page", type=Path, help="also write a page with plots to this folder")
     parser.add_argument("--from-json", type=Path, help="show these figures, measure nothing")
     options = parser.parse_args(arguments)
@@ -44,6 +47,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     options.folder = options.folder.resolve()  # Servers run in other folders.
     if unknown := {*options.systems} - {*SYSTEMS} | {*options.parts} - {*PARTS}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
+    for page in options.into:  # Before the minutes that it takes to measure.
+        if not fleet_tables.has_place(page):
+            parser.error(f"{page} has no place for the tables of a fleet")
     return options
 
 
@@ -76,7 +82,7 @@ def planned(options: argparse.Namespace, folder: Path) -> loops.Plan:
         folder=folder,
         works={
             part: tuple(work for work in of_part if work.callers in options.callers)
-            for part, of_part in SIDE_BY_SIDE[options.works].items()
+            for part, of_part in works.SIDE_BY_SIDE[options.works].items()
         },
     )
 
@@ -86,7 +92,9 @@ def run(
 ) -> None:
     """Runs each requested part."""
     sizes = states.Sizes.of(options.scale)
-    if side_by_side := [part for part in options.parts if part in SIDE_BY_SIDE[options.works]]:
+    if "fleet" in options.parts:
+        fleet.run_fleet(systems, plan, results)
+    if side_by_side := [part for part in options.parts if part in ("native", "python")]:
         loops.run_side_by_side(systems, side_by_side, plan, results)
     if "transport" in options.parts:
         loops.run_transport(plan, results)
@@ -111,6 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
         options.json.write_text(json.dumps(results.as_json(), indent=1) + "\n")
     if options.markdown:
         options.markdown.write_text(tables.markdown(results))
+    for page in options.into:
+        fleet_tables.write_into(page, results)
     if options.page:
         from benchmarks.peers.page import write_page  # noqa: PLC0415  # matplotlib, only if asked
 

@@ -32,10 +32,16 @@ BARE = bare.BareServer.name
 SYNCED_BARE = bare.SyncedBareServer.name
 TUNED_BARE = bare.TunedBareServer.name
 _OF_TRANSPORT = {each.name: each for each in (bare.SyncedBareServer, bare.TunedBareServer)}
+# These run only in the part `fleet`.
+OUR_TRANSPORTS: dict[str, type[Server]] = {
+    each.name: each for each in (ours.WireServer, ours.GrpcioServer)
+}
 # Clients of the native generator whose names differ from that of the system.
 NATIVE_CLIENTS = {
     BARE: ("bare-stream", "bare-unary"),
     redis.RedisServer.name: ("redis", "redis-pipelined"),
+    ours.WireServer.name: ("offsetd-unary",),
+    ours.GrpcioServer.name: ("offsetd-unary",),
 }
 
 
@@ -49,24 +55,35 @@ def installed(names: Iterable[str], results: Results) -> list[str]:
     found = []
     for name in names:
         try:
-            results.versions[name] = SYSTEMS[name].find()
+            version = {**SYSTEMS, **OUR_TRANSPORTS}[name].find()
         except Unavailable as unavailable:
             results.left_out[name] = str(unavailable)
             print(f"  without {name}: {unavailable}", file=sys.stderr)
         else:
             found.append(name)
+            if name in SYSTEMS:
+                results.versions[name] = version
     return found
 
 
 @contextlib.contextmanager
 def serving(
-    names: Iterable[str], folder: Path, results: Results, *, core: int | None = None
+    names: Iterable[str],
+    folder: Path,
+    results: Results,
+    *,
+    core: int | None = None,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[dict[str, Server]]:
-    """Runs all servers, on new folders in `folder`. A server that does not start is left out."""
+    """Runs all servers, on new folders in `folder`. A server that does not start is left out.
+
+    `settings` are those that a part changes, by the name of the server.
+    """
+    kinds = {**SYSTEMS, **_OF_TRANSPORT, **OUR_TRANSPORTS}
     with contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
         for name in names:
-            server = (_OF_TRANSPORT.get(name) or SYSTEMS[name])(folder / name)
+            server = kinds[name](folder / name, (settings or {}).get(name))
             try:
                 stack.enter_context(server.running(core=core))
             except RuntimeError as failure:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # The time of a measurement in addition to its warm-up and its measured time: the program's start,
 # its connections, late answers.
-_CALL_S = {"native": 0.6, "python": 2.0}
+_CALL_S = {"fleet": 0.9, "native": 0.6, "python": 2.0}
+_FLEET_START_S = 60.0  # All servers, the nodes of ZooKeeper, and the warm-up.
 _TRANSPORT_CALLS = 8  # In a round: four works of two servers.
 # A server's start to its first answer and its stop, and the offsets that it takes in a second.
 _RESTART_S = {"kafka": 9.0, "zookeeper": 3.0, "offsetd": 3.0}
@@ -45,6 +46,7 @@ def estimated(systems: list[str], parts: list[str], plan: Plan, scale: float) ->
     offset_s = sum(1 / _OFFSETS_A_SECOND.get(name, _OFFSETS_A_SECOND_ELSE) for name in keeping)
     call_s = {part: plan.pace.seconds + plan.pace.warm_s + more for part, more in _CALL_S.items()}
     found = {
+        "fleet": _calls("fleet", systems, plan) * plan.rounds * call_s["fleet"] + _FLEET_START_S,
         "native": _calls("native", systems, plan) * plan.rounds * call_s["native"],
         "python": _calls("python", systems, plan) * plan.rounds * call_s["python"],
         "transport": _TRANSPORT_CALLS * (plan.rounds + 1) * call_s["native"],
@@ -58,7 +60,7 @@ def _calls(part: str, systems: list[str], plan: Plan) -> int:
     """The number of measurements in a round."""
     count = 0
     for name in systems:
-        clients = len(native_clients(name)) if part == "native" else int(name != BARE)
+        clients = {"native": len(native_clients(name)), "fleet": 1}.get(part, int(name != BARE))
         of_works = [work for work in plan.works[part] if not (work.fetch and name == BARE)]
         count += clients * len(of_works)
     return count

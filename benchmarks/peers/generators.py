@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,40 @@ class Native:
         command = [str(PROGRAM), "-client", self.client, "-address", server.address]
         command += ["-limit", str(limit_s), *arguments]
         return _told(command, self.core)
+
+
+@attrs.frozen(kw_only=True)
+class Fleet:
+    """The program in Go as many programs: each caller has a client and connection of its own.
+
+    The CPU times have no part of connecting or closing. These are not the work, and a thousand of
+    them cost some systems as much as a round.
+    """
+
+    client: str
+
+    def measure(self, server: Measurable, work: Work, pace: Pace, *, first: int) -> Measured:
+        """Does what `Native.measure` does."""
+        limit_s = pace.seconds + pace.warm_s + CONNECTED_S_MAX
+        counts = {"callers": work.callers, "partitions": work.partitions, "first": first}
+        times_s = {"seconds": pace.seconds, "warm": pace.warm_s, "limit": limit_s}
+        command = [str(PROGRAM), "-fleet", "-client", self.client, "-address", server.address]
+        for name, value in {**counts, **times_s}.items():
+            command += [f"-{name}", str(value)]
+        with tempfile.TemporaryFile("w+") as errors:
+            program = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+            with program:
+                assert program.stdin is not None
+                assert program.stdout is not None
+                if program.stdout.readline():  # All are connected; it waits for a line.
+                    before_s = server.cpu_s()
+                    print(file=program.stdin, flush=True)
+                    if told := program.stdout.readline():  # It keeps its connections.
+                        return Measured.of(told, server.cpu_s() - before_s)
+            errors.seek(0)
+            raise RuntimeError(f"{self.client}, a fleet: {errors.read().strip()[-800:]}")
 
 
 @attrs.frozen(kw_only=True)

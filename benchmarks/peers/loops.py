@@ -21,7 +21,7 @@ from benchmarks.peers.contestants import (
     native_clients,
     serving,
 )
-from benchmarks.peers.generators import Native, Pace, Python
+from benchmarks.peers.generators import Fleet, Native, Pace, Python
 from benchmarks.peers.python_load import CLIENTS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Contestant:
     """A server, and the generator of its load."""
 
     server: Server
-    generator: Native | Python
+    generator: Native | Python | Fleet
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +51,7 @@ class Plan:
     rounds: int
     pace: Pace
     folder: Path
-    # The works of the parts `native` and `python`.
+    # The works of the parts `native`, `python` and `fleet`.
     works: Mapping[str, tuple[Work, ...]] = works.SIDE_BY_SIDE["all"]
 
 
@@ -66,7 +66,7 @@ def run_side_by_side(
         for number, part in enumerate(parts):
             if number == 0:  # In later parts, the servers are warm.
                 for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
-                    _warm(loads[part], work, plan, results)
+                    warm(loads[part], work, plan, results)
             for work in plan.works[part]:
                 interleave(part, work, _fit(loads[part], work), plan, results)
 
@@ -97,7 +97,7 @@ def run_transport(plan: Plan, results: Results) -> None:
                 for name, client in clients.items()
                 if name != SYNCED_BARE or work == works.ONE
             }
-            _warm(contestants, work, plan, results)
+            warm(contestants, work, plan, results)
             interleave("transport", work, contestants, plan, results)
     syncs = [_sync_us(plan.folder) for _ in range(plan.rounds)]
     results.states[targets.SYNC] = {"disk": list(syncs)}
@@ -145,7 +145,7 @@ def _fit(contestants: Mapping[str, Contestant], work: Work) -> Mapping[str, Cont
     return {name: each for name, each in contestants.items() if each.server.name != BARE}
 
 
-def _warm(contestants: Mapping[str, Contestant], work: Work, plan: Plan, results: Results) -> None:
+def warm(contestants: Mapping[str, Contestant], work: Work, plan: Plan, results: Results) -> None:
     """Runs a work unmeasured, so that Java compiles hot code, and databases grow their files."""
     for name, each in contestants.items():
         try:

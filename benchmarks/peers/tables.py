@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.works import Measured
 
 PARTS = {
+    "fleet": "A fleet: each caller has a client and a connection of its own",
     "native": "Native clients (one generator in Go)",
     "python": "Python clients",
     "transport": "Beside the bare transport, server and generator on a core each",
@@ -121,14 +122,19 @@ def shown(state: str, figures: list[float | None]) -> str:
     return str(Spread.of(found)) if found else "failed"
 
 
-def markdown(results: Results) -> str:
-    """The date, the machine and two tables, as Markdown."""
+def measured_text(results: Results) -> str:
+    """When, where and how often it was measured."""
     machine = results.machine
     where = f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}"
     pace = f"medians of {machine['rounds']} interleaved rounds of {machine['seconds']:g} s"
     if machine["scale"] != 1:
         pace += f"; only {machine['scale']:g} of the offsets"
-    lines = [f"Measured on {machine['date'][:10]}, {where}; {pace}.", ""]
+    return f"Measured on {machine['date'][:10]}, {where}; {pace}"
+
+
+def markdown(results: Results) -> str:
+    """The date, the machine and two tables, as Markdown."""
+    lines = [f"{measured_text(results)}.", ""]
     for part in ("native", "python"):
         lines += _markdown_rates(part, results)
     lines += ["| what | found | target | |", "|---|---|---|---|"]

@@ -25,6 +25,7 @@ LOAD = "restart to first answer, 1 M offsets, s"
 LOAD_EMPTY = "restart to first answer, empty, s"
 DISK = "disk after 10 M overwrites of 100 k keys, bytes"
 MEMORY = "memory of 1 M offsets, bytes"
+FLEET = "a fleet"
 SYNC = "one write with fdatasync, µs"
 Rounds = list[float | None]
 
@@ -206,6 +207,49 @@ def _one_call(results: Results, bare: str) -> list[float]:
     return over(ours, limits)
 
 
+def _fleet() -> Iterator[Target]:
+    wire, grpcio = "offsetd-wire", "offsetd-grpcio"
+    for callers, partitions, other, at_least in (
+        (64, 1, grpcio, 4),
+        (64, 1, "kafka", 2),
+        (256, 1, "kafka", 1.3),
+        (64, 50, "kafka", 1.5),
+    ):
+        work = works.Work(callers=callers, partitions=partitions)
+        yield Target(
+            title=f"{FLEET}, {work}: {wire} over {other}",
+            figures=_rates("fleet", work, wire, other),
+            at_least=at_least,
+        )
+    many, fewer = (works.Work(callers=count, partitions=1) for count in (1000, 256))
+    yield Target(
+        title=f"{FLEET}, {wire}: 1,000 connections over 256, 1 partition",
+        figures=lambda results: over(
+            results.field("fleet", many, wire, RATE), results.field("fleet", fewer, wire, RATE)
+        ),
+        at_least=1,
+    )
+    yield Target(
+        title=f"{FLEET}, 1 caller, p50: {wire} over {grpcio}",
+        figures=_p50s("fleet", works.ONE, wire, grpcio),
+        at_most=0.7,
+    )
+    yield Target(
+        title=f"{FLEET}, {works.MANY_CONNECTIONS}: server CPU a commit, {wire}, µs",
+        figures=lambda results: [
+            each
+            for each in results.field("fleet", works.MANY_CONNECTIONS, wire, "server_us")
+            if each is not None
+        ],
+        at_most=40,
+    )
+    for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
+        yield Target(
+            title=f"{FLEET}, {work}: {grpcio} over kafka",
+            figures=_rates("fleet", work, grpcio, "kafka"),
+        )
+
+
 def _kept() -> Iterator[Target]:
     yield Target(
         title="restart to first answer, 1 M offsets: kafka over offsetd",
@@ -246,4 +290,4 @@ def _loads(results: Results) -> list[float]:
     return over(kafka, ours)
 
 
-TARGETS = (*_native(), *_transport(), *_kept())
+TARGETS = (*_fleet(), *_native(), *_transport(), *_kept())

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 CALLERS = (1, 64, 1024)
 PARTITIONS = (1, 50)
+CONNECTIONS = (1, 64, 256, 1000)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,11 +40,18 @@ MANY_PARTITIONS = Work(callers=64, partitions=50)
 MANY_CONNECTIONS = Work(callers=64, partitions=1)
 STREAMED_ONES = Work(callers=256, partitions=1)
 STREAMED_MANY = Work(callers=256, partitions=50)
+# In a fleet, each caller has a client and a connection of its own.
+FLEET = tuple(
+    Work(callers=connections, partitions=partitions)
+    for partitions, connections in itertools.product(PARTITIONS, CONNECTIONS)
+    if (partitions, connections) != (50, 1)
+)
 SIDE_BY_SIDE: Mapping[str, Mapping[str, tuple[Work, ...]]] = {
-    "all": {"native": WORKS, "python": WORKS},
+    "all": {"native": WORKS, "python": WORKS, "fleet": FLEET},
     "targets": {
         "native": (ONE, MANY_CONNECTIONS, MANY_PARTITIONS, MANY_CALLERS),
         "python": (MANY_PARTITIONS, MANY_CALLERS),
+        "fleet": FLEET,
     },
 }
 """The works of all systems, by the part of the run: every work, or only those of the targets."""

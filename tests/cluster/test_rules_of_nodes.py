@@ -178,5 +178,12 @@ def test_a_node_that_is_cut_off_keeps_its_rules_and_serves_no_group(nodes: Ruled
         pytest.raises(OffsetdError),
     ):
         client.fetch(GROUPS[0])
+
+    def told(node: NodeProcess) -> list[str]:
+        with nodes.client(node) as client:
+            problems = client.describe_cluster().problems
+        return [each for each in problems if each.endswith("the newest access rules")]
+
+    poll(lambda: [each for each in told(second) if each.startswith("node n2: ")], SECONDS_MAX)
     nodes.cluster.network.heal()
     nodes.wait_until_decided(second, GROUPS[0], is_allowed=False)

@@ -17,6 +17,14 @@ _CALLS = "offsetd_coordinator.services.acl_calls"
 
 ACL_MUTANTS = (
     Mutant(
+        name="a node says that its rules may be old although none count",
+        where="offsetd_coordinator.configuration.security_settings"
+        ":SecuritySettings.has_rules_by_command",
+        replace="self.security_acl_enable and not self.security_acl_file",
+        by="True",
+        caught_by="tests/unit/coordinator/test_cluster_shared_rules.py",
+    ),
+    Mutant(
         name="a rule counts before it is durable",
         where=f"{_ADMINISTRATION}._apply_acls_in_turn",
         replace="await self._until_durable(ticket)",

@@ -8,6 +8,13 @@ _TESTS = "tests/unit/clients"
 
 CLIENT_MUTANTS = (
     Mutant(
+        name="a key that does not fit its certificate is left to gRPC",
+        where="offsetd_clients.calling.key_pairs:check_key_pair",
+        replace="if error.reason in _OTHER_KEY:",
+        by="if False:",
+        caught_by=f"{_TESTS}/test_security.py",
+    ),
+    Mutant(
         name="a client without a certificate is told that its certificate is wrong",
         where="offsetd_clients.calling.handshakes:_hint",
         replace="_NO_CERTIFICATE if tls.certificate is None else _CERTIFICATE",

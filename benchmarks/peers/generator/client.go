@@ -24,10 +24,11 @@ type client interface {
 type opener func(ctx context.Context, address string, callers int) (client, error)
 
 var openers = map[string]opener{
-	"offsetd":         openStreams(true),
-	"offsetd-stream":  openStreams(false),
+	"offsetd":         openStreams(gatheringStream),
+	"offsetd-naive":   openStreams(naiveStream),
+	"offsetd-stream":  openStreams(plainStreams),
 	"offsetd-unary":   openUnary,
-	"bare-stream":     openStreams(false),
+	"bare-stream":     openStreams(plainStreams),
 	"bare-unary":      openUnary,
 	"kafka":           openKafka,
 	"redis":           openRedis,
@@ -38,6 +39,14 @@ var openers = map[string]opener{
 }
 
 func open(ctx context.Context, name, address string, callers int) (client, error) {
+	opened, err := clientOf(name)
+	if err != nil {
+		return nil, err
+	}
+	return opened(ctx, address, callers)
+}
+
+func clientOf(name string) (opener, error) {
 	opened, ok := openers[name]
 	if !ok {
 		names := make([]string, 0, len(openers))
@@ -47,7 +56,7 @@ func open(ctx context.Context, name, address string, callers int) (client, error
 		sort.Strings(names)
 		return nil, fmt.Errorf("no client %q; there are %s", name, strings.Join(names, ", "))
 	}
-	return opened(ctx, address, callers)
+	return opened, nil
 }
 
 // nothingToPrepare is for systems that take a commit as it comes.

@@ -10,6 +10,7 @@ import (
 // no answer. So what was answered together goes together. Without patience it goes at once.
 type gathering[T any] struct {
 	patient bool
+	hasty   bool // Goes at the first one, though others would hand theirs in at the same moment.
 	wake    chan struct{}
 
 	lock       sync.Mutex
@@ -50,7 +51,9 @@ func (g *gathering[T]) next(ctx context.Context) []T {
 		case <-ctx.Done():
 			return nil
 		}
-		runtime.Gosched() // Who was answered just now hands in the next one first.
+		if !g.hasty {
+			runtime.Gosched() // Who was answered just now hands in the next one first.
+		}
 		if items := g.taken(); items != nil {
 			return items
 		}

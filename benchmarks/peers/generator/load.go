@@ -19,7 +19,8 @@ type work struct {
 	first      int64         // The offset that is committed first.
 	warm       time.Duration // Not measured.
 	measured   time.Duration
-	commits    int64 // Unless 0: so many in all, the n-th for group n % groups, instead of a time.
+	connected  func() error // If there is one: called when all are connected; counts begin behind it.
+	commits    int64        // Unless 0: so many in all, the n-th for group n % groups, instead of a time.
 }
 
 // found is what came of it. Latencies are microseconds.
@@ -72,6 +73,19 @@ func run(ctx context.Context, system client, wanted work) (found, error) {
 		callers[number].all++
 		return system.Commit(ctx, number, names[number%len(names)], wanted.partitions, wanted.first)
 	})
+	if err := context.Cause(ctx); err != nil {
+		return found{}, err
+	}
+	used := 0.0
+	if wanted.connected != nil {
+		if err := wanted.connected(); err != nil {
+			return found{}, err
+		}
+		for number := range callers {
+			callers[number].all = 0
+		}
+		used = generatorCPUs()
+	}
 	begun := time.Now()
 	turn := loop{
 		system: system, wanted: wanted, names: names, taken: new(atomic.Int64),
@@ -96,6 +110,7 @@ func run(ctx context.Context, system client, wanted work) (found, error) {
 		}
 		result = summary(callers, time.Since(begun.Add(wanted.warm)).Seconds())
 	}
+	result.GeneratorCPUs -= used
 	return result, nil
 }
 
@@ -176,11 +191,17 @@ func summary(callers []caller, seconds float64) found {
 	result.Commits, result.Seconds = int64(len(commits)), seconds
 	result.P50, result.P99 = percentile(commits, 0.5), percentile(commits, 0.99)
 	result.FetchP50 = percentile(fetches, 0.5)
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) == nil {
-		result.GeneratorCPUs = seconds64(usage.Utime) + seconds64(usage.Stime)
-	}
+	result.GeneratorCPUs = generatorCPUs()
 	return result
+}
+
+// generatorCPUs is what this program has used until now, in seconds.
+func generatorCPUs() float64 {
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return seconds64(usage.Utime) + seconds64(usage.Stime)
 }
 
 func seconds64(spent syscall.Timeval) float64 {

@@ -4,6 +4,7 @@
 //	peers-load -client redis -address 127.0.0.1:6379 -callers 64 -partitions 50 -seconds 3
 //	peers-load -client zookeeper -address 127.0.0.1:2181 -groups 1024 -partitions 50 -prepare
 //	peers-load -client kafka -address 127.0.0.1:9092 -groups 20000 -partitions 50 -await
+//	peers-load -client kafka -address 127.0.0.1:9092 -callers 256 -fleet
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"time"
 )
@@ -37,6 +39,7 @@ func command() error {
 		commits    = flag.Int64("commits", 0, "so many commits instead of a time")
 		prepare    = flag.Bool("prepare", false, "only make what commits of the groups need")
 		await      = flag.Bool("await", false, "only wait until offsets of each group can be fetched")
+		fleet      = flag.Bool("fleet", false, "a client for each caller; says when all are connected, see halt")
 		limit      = flag.Float64("limit", 3600, "seconds after which it gives up")
 	)
 	flag.Parse()
@@ -59,19 +62,40 @@ func command() error {
 	if *prepare {
 		return prepareGroups(ctx, *name, *address, groupNames(*groups, *partitions), *partitions)
 	}
-	system, err := open(ctx, *name, *address, *callers)
+	opened, err := clientOf(*name)
+	if err != nil {
+		return err
+	}
+	var connected func() error
+	if *fleet {
+		opened, connected = fleetOf(opened), halt
+	}
+	system, err := opened(ctx, *address, *callers)
 	if err != nil {
 		return err
 	}
 	defer system.Close()
 	result, err := run(ctx, system, work{
 		callers: *callers, partitions: *partitions, groups: *groups, fetch: *fetch, first: *first,
-		warm: duration(*warm), measured: duration(*seconds), commits: *commits,
+		connected: connected,
+		warm:      duration(*warm), measured: duration(*seconds), commits: *commits,
 	})
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(result)
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil || !*fleet {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin) // Connections close when the server's time was read.
+	return err
+}
+
+// halt says that all callers are connected, and waits for a line: whoever reads the server's CPU time
+// does it here, and again when the result is there, so that connecting and closing are not in it.
+func halt() error {
+	fmt.Println("connected")
+	_, err := os.Stdin.Read(make([]byte, 1))
+	return err
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

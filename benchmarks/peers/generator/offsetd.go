@@ -14,12 +14,22 @@ import (
 
 const (
 	callConnectionsMax = 64
-	// Streams have a connection each. Of one that coalesces, half of the commits are on their way
-	// while the others are answered.
-	coalescingStreams = 1
-	plainStreams      = 4
 	// bareSequence stands in the answers of the bare server.
 	bareSequence = 1<<20 - 1
+)
+
+// streamKind says how commits become messages. Streams have a connection each.
+type streamKind struct {
+	count   int
+	patient bool // See gathering. Half of the commits are on their way while the others are answered.
+	hasty   bool // See gathering.
+	apart   bool // Each commit is a message, instead of all that wait.
+}
+
+var (
+	gatheringStream = streamKind{count: 1, patient: true}
+	naiveStream     = streamKind{count: 1, hasty: true}
+	plainStreams    = streamKind{count: 4, apart: true}
 )
 
 // requests are what callers commit, made once: only offsets change, while nobody sends them.
@@ -104,25 +114,25 @@ type streamsClient struct {
 	fetches *sharedFetches
 }
 
-func openStreams(coalescing bool) opener {
-	count := plainStreams
-	if coalescing {
-		count = coalescingStreams
-	}
+func openStreams(kind streamKind) opener {
 	return func(ctx context.Context, address string, callers int) (client, error) {
 		calls, err := newUnary(address, callers)
 		if err != nil {
 			return nil, err
 		}
 		made := &streamsClient{unaryClient: calls, results: make([]chan error, callers)}
-		if coalescing {
+		if kind.patient {
 			made.fetches = shareFetches(ctx, calls.services[0])
 		}
 		for caller := range made.results {
 			made.results[caller] = make(chan error, 1)
 		}
-		for range min(callers, count) {
-			opened := &stream{results: made.results, commits: newGathering[*offsetdv1.SequencedCommit](coalescing)}
+		for range min(callers, kind.count) {
+			opened := &stream{
+				results: made.results, apart: kind.apart,
+				commits: newGathering[*offsetdv1.SequencedCommit](kind.patient),
+			}
+			opened.commits.hasty = kind.hasty
 			if err := opened.open(ctx, address); err != nil {
 				return nil, err
 			}
@@ -157,17 +167,16 @@ func (s *streamsClient) Close() {
 	s.unaryClient.Close()
 }
 
-// stream sends what callers hand in. With coalescing a message takes all that waits, and goes as soon
-// as no fewer wait than have no answer: what is answered together is sent together. Else each commit
-// is a message.
+// stream sends what callers hand in: all that the gathering gives in a message, or each commit apart.
 type stream struct {
 	connection *grpc.ClientConn
 	call       grpc.BidiStreamingClient[offsetdv1.StreamCommitsRequest, offsetdv1.StreamCommitsResponse]
 	results    []chan error
-	commits    *gathering[*offsetdv1.SequencedCommit] // Patient, if it is coalescing.
+	commits    *gathering[*offsetdv1.SequencedCommit]
+	apart      bool
 
 	lock sync.Mutex
-	sent []*offsetdv1.SequencedCommit // Unanswered, unless it is coalescing.
+	sent []*offsetdv1.SequencedCommit // Unanswered, if each is a message.
 }
 
 func (s *stream) open(ctx context.Context, address string) error {
@@ -186,7 +195,7 @@ func (s *stream) open(ctx context.Context, address string) error {
 // send leaves errors to receive, which is told what the stream ended with.
 func (s *stream) send(ctx context.Context) {
 	for commits := s.commits.next(ctx); commits != nil; commits = s.commits.next(ctx) {
-		if s.commits.patient {
+		if !s.apart {
 			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits})
 			continue
 		}
@@ -227,7 +236,7 @@ func (s *stream) settle(result *offsetdv1.CommitResult) {
 		caller = s.sent[0].GetSequence()
 		s.lock.Unlock()
 	}
-	if !s.commits.patient {
+	if s.apart {
 		s.forget(caller)
 	}
 	var err error

@@ -1,8 +1,9 @@
 """offsetd with its default settings.
 
-From Go, grpc-go is used with the code that it generates from our .proto files. There are three
+From Go, grpc-go is used with the code that it generates from our .proto files. There are four
 clients. In `offsetd`, callers share a stream, which puts all waiting commits into one message, like
-our clients. In `offsetd-stream`, they share four streams, with a message for each commit. In
+our clients. In `offsetd-naive`, they share a stream that sends what waits, and never waits for
+more. In `offsetd-stream`, they share four streams, with a message for each commit. In
 `offsetd-unary`, they make calls on up to 64 connections. Fetches are calls in each case. From
 Python, `AsyncOffsetClient` is used.
 """
@@ -11,14 +12,18 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.harness.bytecode import BYTECODE, with_bytecode
 from benchmarks.harness.our_server import COMMAND
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import Server, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from offsetd_clients import AsyncOffsetClient
 
 
@@ -41,6 +46,36 @@ class OffsetdServer(Server):
         for name, value in {"metrics.address": "", **self.settings}.items():
             command += ["--set", f"{name}={value}"]
         return command
+
+
+class GrpcioServer(OffsetdServer):
+    """`offsetd serve` on grpc.aio, also where the native transport is installed."""
+
+    name = "offsetd-grpcio"
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        transport = {"transport": "grpcio"} if has_wire() else {}  # Without it there is no other.
+        super().__init__(folder, {**transport, **(settings or {})})
+
+
+class WireServer(OffsetdServer):
+    """`offsetd serve` on the native transport, the extra `wire`."""
+
+    name = "offsetd-wire"
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, {"transport": "wire", **(settings or {})})
+
+    @classmethod
+    def find(cls) -> str:
+        if not has_wire():
+            raise Unavailable("the native transport, the package offsetd-wire, is not installed")
+        return super().find()
+
+
+def has_wire() -> bool:
+    """Whether the native transport is installed."""
+    return find_spec("offsetd_wire") is not None
 
 
 class OffsetdClient(PythonClient):

@@ -63,7 +63,8 @@ class PostgreSQLServer(Server):
 
     def command(self) -> list[str]:
         command = [_program("postgres"), "-D", str(self.folder / "base"), "-p", str(self.port)]
-        command += ["-c", "listen_addresses=127.0.0.1"]
+        for name, value in {"listen_addresses": "127.0.0.1", **self.settings}.items():
+            command += ["-c", f"{name}={value}"]
         return [*command, "-c", f"unix_socket_directories={self.folder}"]
 
 

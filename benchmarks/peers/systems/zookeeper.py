@@ -59,6 +59,7 @@ class ZooKeeperServer(Server):
 
     def make(self) -> None:
         config = CONFIG.format(folder=self.folder, port=self.port)
+        config += "".join(f"{name}={value}\n" for name, value in self.settings.items())
         (self.folder / "zoo.cfg").write_text(config)
 
     def command(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 import grpc
 
+from offsetd_clients.calling.key_pairs import check_key_pair
 from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]
@@ -34,7 +35,7 @@ class TlsOptions:
 
     `ca`: the trusted authorities (gRPC's own list if None).
     `certificate` and `key`, both or none: the client's identity, for servers that ask for it
-    (mTLS).
+    (mTLS). A pair that does not fit, and a key with a password, are a ValueError.
     `server_name`: the name in the server's certificate, if it differs from the address.
     """
 
@@ -46,6 +47,8 @@ class TlsOptions:
     def __attrs_post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("a certificate and its key go together")
+        if self.certificate is not None and self.key is not None:
+            check_key_pair(self.certificate, self.key)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Converts the settings to gRPC's credentials."""

@@ -52,6 +52,17 @@ _RELEASE_SECONDS: Final = 10.0
 _SILENT_SECONDS: Final = 10.0
 
 
+def silence_problems(node_id: str, *, silent_s: float, unread_s: float) -> tuple[str, ...]:
+    """The problems of a node to which the brokers do not answer.
+
+    `silent_s`: since then they have not. `unread_s`: since then the rules in force may be old ones.
+    """
+    silence = f"the Kafka cluster has not answered for {silent_s:.0f} s; commits and reads wait"
+    unread = f"it is not known since {unread_s:.0f} s whether these are the newest access rules"
+    told = ((silence, silent_s), (unread, unread_s))
+    return tuple(f"node {node_id}: {each}" for each, since_s in told if since_s > _SILENT_SECONDS)
+
+
 class Cluster:
     """Made on the event loop's thread. `start`, `leave` and `stop` block, on another thread."""
 
@@ -70,6 +81,7 @@ class Cluster:
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
+        self._has_rules_by_command = settings.has_rules_by_command
         self._standby_copies = settings.cluster_standby_copies
         lease_s = settings.cluster_read_lease_ms / 1000
         self._frames = OpenFrame()
@@ -206,18 +218,9 @@ class Cluster:
         """See `ClusterReport`. For any thread."""
         lags = {each: self._follower.lag(each) for each in range(self.log.partitions)}
         silent_s = max(self.log.unproved_seconds(), self.directory.silent_seconds())
-        silence = (
-            f"node {self._node.node_id}: the Kafka cluster has not answered for {silent_s:.0f} s;"
-            f" commits and reads wait"
-        )
-        unread_s = self.rules.silent_seconds()
-        unread = (
-            f"node {self._node.node_id}: it is not known since {unread_s:.0f} s whether these are"
-            f" the newest access rules"
-        )
-        told = ((silence, silent_s), (unread, unread_s))
+        unread_s = self.rules.silent_seconds() if self._has_rules_by_command else 0.0
         return ClusterReport(
-            problems=tuple(each for each, seconds in told if seconds > _SILENT_SECONDS),
+            problems=silence_problems(self._node.node_id, silent_s=silent_s, unread_s=unread_s),
             replication=self._opened.replication,
             copy_lags={each: lag for each, lag in lags.items() if lag is not None},
             epochs={each: claim.epoch for each, claim in dict(self._opened.copies.claims).items()},

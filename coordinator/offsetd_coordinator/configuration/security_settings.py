@@ -165,6 +165,11 @@ class SecuritySettings(TracingSettings):
         return self.security_acl_enable or bool(self.security_acl_file)
 
     @property
+    def has_rules_by_command(self) -> bool:
+        """Whether the rules in force are those of `offsetd acls`."""
+        return self.security_acl_enable and not self.security_acl_file
+
+    @property
     def takes_tokens(self) -> bool:
         """Whether a token can be an identity."""
         return bool(self.security_tokens_file or self.sasl_oauthbearer_jwks_endpoint_url)

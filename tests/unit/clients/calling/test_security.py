@@ -7,6 +7,15 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from certificates import Authority
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from fake_server import FakeServer, outcome
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import (
@@ -83,9 +92,38 @@ def test_tls_needs_a_certificate_with_its_key_in_pem() -> None:
         TlsOptions(ca=b"der")
 
 
+def encrypted(key_pem: bytes) -> bytes:
+    key = load_pem_private_key(key_pem, None)
+    form = Encoding.PEM, PrivateFormat.PKCS8
+    return key.private_bytes(*form, BestAvailableEncryption(b"secret"))
+
+
+def test_a_key_has_to_fit_its_certificate_before_a_channel_is_made() -> None:
+    authority = Authority("an authority")
+    one, other = authority.issue("one"), authority.issue("other")
+    ed25519 = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    for certificate, key, told in (
+        (one.certificate_pem, other.key_pem, "key: it is not the key of the certificate"),
+        (one.certificate_pem, ed25519, "key: it is not the key of the certificate"),
+        (one.certificate_pem, one.certificate_pem, "key: it has no key in PEM"),
+        (one.certificate_pem, PEM, "key: it has no key in PEM"),
+        (one.certificate_pem, encrypted(one.key_pem), "key: it has a password"),
+        (PEM, one.key_pem, "certificate: it has no certificate in PEM"),
+        (one.key_pem, one.key_pem, "certificate: it has no certificate in PEM"),
+    ):
+        with pytest.raises(ValueError, match=f"^{told}$") as raised:
+            TlsOptions(certificate=certificate, key=key)
+        assert b"BEGIN" not in str(raised.value).encode()
+    chain = one.certificate_pem + authority.pem
+    assert TlsOptions(certificate=chain, key=one.key_pem).key == one.key_pem
+
+
 def test_neither_token_nor_key_is_shown() -> None:
-    options = TlsOptions(certificate=PEM, key=PEM + b"private")
-    assert "private" not in repr(Security(tls=options, token="secret"))
+    issued = Authority("an authority").issue("owner")
+    options = TlsOptions(certificate=issued.certificate_pem, key=issued.key_pem)
+    assert "PRIVATE" not in repr(Security(tls=options, token="secret"))
     assert "secret" not in repr(Security(tls=options, token="secret"))
 
 

@@ -93,6 +93,9 @@ def test_files_that_cannot_be_read_or_do_not_fit_are_wrong_use(
     code, err = offsetd(TLS_CA=str(pem), TLS_CERTIFICATE=str(pem))
     assert code == 2
     assert "a certificate and its key go together" in err
+    code, err = offsetd(TLS_CERTIFICATE=str(pem), TLS_KEY=str(pem))
+    assert code == 2
+    assert "error: TLS: certificate: it has no certificate in PEM" in err
 
 
 @pytest.mark.parametrize(

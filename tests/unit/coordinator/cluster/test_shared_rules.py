@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
+from offsetd_coordinator.cluster.cluster import silence_problems
 from offsetd_coordinator.cluster.own_topics import NODE_HEADER, own_record, read_own_record
 from offsetd_coordinator.cluster.shared_rules import replay_rules
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.configuration.acl_state import AclState, ChangeAcls
+from offsetd_coordinator.configuration.server_settings import Settings
 from offsetd_coordinator.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from unit.coordinator.cluster.test_topic_records import Message
 
@@ -91,3 +94,26 @@ def test_rules_that_cannot_be_read_are_counted() -> None:
     newer = Message(message.sent._replace(key=b"\0\0\7newer"))
     assert replay_rules(rules, [newer])
     assert rules.unreadable_records == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        ({}, False),
+        ({"security_acl_enable": True}, True),
+        ({"security_acl_file": "acls.toml"}, False),
+        ({"security_acl_enable": True, "security_acl_file": "acls.toml"}, False),
+    ],
+)
+def test_rules_of_the_topic_count_if_they_are_on_and_in_no_file(
+    given: dict[str, Any], counts: bool
+) -> None:
+    assert Settings(**given).has_rules_by_command is counts
+
+
+def test_silent_brokers_are_told_of_and_old_rules_where_they_may_be() -> None:
+    silence = "node n1: the Kafka cluster has not answered for 12 s; commits and reads wait"
+    rules = "node n1: it is not known since 11 s whether these are the newest access rules"
+    assert silence_problems("n1", silent_s=12.2, unread_s=0.0) == (silence,)
+    assert silence_problems("n1", silent_s=12.2, unread_s=11.3) == (silence, rules)
+    assert silence_problems("n1", silent_s=9.0, unread_s=9.0) == ()
