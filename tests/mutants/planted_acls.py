@@ -22,7 +22,7 @@ ACL_MUTANTS = (
         ":SecuritySettings.has_rules_by_command",
         replace="self.security_acl_enable and not self.security_acl_file",
         by="True",
-        caught_by="tests/unit/coordinator/test_cluster_shared_rules.py",
+        caught_by="tests/unit/coordinator/cluster/test_shared_rules.py",
     ),
     Mutant(
         name="a rule counts before it is durable",

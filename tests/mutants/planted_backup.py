@@ -10,7 +10,7 @@ _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
 _CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
 _GROUPS = "tests/unit/coordinator/offline/test_restored_groups.py"
-_NODES = "tests/unit/coordinator/test_cluster_backups.py"
+_NODES = "tests/unit/coordinator/cluster/test_backups.py"
 _SERVICE = "tests/unit/coordinator/services/test_backup_calls.py"
 
 BACKUP_MUTANTS = (

@@ -12,7 +12,7 @@ CLIENT_MUTANTS = (
         where="offsetd_clients.calling.key_pairs:check_key_pair",
         replace="if error.reason in _OTHER_KEY:",
         by="if False:",
-        caught_by=f"{_TESTS}/test_security.py",
+        caught_by=f"{_TESTS}/calling/test_security.py",
     ),
     Mutant(
         name="a client without a certificate is told that its certificate is wrong",
