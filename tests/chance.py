@@ -11,7 +11,12 @@ import random
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Case = TypeVar("Case")
 _ROOT = Path(__file__).parents[1]
 
 
@@ -31,6 +36,14 @@ def seed_of(*names: object) -> int:
     seed = random.Random(f"{session_seed()} {names}").getrandbits(32)
     print(f"OFFSETD_TEST_SEED={session_seed()}")
     return seed
+
+
+def chosen(name: str, cases: Sequence[Case], count: int) -> list[Case]:
+    """So many of the cases, for what takes long: the commit chooses them. At night, all."""
+    if os.environ.get("OFFSETD_NIGHTLY"):
+        return list(cases)
+    places = random.Random(seed_of(name)).sample(range(len(cases)), count)
+    return [cases[place] for place in sorted(places)]
 
 
 @cache

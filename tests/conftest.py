@@ -35,6 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part", choices=parts.PARTS, default=parts.ALL, help="which part of the tests to run"
     )
+    parser.addoption(
+        "--kernels-on-demand",
+        action="store_true",
+        help="compile a kernel when it is first called, for a run that needs few of them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if not is_worker and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         config.option.part = parts.ALL
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """What `-n auto` is. Tests of the rest wait for servers: three of them keep two cores busy."""
+    is_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    is_set = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    if is_named or is_set or config.option.part == parts.SHORT:
+        return None  # xdist decides: one a core.
+    return len(os.sched_getaffinity(0)) * 3 // 2
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -86,7 +100,8 @@ def pytest_terminal_summary(
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile or load the kernels once, if a collected test imports any, and say so."""
     registry = sys.modules.get("offsetd_storage.kernels.registry")
-    if registry is None or session.config.option.collectonly:
+    option = session.config.option
+    if registry is None or option.collectonly or option.kernels_on_demand:
         return
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     is_warm = registry.is_warm_on_disk()

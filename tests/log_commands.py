@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from io import StringIO
+from typing import TYPE_CHECKING
 
 import attrs
 import typer
 from offsetd_clients.cli.printing.terminal import OutputFormat, Terminal
 from offsetd_coordinator.commands import log_commands
 from typer.testing import CliRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +26,12 @@ class Outcome:
     @property
     def lines(self) -> list[str]:
         return self.out.splitlines()
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path there."""
+    found = (each for each in folder.rglob("*") if each.is_file())
+    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
 
 def offsetd_log(*arguments: str, output: OutputFormat = OutputFormat.TABLE) -> Outcome:

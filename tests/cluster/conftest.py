@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from interop.requirements import no_kafka
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from cluster.real_cluster import RealCluster
 
     from deploy.kafka.kafka_runtime import Runtime
+
+FOLDER: Final = Path(__file__).parent
+BROKERS: Final = pytest.StashKey["RealCluster"]()
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +37,11 @@ def kafka_runtime() -> Runtime:
 
 @pytest.fixture(scope="session")
 def started_cluster(
-    kafka_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    kafka_runtime: Runtime,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RealCluster]:
-    """Three brokers that run. Take `real_cluster`, which repairs them after a test."""
+    """Three brokers. Take `real_cluster`, which repairs them before and after a test."""
     try:
         from cluster.network import Network
         from cluster.real_cluster import RealCluster
@@ -49,6 +55,7 @@ def started_cluster(
         no_kafka(str(unavailable))
     network = Network()
     cluster = RealCluster(runtime, tmp_path_factory.mktemp("brokers"), network)
+    request.config.stash[BROKERS] = cluster
     try:
         cluster.start()
         yield cluster
@@ -61,9 +68,19 @@ def started_cluster(
 @pytest.fixture
 def real_cluster(started_cluster: RealCluster) -> Iterator[RealCluster]:
     """Three brokers that are well. After the test its nodes are killed, and all is repaired."""
+    if not all(broker.is_running for broker in started_cluster.brokers):
+        started_cluster.repair()
     yield started_cluster
     started_cluster.end_nodes()
     started_cluster.repair()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The brokers end when a worker leaves this folder: they would take time from other tests."""
+    brokers = item.config.stash.get(BROKERS, None)
+    if brokers and not (nextitem and nextitem.path.is_relative_to(FOLDER)):
+        brokers.kill()
 
 
 @pytest.fixture

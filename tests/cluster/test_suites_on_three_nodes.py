@@ -9,11 +9,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from chance import seed_of
+from chance import chosen
 
 if TYPE_CHECKING:
     from cluster.real_cluster import RealCluster
@@ -38,13 +37,7 @@ CHOSEN: Final = 2
 """So many run for each commit, and all at night: each takes about a minute."""
 
 
-def chosen_suites() -> list[str]:
-    if os.environ.get("OFFSETD_NIGHTLY"):
-        return list(SUITES)
-    return sorted(Random(seed_of("suites on three nodes")).sample(SUITES, CHOSEN))
-
-
-@pytest.mark.parametrize("suite", chosen_suites())
+@pytest.mark.parametrize("suite", chosen("suites on three nodes", SUITES, CHOSEN))
 def test_it_holds_on_three_nodes(real_cluster: RealCluster, suite: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,

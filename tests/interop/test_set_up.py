@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from chance import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.long(minutes=3)
+pytestmark = pytest.mark.long(minutes=2)
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = "six==1.17.0"  # A small one: what matters is what pip leaves.
@@ -87,13 +88,13 @@ MOMENTS: Final[dict[str, Callable[[SetUp], bool]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("moment", "number"),
-    [
-        *((moment, signal.SIGINT) for moment in MOMENTS),
-        ("pip is being replaced", signal.SIGKILL),
-    ],
+INTERRUPTIONS: Final = (
+    *((moment, signal.SIGINT) for moment in MOMENTS),
+    ("pip is being replaced", signal.SIGKILL),
 )
+
+
+@pytest.mark.parametrize(("moment", "number"), chosen("interruptions", INTERRUPTIONS, 2))
 def test_a_set_up_that_was_interrupted_is_made_whole_by_the_next(
     checkout: Path, moment: str, number: int
 ) -> None:

@@ -56,7 +56,7 @@ WEB_MUTANTS = (
     ),
     Mutant(
         name="it listens anywhere",
-        where=f"{_WEB}.web_command:is_loopback",
+        where="offsetd_clients.calling.security:is_loopback_host",
         replace='return host == "localhost"',
         by="return True",
         caught_by=f"{_HTTP}::test_it_does_not_listen_elsewhere_unless_told",

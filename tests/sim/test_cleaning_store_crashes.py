@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from cleaned_logs import offsets_of, record_batch, replayed
-from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, runs_of, seeded
+from log_stores import (
+    FOLDER,
+    P0,
+    P1,
+    P2,
+    SMALL,
+    SMALL_LOG,
+    log_bytes,
+    opened,
+    runs_of,
+    seeded,
+    tree,
+)
 from offsetd_storage.cleaner.cleaned_transactions import ProducerHistory
 from offsetd_storage.cleaner.cleaning_plan import LogToClean, log_to_clean
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint
@@ -215,15 +227,6 @@ class Run:
             log.log_start_offset >= self.log_start
             and [each for each in offsets if each >= log.log_start_offset] == expected
         )
-
-
-def tree(files: SimulatedFiles) -> dict[str, bytes]:
-    found = {}
-    for name in files.list_folder(FOLDER):
-        path = FOLDER / name
-        names = [path] if not files.is_folder(path) else [path / n for n in files.list_folder(path)]
-        found |= {str(each): files.read_bytes(each) for each in names if not files.is_folder(each)}
-    return found
 
 
 def test_what_was_acknowledged_outlives_a_crash_of_a_store_that_cleans_and_deletes() -> None:

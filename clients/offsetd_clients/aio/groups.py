@@ -76,11 +76,10 @@ class GroupCalls(Calls):
         The list is not a snapshot: a group that is created or deleted during the call may be in it
         or not.
         """
-        states, types = conversions.several("states", states), conversions.several("types", types)
         request = conversions.list_groups_request(
             states=states,
             types=types,
-            lag_verdicts=conversions.several("lag_verdicts", lag_verdicts),
+            lag_verdicts=lag_verdicts,
             group_id_prefix=group_id_prefix,
             topics=conversions.several("topics", topics),
             lease_holder=lease_holder,

@@ -148,10 +148,12 @@ def is_loopback(address: str) -> bool:
     """Whether messages to an address stay on this machine."""
     if address.startswith(_LOCAL_SCHEMES):
         return True
-    host = _SCHEME.sub("", address, count=1).rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
+    return is_loopback_host(_SCHEME.sub("", address, count=1).rpartition(":")[0])
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host is this machine. Of names, only localhost is: a name may be any machine."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"

@@ -1,6 +1,5 @@
 """`offsetd web`: pages that show a server or a cluster, in a browser."""
 
-import ipaddress
 import re
 import signal
 import socket
@@ -12,6 +11,7 @@ import typer
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.security import is_loopback_host
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     AddressOption,
@@ -82,7 +82,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             offsetd web --address orders-1:7171 --listen 127.0.0.1:8080
         """
         host, port = _listening(listen)
-        if not is_loopback(host) and not anyone:
+        if not is_loopback_host(host) and not anyone:
             raise typer.BadParameter(
                 f"--listen {_short(listen)}: other machines may reach this, and the pages have no"
                 " login. --let-anyone-in-without-login allows it."
@@ -122,14 +122,6 @@ def _listening(text: str) -> tuple[str, int]:
 
 def _short(text: str) -> str:
     return printable(text[:_SHOWN_CHARACTERS])
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address. A name other than localhost may be any."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listener(host: str, port: int, terminal: Terminal) -> socket.socket:

@@ -20,7 +20,6 @@ import fcntl
 import os
 import re
 import stat
-import tomllib
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +34,7 @@ from offsetd_coordinator.security.tokens import (
     new_token,
     principal_flaw,
 )
+from offsetd_coordinator.security.toml_tables import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -238,20 +238,14 @@ def _sync_folder(folder: Path) -> None:
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidTokenFile(f"it is not UTF-8 (byte {error.start})") from None
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise InvalidTokenFile("its values are nested too deeply") from None
+        return document_of(content)
     except ValueError as error:
-        raise InvalidTokenFile(f"{_broken_table(text, str(error))}{error}") from None
+        raise InvalidTokenFile(f"{_broken_table(content, str(error))}{error}") from None
 
 
-def _broken_table(text: str, message: str) -> str:
+def _broken_table(content: bytes, message: str) -> str:
     """The table in which the TOML is wrong, as the beginning of a message."""
-    lines = text.split("\n")
+    lines = content.decode(errors="replace").split("\n")
     if found := _LINE.search(message):
         lines = lines[: int(found[1])]
     elif _AT_END not in message:

@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS_MAX: Final = 80
 
 def tables_of(content: bytes | str, name: str) -> list[Any]:
     """The tables `[[name]]` of a file that has nothing else. Raises ValueError with one line."""
-    document = _document(content)
+    document = document_of(content)
     if unknown := document.keys() - {name}:
         raise ValueError(f"unknown key {shown(min(unknown))} outside of the tables [[{name}]]")
     tables = document.get(name, [])
@@ -34,7 +34,8 @@ def read_principal(principal: str) -> str:
     return principal
 
 
-def _document(content: bytes | str) -> dict[str, Any]:
+def document_of(content: bytes | str) -> dict[str, Any]:
+    """What a file says. Raises ValueError with one line."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:

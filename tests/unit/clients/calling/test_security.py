@@ -30,7 +30,7 @@ from offsetd_clients import (
     TokenUnavailable,
     TopicPartition,
 )
-from offsetd_clients.calling.security import Security, is_loopback
+from offsetd_clients.calling.security import Security, is_loopback, is_loopback_host
 from patience import PATIENCE_SECONDS
 
 WHERE = TopicPartition("orders", 0)
@@ -297,3 +297,14 @@ async def test_a_token_that_is_never_there_is_the_callers_error(
             assert raised.value.retriable
             assert not raised.value.outcome_unknown
     assert fake.told == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])
+def test_hosts_of_this_machine(host: str) -> None:
+    assert is_loopback_host(host)
+    assert is_loopback(f"{host}:1")
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "localhost.example", "unix"])
+def test_any_other_host_may_be_another_machine(host: str) -> None:
+    assert not is_loopback_host(host)

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from log_commands import Outcome, offsetd_log
+from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
@@ -51,11 +51,6 @@ def damaged(folder: Path) -> Path:
 def repair(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
     outcome = offsetd_log("repair", "--data-dir", str(folder), *arguments, output=OutputFormat.JSON)
     return outcome, json.loads(outcome.out or "[]")
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    found = (each for each in folder.rglob("*") if each.is_file())
-    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
 
 def test_a_repair_shows_what_is_left_out_and_does_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from log_commands import Outcome, offsetd_log
+from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
@@ -84,11 +84,6 @@ def transactions(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
 def open_ones(folder: Path) -> list[tuple[int, int, int]]:
     _, rows = transactions(folder, "list")
     return [(row["partition"], row["producer_id"], row["first_offset"]) for row in rows]
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    found = (each for each in folder.rglob("*") if each.is_file())
-    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
 
 def test_open_transactions_are_listed_and_nothing_is_changed(folder: Path) -> None:
