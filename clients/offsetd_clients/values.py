@@ -156,13 +156,18 @@ class GroupState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class GroupListing:
-    """A group in a list. `protocol_type` is empty for a group that never had members."""
+    """A group in a list. `protocol_type` is empty for a group that never had members.
+
+    `lag_verdict` is OK, WARN or ERR; None for a group without a verdict, and unless the list was
+    asked for verdicts.
+    """
 
     group_id: str
     type: GroupType
     state: GroupState
     protocol_type: str
     retention: Retention = None
+    lag_verdict: "LagVerdict | None" = None
 
 
 @attrs.frozen(kw_only=True)
@@ -296,6 +301,8 @@ class ServerInfo:
     `problems`: other problems of the whole server, as text for users.
     `other_addresses`: the other nodes of its cluster, which are not in the counts.
     `cluster_id` is empty for a single server.
+    `stopped_cleanly`: whether the last use of the data folder before this start had ended cleanly.
+    None: the folder was new, it is not open yet, or the server is of an older version.
     """
 
     version: str
@@ -315,3 +322,4 @@ class ServerInfo:
     problems: tuple[str, ...] = ()
     other_addresses: tuple[str, ...] = ()
     cluster_id: str = ""
+    stopped_cleanly: bool | None = None

@@ -114,6 +114,7 @@ def list_groups_request(
     lag_verdicts: Iterable[LagVerdict],
     group_id_prefix: str,
     page_size: int,
+    include_lag_verdicts: bool,
 ) -> group_service_pb2.ListGroupsRequest:
     """A ListGroupsRequest for the first page of a node. A filter that is empty is none."""
     with building("list groups"):
@@ -126,6 +127,7 @@ def list_groups_request(
             ],
             group_id_prefix=group_id_prefix,
             this_node_only=True,
+            include_lag_verdicts=include_lag_verdicts,
         )
 
 
@@ -170,6 +172,7 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
             state=_group_state(listing.state),
             protocol_type=listing.protocol_type,
             retention=_retention_of(listing),
+            lag_verdict=verdict_of(listing.lag_verdict),
         )
         for listing in response.groups
     ]
@@ -257,6 +260,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         problems=tuple(response.problems),
         other_addresses=tuple(response.other_addresses),
         cluster_id=response.cluster_id,
+        stopped_cleanly=response.stopped_cleanly if response.HasField("stopped_cleanly") else None,
     )
 
 

@@ -56,11 +56,14 @@ class GroupCalls(Calls):
         lag_verdicts: Iterable[LagVerdict] = (),
         group_id_prefix: str = "",
         page_size: int = 0,
+        include_lag_verdicts: bool = False,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> Iterator[GroupListing]:
         """Yields groups in the order of the log. An empty filter leaves out nothing.
 
-        `lag_verdicts` are those of groups: OK, WARN and ERR.
+        `lag_verdicts` are those of groups: OK, WARN and ERR; raises PolicyViolation if the server
+        gives none (`lag.window.ms=0`). With `include_lag_verdicts`, and with `lag_verdicts`, each
+        group comes with its verdict.
 
         In a cluster, it yields the groups of one node after the other. Log partitions that move
         meanwhile are listed once.
@@ -78,6 +81,7 @@ class GroupCalls(Calls):
             lag_verdicts=conversions.several("lag_verdicts", lag_verdicts),
             group_id_prefix=group_id_prefix,
             page_size=page_size,
+            include_lag_verdicts=include_lag_verdicts,
         )
         parts, unreachable = [Part()], set[int]()
         while parts:
@@ -97,6 +101,7 @@ class GroupCalls(Calls):
         group_id_prefix: str = "",
         page_size: int = 0,
         page_token: str = "",
+        include_lag_verdicts: bool = False,
     ) -> GroupListPage:
         """One page of `list_groups`, for callers that show pages.
 
@@ -110,6 +115,7 @@ class GroupCalls(Calls):
             lag_verdicts=lag_verdicts,
             group_id_prefix=group_id_prefix,
             page_size=page_size,
+            include_lag_verdicts=include_lag_verdicts,
         )
         response = self._listed_part(request, parts)
         return GroupListPage(

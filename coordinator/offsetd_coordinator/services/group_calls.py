@@ -14,6 +14,7 @@ from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidRequest,
     LogPartitionQuarantined,
+    PolicyViolation,
 )
 from offsetd_coordinator.large_groups.group_reading import read_page
 from offsetd_coordinator.large_groups.lag_reading import lags_of, verdict_of
@@ -40,7 +41,7 @@ from offsetd_coordinator.state.lag_judge import LagVerdict
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
 
@@ -64,7 +65,7 @@ class GroupService:
         """One page of groups, by log partition and id."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
-        _check_verdicts(request)
+        _check_verdicts(request, runtime)
         page_size = _page_size(request)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         first_partition, after = _last_of_page_before(request, runtime.partitions)
@@ -76,7 +77,7 @@ class GroupService:
         )
         await first_turn()
         found: list[tuple[int, GroupListing]] = []
-        tickets, turns = set[int](), Turns()
+        tickets, turns, verdicts = set[int](), Turns(), _Verdicts(runtime, request)
         for partition in share.partitions:
             if partition < first_partition:
                 continue
@@ -85,11 +86,13 @@ class GroupService:
                 listings = runtime.list_groups(partition, prefix=prefix, after=begin)
                 # It reads one group more than the page holds. If there is one, a page follows.
                 count = page_size + 1 - len(found)
-                least = await _least(runtime, listings, request, count, turns)
+                least = await _least(listings, request, count, turns, verdicts)
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
+        if request.include_lag_verdicts:
+            await verdicts.note(listing for _, listing in found[:page_size])
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             unreachable_log_partitions=[
@@ -105,7 +108,7 @@ class GroupService:
             response.next_page_token = page_token(_question(request), position)
             if share.message is not None:
                 response.next_log_partition = last_partition
-        return await encoded_with(response, found[:page_size], _add_listing)
+        return await encoded_with(response, found[:page_size], verdicts.add_listing)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -160,20 +163,59 @@ class GroupService:
         return response.SerializeToString()
 
 
+class _Verdicts:
+    """The verdicts on the groups of one list: each is found once, for the filter or the answer."""
+
+    def __init__(self, runtime: Runtime, request: group_service_pb2.ListGroupsRequest) -> None:
+        self._runtime = runtime
+        self._wanted = set[int](request.lag_verdicts)
+        self._found: dict[bytes, LagVerdict] = {}
+        self._turns = Turns()
+
+    async def wanted(self, listings: list[GroupListing]) -> list[GroupListing]:
+        """Those with a verdict that the request asks for; all if it asks for none."""
+        if not self._wanted:
+            return listings
+        wanted = []
+        for each in listings:
+            verdict = await verdict_of(self._runtime, each.group_id)
+            if verdict in self._wanted:
+                self._found[each.group_id] = verdict
+                wanted.append(each)
+        return wanted
+
+    async def note(self, listings: Iterable[GroupListing]) -> None:
+        """Finds the verdicts that the filter has not found."""
+        async for each in self._turns.each(listings):
+            if each.group_id not in self._found:
+                self._found[each.group_id] = await verdict_of(self._runtime, each.group_id)
+
+    def add_listing(
+        self, response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
+    ) -> None:
+        """Adds a group to an answer."""
+        _, listing = found
+        message = response.groups.add(
+            group_id=listing.group_id.decode(),
+            type=int(listing.type),
+            state=int(listing.state),
+            protocol_type=listing.protocol_type,
+            lag_verdict=int(self._found.get(listing.group_id, LagVerdict.UNKNOWN)),
+        )
+        set_retention(message, listing.settings)
+
+
 async def _least(
-    runtime: Runtime,
     listings: Iterator[GroupListing],
     request: group_service_pb2.ListGroupsRequest,
     count: int,
     turns: Turns,
+    verdicts: _Verdicts,
 ) -> list[GroupListing]:
     """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
     for part in parts(listings):
-        matching = list(_matching(iter(part), request))
-        if request.lag_verdicts:
-            matching = await _judged(runtime, matching, set(request.lag_verdicts))
-        least += matching
+        least += await verdicts.wanted(list(_matching(iter(part), request)))
         if len(least) >= 2 * count:
             least = _first(least, count)
         await turns.spend(len(part) + _ITEMS_PER_PART)
@@ -194,17 +236,12 @@ def _matching(
             yield listing
 
 
-async def _judged(
-    runtime: Runtime, listings: list[GroupListing], wanted: set[int]
-) -> list[GroupListing]:
-    """Those with one of these verdicts on their lag."""
-    return [each for each in listings if await verdict_of(runtime, each.group_id) in wanted]
-
-
-def _check_verdicts(request: group_service_pb2.ListGroupsRequest) -> None:
+def _check_verdicts(request: group_service_pb2.ListGroupsRequest, runtime: Runtime) -> None:
     for number in request.lag_verdicts:
         if not LagVerdict.UNKNOWN <= number <= LagVerdict.ERR:
             raise InvalidRequest("lag_verdicts", "a group is OK, WARN or ERR, or has no verdict")
+    if request.lag_verdicts and not (runtime.lag_config.window_ms or 0 in request.lag_verdicts):
+        raise PolicyViolation("no group has a verdict on its lag, by lag.window.ms=0")
 
 
 def _page_size(
@@ -242,19 +279,6 @@ def _position(position: bytes) -> tuple[bytes, int]:
     if len(position) < _PARTITION_BYTES:
         raise not_ours()
     return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
-
-
-def _add_listing(
-    response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
-) -> None:
-    _, listing = found
-    message = response.groups.add(
-        group_id=listing.group_id.decode(),
-        type=int(listing.type),
-        state=int(listing.state),
-        protocol_type=listing.protocol_type,
-    )
-    set_retention(message, listing.settings)
 
 
 def _wants_page(request: group_service_pb2.GetGroupRequest) -> bool:

@@ -61,21 +61,23 @@ LAG_VERDICT_STALL: LagVerdict
 LAG_VERDICT_REWIND: LagVerdict
 
 class GroupListing(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type", "retention")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "retention", "lag_verdict")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
     protocol_type: str
     retention: _types_pb2.Retention
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ...) -> None: ...
+    lag_verdict: LagVerdict
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts")
+    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts", "include_lag_verdicts")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +86,7 @@ class ListGroupsRequest(_message.Message):
     THIS_NODE_ONLY_FIELD_NUMBER: _ClassVar[int]
     LOG_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     LAG_VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_LAG_VERDICTS_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     states: _containers.RepeatedScalarFieldContainer[GroupState]
@@ -92,7 +95,8 @@ class ListGroupsRequest(_message.Message):
     this_node_only: bool
     log_partitions: _containers.RepeatedScalarFieldContainer[int]
     lag_verdicts: _containers.RepeatedScalarFieldContainer[LagVerdict]
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., lag_verdicts: _Optional[_Iterable[_Union[LagVerdict, str]]] = ...) -> None: ...
+    include_lag_verdicts: bool
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., lag_verdicts: _Optional[_Iterable[_Union[LagVerdict, str]]] = ..., include_lag_verdicts: bool = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("groups", "next_page_token", "unreachable_log_partitions", "cluster", "next_log_partition")
