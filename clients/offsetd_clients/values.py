@@ -159,6 +159,8 @@ class GroupListing:
     """A group in a list. `protocol_type` is empty for a group that never had members.
 
     `details` is None unless the list was asked for them.
+    `lag_verdict` is OK, WARN or ERR; None for a group without a verdict, and unless the list was
+    asked for verdicts.
     """
 
     group_id: str
@@ -167,6 +169,7 @@ class GroupListing:
     protocol_type: str
     retention: Retention = None
     details: "ListedDetails | None" = None
+    lag_verdict: "LagVerdict | None" = None
 
 
 @attrs.frozen(kw_only=True)
@@ -314,6 +317,8 @@ class ServerInfo:
     `other_addresses`: the other nodes of its cluster, which are not in the counts.
     `cluster_id` is empty for a single server.
     `flush_count`: flushes since the node started; None while it loads, and of an older server.
+    `stopped_cleanly`: whether the last use of the data folder before this start had ended cleanly.
+    None: the folder was new, it is not open yet, or the server is of an older version.
     """
 
     version: str
@@ -334,3 +339,4 @@ class ServerInfo:
     other_addresses: tuple[str, ...] = ()
     cluster_id: str = ""
     flush_count: int | None = None
+    stopped_cleanly: bool | None = None

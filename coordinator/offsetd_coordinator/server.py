@@ -339,6 +339,7 @@ class Server:
         # Tokens of watchers have it: in a cluster they are valid on all nodes.
         self.node.folder_id = store.folder_id if opened is None else opened.copies.topic_id
         self.node.partitions = store.partitions
+        self.node.stopped_cleanly = store.report.closed_clean
         try:
             own = await asyncio.to_thread(self._load_own_topics, store)
             cluster, log, runtime = await self._make_runtime(opened, store, threads)

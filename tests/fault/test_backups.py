@@ -390,6 +390,8 @@ def test_what_stops_a_prune_or_a_restore_says_what_to_do(
 @promised(
     "Offsets that the backup does not have stay.",
     "A group with members, or with a lease that is held, is refused.",
+    "your own `--reason` comes behind it, if both have room (1,024 UTF-16 units); otherwise nothing"
+    " is done.",
 )
 def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_path: Path) -> None:
     target = tmp_path / "backups"
@@ -406,6 +408,13 @@ def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_
         [listed] = done(command("", "list", target))
         event = list(client.list_audit_events(methods=["ImportOffsets"]))[-1]
         assert event.reason == f"backup {listed['backup']}"
+        before = f"backup {listed['backup']}: "
+        long = "é" * (1024 - len(before) - 2) + "😀"  # It has two UTF-16 units.
+        told = done(command(server.address, *group, "--reason", long + "x"), code=2)
+        assert f"at most {1024 - len(before)} fit behind" in told.replace("\n", " ")
+        done(command(server.address, *group, "--execute", "--reason", long))
+        events = client.list_audit_events(methods=["ImportOffsets"])
+        assert before + long in [each.reason for each in events]
         stored = client.fetch("billing")
         assert (stored[ORDERS].offset, stored[ORDERS].metadata) == (5, "m")
         assert stored[ORDERS].leader_epoch == 3

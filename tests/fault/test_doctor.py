@@ -122,6 +122,23 @@ def test_a_killed_server_and_a_clock_that_is_behind_are_told_of_the_folder(
     assert "cannot be read" in doctor("--data-dir", folder)[1]["clock"][0]["what"]
 
 
+def test_a_server_that_was_killed_before_its_start_says_so_until_its_next_clean_stop(
+    tmp_path: Path, doctor: Callable[..., Any]
+) -> None:
+    for stopped_cleanly in (None, False, True):
+        with ServerProcess(tmp_path / "data") as process:
+            with OffsetClient(process.wait_until_serving().address) as client:
+                assert client.get_server_info().stopped_cleanly is stopped_cleanly
+            metrics = process.wait_for_event("metrics served")["address"]
+            code, wrong = doctor("--address", process.address, "--metrics", metrics)
+            assert code == 0
+            assert list(wrong) == (["last stop"] if stopped_cleanly is False else [])
+            if stopped_cleanly is None:
+                process.kill()
+            else:
+                process.stop_well()
+
+
 def test_a_folder_that_is_none_of_ours_is_told_and_is_not_changed(
     tmp_path: Path, doctor: Callable[..., Any]
 ) -> None:

@@ -33,6 +33,13 @@ DOCTOR_MUTANTS = (
         caught_by=f"{_UNIT}::test_a_server_without_any_backup_is_told_of_once_two_are_missed",
     ),
     Mutant(
+        name="a stop of long ago is told for ever",
+        where=f"{_CHECKS}:last_stop",
+        replace="stopped_cleanly is False and is_recent",
+        by="stopped_cleanly is False",
+        caught_by=f"{_UNIT}::test_a_server_that_is_well_has_no_finding",
+    ),
+    Mutant(
         name="the kind of a file system is that of the root",
         where=f"{_MACHINE}:kind_of",
         replace="len(place) >= len(best)",

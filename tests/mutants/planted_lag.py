@@ -140,4 +140,18 @@ LAG_MUTANTS = (
         by="if True:",
         caught_by=f"{_SURVEY_TESTS}::test_lag_offsets_and_verdicts_have_series_of_our_names",
     ),
+    Mutant(
+        name="a list has verdicts only if it is filtered by them",
+        where="offsetd_coordinator.services.group_calls:GroupService.list_groups",
+        replace="if request.include_lag_verdicts:",
+        by="if request.lag_verdicts:",
+        caught_by="tests/unit/coordinator/test_service_group_lag.py",
+    ),
+    Mutant(
+        name="a list by verdict finds nothing where no verdicts are given",
+        where="offsetd_coordinator.services.group_calls:_check_verdicts",
+        replace="if request.lag_verdicts and not",
+        by="if not request.lag_verdicts and not",
+        caught_by="tests/unit/coordinator/test_service_group_lag.py",
+    ),
 )

@@ -11,6 +11,7 @@ from offsetd_clients import (
     OffsetClient,
     OffsetToCommit,
     PartitionLag,
+    PolicyViolation,
     TopicPartition,
 )
 from promised import promised_by
@@ -55,6 +56,8 @@ def test_the_client_and_the_command_line_tell_the_verdict(
 @promised(
     "offsetd groups list --verdict WARN --verdict ERR",
     "in Python `list_groups(lag_verdicts=[LagVerdict.ERR])`",
+    "With `include_lag_verdicts`, each listed group comes with its verdict",
+    "offsetd groups list --sort verdict",
 )
 def test_groups_are_listed_by_their_verdict(
     client: OffsetClient, group: str, offsetd: Callable[..., Any]
@@ -66,6 +69,12 @@ def test_groups_are_listed_by_their_verdict(
     for chosen, count in ((LagVerdict.OK, 1), (LagVerdict.WARN, 0)):
         found = list(client.list_groups(group_id_prefix=group, lag_verdicts=[chosen]))
         assert len(found) == count
+    [listing] = client.list_groups(group_id_prefix=group, include_lag_verdicts=True)
+    assert listing.lag_verdict is LagVerdict.OK
+    assert client.list_groups_page(group_id_prefix=group).groups[0].lag_verdict is None
+    rows = offsetd(f"groups list --prefix {group} --sort verdict -o jsonl").rows
+    assert [row["verdict"] for row in rows] == ["OK"]
+    assert "VERDICT" in offsetd(f"groups list --prefix {group}").stdout
     with pytest.raises(InvalidRequest, match="a group is OK, WARN or ERR"):
         list(client.list_groups(lag_verdicts=[LagVerdict.STOP]))
 
@@ -82,7 +91,9 @@ def test_samples_end_with_the_server(tmp_path: Path) -> None:
 
 
 @promised(
-    "`lag.window.ms=0` gives no verdicts, and keeps no samples. The setting may be changed while "
+    "`lag.window.ms=0` gives no verdicts, and keeps no samples.",
+    "A list of groups by their verdict is then refused (`POLICY_VIOLATION`).",
+    "The setting may be changed while "
     "the server runs: `offsetd admin config lag.window.ms=1200000`.",
     "With `metrics.lag.partitions.max` (0: off; at most 10,000)",
     "`offsetd_groups_by_verdict{verdict}` and `offsetd_partitions_by_verdict{verdict}` count all "
@@ -114,6 +125,8 @@ def test_the_settings_take_effect_while_the_server_runs(tmp_path: Path) -> None:
 
             client.update_config({"lag.window.ms": "0"})
             assert client.get_group("a").lag_verdict is None
+            with pytest.raises(PolicyViolation, match=r"by lag.window.ms=0"):
+                list(client.list_groups(lag_verdicts=[LagVerdict.ERR]))
             client.update_config({"lag.window.ms": "1200000"})
             client.commit("a", {P0: OffsetToCommit(6, end_offset=9)})
             assert client.get_group("a").lag_verdict is LagVerdict.OK

@@ -58,11 +58,14 @@ class GroupCalls(Calls):
         lease_holder: str = "",
         include_details: bool = False,
         page_size: int = 0,
+        include_lag_verdicts: bool = False,
         on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> AsyncIterator[GroupListing]:
         """Yields groups in the order of the log. An empty filter leaves out nothing.
 
-        `lag_verdicts` are those of groups: OK, WARN and ERR.
+        `lag_verdicts` are those of groups: OK, WARN and ERR; raises PolicyViolation if the server
+        gives none (`lag.window.ms=0`). With `include_lag_verdicts`, and with `lag_verdicts`, each
+        group comes with its verdict.
 
         `topics`: only groups with an offset of one of these. `lease_holder`: only groups whose
         lease this holder has. With `include_details`, each listing has its `details`.
@@ -85,6 +88,7 @@ class GroupCalls(Calls):
             lease_holder=lease_holder,
             include_details=include_details,
             page_size=page_size,
+            include_lag_verdicts=include_lag_verdicts,
         )
         parts, unreachable = [Part()], set[int]()
         while parts:
@@ -107,6 +111,7 @@ class GroupCalls(Calls):
         include_details: bool = False,
         page_size: int = 0,
         page_token: str = "",
+        include_lag_verdicts: bool = False,
     ) -> GroupListPage:
         """One page of `list_groups`, for callers that show pages.
 
@@ -123,6 +128,7 @@ class GroupCalls(Calls):
             lease_holder=lease_holder,
             include_details=include_details,
             page_size=page_size,
+            include_lag_verdicts=include_lag_verdicts,
         )
         response = await self._listed_part(request, parts)
         return GroupListPage(

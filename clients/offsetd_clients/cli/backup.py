@@ -45,6 +45,8 @@ from offsetd_clients.values import TopicPartition
 WORK: Final = "offsetd.backups"
 RESTORED_COLUMNS: Final = ("group", "offsets", "revision")
 _RATE_MIN: Final = 65_536
+REASON_UNITS_MAX: Final = 1024
+"""Of UTF-16, by the contract."""
 
 TargetArgument = Annotated[
     str,
@@ -240,14 +242,27 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
             work.restore(target, data_dir, backup_id, to_ms)
             return
         chosen, found = work.groups(target, backup_id, to_ms, list(dict.fromkeys(groups or ())))
+        audited_reason = _audited_reason(chosen, reason)
         with connected(address, timeout, terminal) as client:
             imported = client.import_offsets(
                 "".join(_lines(found, client)).encode(),
                 OffsetFormat.JSONL,
                 validate_only=not execute,
-                reason=f"backup {chosen}" + (f": {reason}" if reason else ""),
+                reason=audited_reason,
             )
         _print_restored(imported, terminal, address, is_dry=not execute)
+
+
+def _audited_reason(backup_id: str, reason: str) -> str:
+    """The reason in the audit log. Raises typer.BadParameter if there is no room for all of it."""
+    before = f"backup {backup_id}" + (": " if reason else "")
+    room = REASON_UNITS_MAX - len(before)
+    units = len(reason.encode("utf-16-le", "surrogatepass")) // 2
+    if units > room:
+        raise typer.BadParameter(
+            f"--reason has {units} UTF-16 units; at most {room} fit behind {before!r}"
+        )
+    return before + reason
 
 
 def _milliseconds(time: datetime) -> int:

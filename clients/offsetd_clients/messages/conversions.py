@@ -118,6 +118,7 @@ def list_groups_request(
     lease_holder: str,
     include_details: bool,
     page_size: int,
+    include_lag_verdicts: bool,
 ) -> group_service_pb2.ListGroupsRequest:
     """A ListGroupsRequest for the first page of a node. A filter that is empty is none."""
     with building("list groups"):
@@ -133,6 +134,7 @@ def list_groups_request(
             lease_holder=lease_holder,
             include_details=include_details,
             this_node_only=True,
+            include_lag_verdicts=include_lag_verdicts,
         )
 
 
@@ -178,6 +180,7 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
             protocol_type=listing.protocol_type,
             retention=_retention_of(listing),
             details=_details_of(listing.details) if listing.HasField("details") else None,
+            lag_verdict=verdict_of(listing.lag_verdict),
         )
         for listing in response.groups
     ]
@@ -275,6 +278,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         other_addresses=tuple(response.other_addresses),
         cluster_id=response.cluster_id,
         flush_count=response.flush_count if response.HasField("flush_count") else None,
+        stopped_cleanly=response.stopped_cleanly if response.HasField("stopped_cleanly") else None,
     )
 
 

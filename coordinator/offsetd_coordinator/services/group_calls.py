@@ -14,6 +14,7 @@ from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidRequest,
     LogPartitionQuarantined,
+    PolicyViolation,
 )
 from offsetd_coordinator.large_groups.group_details import details_of
 from offsetd_coordinator.large_groups.group_reading import read_page
@@ -42,7 +43,7 @@ from offsetd_coordinator.state.lag_judge import LagVerdict
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
 
@@ -66,7 +67,7 @@ class GroupService:
         """One page of groups, by log partition and id."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
-        _check_verdicts(request)
+        _check_verdicts(request, runtime)
         page_size = _page_size(request)
         search = await _search(request)
         first_partition, after = _last_of_page_before(request, runtime.partitions)
@@ -78,19 +79,24 @@ class GroupService:
         )
         await first_turn()
         found: list[tuple[int, GroupListing]] = []
-        tickets, turns = set[int](), Turns()
+        tickets, turns, verdicts = set[int](), Turns(), _Verdicts(runtime, request)
         for partition in share.partitions:
             if partition < first_partition:
                 continue
             with contextlib.suppress(LogPartitionQuarantined):
                 search.after = after if partition == first_partition else None
+                search.below = None
                 # It reads one group more than the page holds. If there is one, a page follows.
                 count = page_size + 1 - len(found)
-                least = await _least(runtime, partition, search, request, count, turns)
+                least = await _least(
+                    runtime.list_groups(partition, search), search, request, count, turns, verdicts
+                )
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
+        if request.include_lag_verdicts:
+            await verdicts.note(listing for _, listing in found[:page_size])
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             unreachable_log_partitions=[
@@ -108,11 +114,11 @@ class GroupService:
                 response.next_log_partition = last_partition
         shown = found[:page_size]
         if not request.include_details:
-            return await encoded_with(response, shown, _add_listing)
+            return await encoded_with(response, shown, verdicts.add_listing)
         detailed = [
-            (listing, await details_of(runtime, listing.group_id, turns)) for _, listing in shown
+            (listing, await details_of(runtime, listing[1].group_id, turns)) for listing in shown
         ]
-        return await encoded_with(response, detailed, _add_detailed)
+        return await encoded_with(response, detailed, verdicts.add_detailed)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -175,22 +181,81 @@ async def _search(request: group_service_pb2.ListGroupsRequest) -> GroupSearch:
     )
 
 
+class _Verdicts:
+    """The verdicts on the groups of one list: each is found once, for the filter or the answer."""
+
+    def __init__(self, runtime: Runtime, request: group_service_pb2.ListGroupsRequest) -> None:
+        self._runtime = runtime
+        self._wanted = set[int](request.lag_verdicts)
+        self._found: dict[bytes, LagVerdict] = {}
+        self._turns = Turns()
+
+    async def wanted(self, listings: list[GroupListing]) -> list[GroupListing]:
+        """Those with a verdict that the request asks for; all if it asks for none."""
+        if not self._wanted:
+            return listings
+        wanted = []
+        for each in listings:
+            verdict = await verdict_of(self._runtime, each.group_id)
+            if verdict in self._wanted:
+                self._found[each.group_id] = verdict
+                wanted.append(each)
+        return wanted
+
+    async def note(self, listings: Iterable[GroupListing]) -> None:
+        """Finds the verdicts that the filter has not found."""
+        async for each in self._turns.each(listings):
+            if each.group_id not in self._found:
+                self._found[each.group_id] = await verdict_of(self._runtime, each.group_id)
+
+    def add_listing(
+        self, response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
+    ) -> None:
+        """Adds a group to an answer."""
+        self._add(response, found[1])
+
+    def add_detailed(
+        self,
+        response: group_service_pb2.ListGroupsResponse,
+        found: tuple[tuple[int, GroupListing], GroupDetails],
+    ) -> None:
+        """Adds a group with its details to an answer."""
+        (_, listing), details = found
+        self._add(response, listing).details.CopyFrom(
+            group_service_pb2.ListedDetails(
+                offset_count=details.offset_count,
+                member_count=details.member_count,
+                lag_verdict=int(details.verdict),  # type: ignore[arg-type]
+                lease_holder=details.lease_holder,
+            )
+        )
+
+    def _add(
+        self, response: group_service_pb2.ListGroupsResponse, listing: GroupListing
+    ) -> group_service_pb2.GroupListing:
+        message = response.groups.add(
+            group_id=listing.group_id.decode(),
+            type=int(listing.type),
+            state=int(listing.state),
+            protocol_type=listing.protocol_type,
+            lag_verdict=int(self._found.get(listing.group_id, LagVerdict.UNKNOWN)),
+        )
+        set_retention(message, listing.settings)
+        return message
+
+
 async def _least(
-    runtime: Runtime,
-    partition: int,
+    found: Iterator[list[GroupListing]],
     search: GroupSearch,
     request: group_service_pb2.ListGroupsRequest,
     count: int,
     turns: Turns,
+    verdicts: _Verdicts,
 ) -> list[GroupListing]:
     """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
-    search.below = None
-    for part in runtime.list_groups(partition, search):
-        matching = list(_matching(iter(part), request))
-        if request.lag_verdicts:
-            matching = await _judged(runtime, matching, set(request.lag_verdicts))
-        least += matching
+    for part in found:
+        least += await verdicts.wanted(list(_matching(iter(part), request)))
         if len(least) >= 2 * count:
             least = _first(least, count)
             search.below = least[-1].group_id
@@ -212,17 +277,12 @@ def _matching(
             yield listing
 
 
-async def _judged(
-    runtime: Runtime, listings: list[GroupListing], wanted: set[int]
-) -> list[GroupListing]:
-    """Those with one of these verdicts on their lag."""
-    return [each for each in listings if await verdict_of(runtime, each.group_id) in wanted]
-
-
-def _check_verdicts(request: group_service_pb2.ListGroupsRequest) -> None:
+def _check_verdicts(request: group_service_pb2.ListGroupsRequest, runtime: Runtime) -> None:
     for number in request.lag_verdicts:
         if not LagVerdict.UNKNOWN <= number <= LagVerdict.ERR:
             raise InvalidRequest("lag_verdicts", "a group is OK, WARN or ERR, or has no verdict")
+    if request.lag_verdicts and not (runtime.lag_config.window_ms or 0 in request.lag_verdicts):
+        raise PolicyViolation("no group has a verdict on its lag, by lag.window.ms=0")
 
 
 def _page_size(
@@ -262,39 +322,6 @@ def _position(position: bytes) -> tuple[bytes, int]:
     if len(position) < _PARTITION_BYTES:
         raise not_ours()
     return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
-
-
-def _add_listing(
-    response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
-) -> None:
-    _listed(response, found[1])
-
-
-def _add_detailed(
-    response: group_service_pb2.ListGroupsResponse, found: tuple[GroupListing, GroupDetails]
-) -> None:
-    listing, details = found
-    _listed(response, listing).details.CopyFrom(
-        group_service_pb2.ListedDetails(
-            offset_count=details.offset_count,
-            member_count=details.member_count,
-            lag_verdict=int(details.verdict),  # type: ignore[arg-type]
-            lease_holder=details.lease_holder,
-        )
-    )
-
-
-def _listed(
-    response: group_service_pb2.ListGroupsResponse, listing: GroupListing
-) -> group_service_pb2.GroupListing:
-    message = response.groups.add(
-        group_id=listing.group_id.decode(),
-        type=int(listing.type),
-        state=int(listing.state),
-        protocol_type=listing.protocol_type,
-    )
-    set_retention(message, listing.settings)
-    return message
 
 
 def _wants_page(request: group_service_pb2.GetGroupRequest) -> bool:

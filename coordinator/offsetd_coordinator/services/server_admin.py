@@ -56,6 +56,8 @@ class AdminService:
             offset_ms = node.expirer.clock_offset_ms()
             if abs(offset_ms) >= _CLOCK_OFFSET_TOLD_MS:
                 response.clock_offset.FromMilliseconds(offset_ms)
+        if node.stopped_cleanly is not None:
+            response.stopped_cleanly = node.stopped_cleanly
         response.start_time.FromMilliseconds(node.start_ms)
         response.other_addresses.extend(other_addresses(node))
         response.cluster_id = cluster_id(node)

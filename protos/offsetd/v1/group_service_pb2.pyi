@@ -61,20 +61,22 @@ LAG_VERDICT_STALL: LagVerdict
 LAG_VERDICT_REWIND: LagVerdict
 
 class GroupListing(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type", "retention", "details")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "retention", "details", "lag_verdict")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
     protocol_type: str
     retention: _types_pb2.Retention
     details: ListedDetails
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., details: _Optional[_Union[ListedDetails, _Mapping]] = ...) -> None: ...
+    lag_verdict: LagVerdict
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., details: _Optional[_Union[ListedDetails, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
 
 class ListedDetails(_message.Message):
     __slots__ = ("offset_count", "member_count", "lag_verdict", "lease_holder")
@@ -89,7 +91,7 @@ class ListedDetails(_message.Message):
     def __init__(self, offset_count: _Optional[int] = ..., member_count: _Optional[int] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ..., lease_holder: _Optional[str] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts", "topics", "lease_holder", "include_details")
+    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts", "topics", "lease_holder", "include_details", "include_lag_verdicts")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +103,7 @@ class ListGroupsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     LEASE_HOLDER_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_LAG_VERDICTS_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     states: _containers.RepeatedScalarFieldContainer[GroupState]
@@ -112,7 +115,8 @@ class ListGroupsRequest(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[str]
     lease_holder: str
     include_details: bool
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., lag_verdicts: _Optional[_Iterable[_Union[LagVerdict, str]]] = ..., topics: _Optional[_Iterable[str]] = ..., lease_holder: _Optional[str] = ..., include_details: bool = ...) -> None: ...
+    include_lag_verdicts: bool
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ..., this_node_only: bool = ..., log_partitions: _Optional[_Iterable[int]] = ..., lag_verdicts: _Optional[_Iterable[_Union[LagVerdict, str]]] = ..., topics: _Optional[_Iterable[str]] = ..., lease_holder: _Optional[str] = ..., include_details: bool = ..., include_lag_verdicts: bool = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("groups", "next_page_token", "unreachable_log_partitions", "cluster", "next_log_partition")

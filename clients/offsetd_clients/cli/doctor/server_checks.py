@@ -14,6 +14,7 @@ DAY_S = 86_400.0
 CERTIFICATE_WARN_S, CERTIFICATE_BAD_S = 30 * DAY_S, 7 * DAY_S
 DESCRIPTORS_WARN, DESCRIPTORS_BAD = 0.7, 0.9
 BACKUPS_MISSED = 2
+STOP_TOLD_MAX = timedelta(days=7)
 
 # What each suspension of expiry needs. `disabled` was the operator's own choice.
 EXPIRY_REMEDIES = {
@@ -40,6 +41,18 @@ def server(facts: ServerFacts) -> Iterator[Finding]:
         )
     for name in facts.unseen:
         yield warn(f"cannot see {name}", "Call doctor with a principal that may Describe.")
+
+
+def last_stop(facts: ServerFacts) -> Iterator[Finding]:
+    """Was the stop before this start a clean one? This is told for a week."""
+    is_recent = facts.now - facts.info.start_time < STOP_TOLD_MAX
+    if facts.info.stopped_cleanly is False and is_recent:
+        yield warn(
+            f"it had not stopped cleanly before its start at {time_text(facts.info.start_time)}:"
+            " it was killed, it crashed, or the machine stopped",
+            "Nothing that was acknowledged is lost. Read the ends of the server's log and of the"
+            " machine's (journalctl -b -1, dmesg) from before.",
+        )
 
 
 def disk(facts: ServerFacts) -> Iterator[Finding]:
@@ -261,6 +274,7 @@ def machine(facts: ServerFacts) -> Iterator[Finding]:
 
 SERVER_CHECKS: dict[str, Check[ServerFacts]] = {
     "server": server,
+    "last stop": last_stop,
     "disk": disk,
     "clock": clock,
     "descriptors": descriptors,

@@ -44,7 +44,7 @@ from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
 from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
 from offsetd_clients.values import Retention
 
-LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
+LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention", "verdict")
 LIST_DROPPABLE = ("protocol_type", "retention", "type")
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
@@ -161,6 +161,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
                 states=states,
                 types=types,
                 lag_verdicts=verdicts,
+                include_lag_verdicts=True,
                 group_id_prefix=prefix,
                 topics=chosen.asked_topics(),
                 lease_holder=owner,
@@ -367,6 +368,7 @@ def _listing_row(listing: GroupListing) -> Row:
         "state": str(listing.state),
         "protocol_type": listing.protocol_type or None,
         "retention": retention_text(listing.retention),
+        "verdict": listing.lag_verdict and str(listing.lag_verdict),
     }
 
 

@@ -393,9 +393,13 @@ type GetServerInfoResponse struct {
 	ClusterId string `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Flushes since the node started: each makes all commits durable that wait for it. Absent while
 	// loading.
-	FlushCount    *int64 `protobuf:"varint,18,opt,name=flush_count,json=flushCount,proto3,oneof" json:"flush_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FlushCount *int64 `protobuf:"varint,18,opt,name=flush_count,json=flushCount,proto3,oneof" json:"flush_count,omitempty"`
+	// Whether the folder's last use before this start had ended cleanly: else the server was killed,
+	// or it crashed, or the machine stopped. What was acknowledged is there in any case. Absent: the
+	// folder is new, or not open yet.
+	StoppedCleanly *bool `protobuf:"varint,19,opt,name=stopped_cleanly,json=stoppedCleanly,proto3,oneof" json:"stopped_cleanly,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
@@ -552,6 +556,13 @@ func (x *GetServerInfoResponse) GetFlushCount() int64 {
 		return *x.FlushCount
 	}
 	return 0
+}
+
+func (x *GetServerInfoResponse) GetStoppedCleanly() bool {
+	if x != nil && x.StoppedCleanly != nil {
+		return *x.StoppedCleanly
+	}
+	return false
 }
 
 type DescribeClusterRequest struct {
@@ -3414,7 +3425,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xad\x06\n" +
+	"\x14GetServerInfoRequest\"\xef\x06\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -3438,8 +3449,10 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12$\n" +
 	"\vflush_count\x18\x12 \x01(\x03H\x00R\n" +
-	"flushCount\x88\x01\x01B\x0e\n" +
-	"\f_flush_count\"\x18\n" +
+	"flushCount\x88\x01\x01\x12,\n" +
+	"\x0fstopped_cleanly\x18\x13 \x01(\bH\x01R\x0estoppedCleanly\x88\x01\x01B\x0e\n" +
+	"\f_flush_countB\x12\n" +
+	"\x10_stopped_cleanly\"\x18\n" +
 	"\x16DescribeClusterRequest\"\x9c\x02\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +

@@ -217,7 +217,10 @@ type GroupListing struct {
 	// Absent: the server's retention.
 	Retention *Retention `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
 	// Only with `include_details`.
-	Details       *ListedDetails `protobuf:"bytes,6,opt,name=details,proto3" json:"details,omitempty"`
+	Details *ListedDetails `protobuf:"bytes,6,opt,name=details,proto3" json:"details,omitempty"`
+	// As of the request. Only with `include_lag_verdicts`, or if the request filters by verdicts; else,
+	// and for a group without a verdict, UNSPECIFIED.
+	LagVerdict    LagVerdict `protobuf:"varint,7,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +297,13 @@ func (x *GroupListing) GetDetails() *ListedDetails {
 	return nil
 }
 
+func (x *GroupListing) GetLagVerdict() LagVerdict {
+	if x != nil {
+		return x.LagVerdict
+	}
+	return LagVerdict_LAG_VERDICT_UNSPECIFIED
+}
+
 type ListedDetails struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	OffsetCount int64                  `protobuf:"varint,1,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
@@ -368,8 +378,8 @@ type ListGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0: the server's choice (1,000). More than 10,000 is taken as 10,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the previous answer; the other fields must be the same as then, except `this_node_only`
-	// and `log_partitions`. Each node understands the tokens of the others.
+	// From the previous answer; the other fields must be the same as then, except `this_node_only`,
+	// `log_partitions` and `include_lag_verdicts`. Each node understands the tokens of the others.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only groups in one of these; empty: any. At most 100 of each.
 	States        []GroupState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=offsetd.v1.GroupState" json:"states,omitempty"`
@@ -383,7 +393,8 @@ type ListGroupsRequest struct {
 	// partition twice, so 10,000 at most. Empty: all that the request is about.
 	LogPartitions []int32 `protobuf:"varint,7,rep,packed,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
 	// Only groups with one of these verdicts on their lag; empty: any. OK, WARN and ERR are those of
-	// groups, UNSPECIFIED is for groups without one. INVALID_ARGUMENT for others.
+	// groups, UNSPECIFIED is for groups without one. INVALID_ARGUMENT for others; POLICY_VIOLATION
+	// with `lag.window.ms=0`, when no group has a verdict, unless UNSPECIFIED is among them.
 	LagVerdicts []LagVerdict `protobuf:"varint,8,rep,packed,name=lag_verdicts,json=lagVerdicts,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdicts,omitempty"`
 	// Only groups with an offset of one of these topics; empty: any. At most 100.
 	Topics []string `protobuf:"bytes,9,rep,name=topics,proto3" json:"topics,omitempty"`
@@ -391,8 +402,10 @@ type ListGroupsRequest struct {
 	LeaseHolder string `protobuf:"bytes,10,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
 	// Also return `details`. It may differ between pages.
 	IncludeDetails bool `protobuf:"varint,11,opt,name=include_details,json=includeDetails,proto3" json:"include_details,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether each group comes with the verdict on its lag.
+	IncludeLagVerdicts bool `protobuf:"varint,12,opt,name=include_lag_verdicts,json=includeLagVerdicts,proto3" json:"include_lag_verdicts,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ListGroupsRequest) Reset() {
@@ -498,6 +511,13 @@ func (x *ListGroupsRequest) GetLeaseHolder() string {
 func (x *ListGroupsRequest) GetIncludeDetails() bool {
 	if x != nil {
 		return x.IncludeDetails
+	}
+	return false
+}
+
+func (x *ListGroupsRequest) GetIncludeLagVerdicts() bool {
+	if x != nil {
+		return x.IncludeLagVerdicts
 	}
 	return false
 }
@@ -3003,20 +3023,22 @@ var File_offsetd_v1_group_service_proto protoreflect.FileDescriptor
 const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/group_service.proto\x12\n" +
-	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x91\x02\n" +
+	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\xca\x02\n" +
 	"\fGroupListing\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x16.offsetd.v1.GroupStateR\x05state\x12#\n" +
 	"\rprotocol_type\x18\x04 \x01(\tR\fprotocolType\x123\n" +
 	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\x123\n" +
-	"\adetails\x18\x06 \x01(\v2\x19.offsetd.v1.ListedDetailsR\adetails\"\xb1\x01\n" +
+	"\adetails\x18\x06 \x01(\v2\x19.offsetd.v1.ListedDetailsR\adetails\x127\n" +
+	"\vlag_verdict\x18\a \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
+	"lagVerdict\"\xb1\x01\n" +
 	"\rListedDetails\x12!\n" +
 	"\foffset_count\x18\x01 \x01(\x03R\voffsetCount\x12!\n" +
 	"\fmember_count\x18\x02 \x01(\x05R\vmemberCount\x127\n" +
 	"\vlag_verdict\x18\x03 \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
 	"lagVerdict\x12!\n" +
-	"\flease_holder\x18\x04 \x01(\tR\vleaseHolder\"\xc0\x03\n" +
+	"\flease_holder\x18\x04 \x01(\tR\vleaseHolder\"\xf2\x03\n" +
 	"\x11ListGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3030,7 +3052,8 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\x06topics\x18\t \x03(\tR\x06topics\x12!\n" +
 	"\flease_holder\x18\n" +
 	" \x01(\tR\vleaseHolder\x12'\n" +
-	"\x0finclude_details\x18\v \x01(\bR\x0eincludeDetails\"\xaa\x02\n" +
+	"\x0finclude_details\x18\v \x01(\bR\x0eincludeDetails\x120\n" +
+	"\x14include_lag_verdicts\x18\f \x01(\bR\x12includeLagVerdicts\"\xaa\x02\n" +
 	"\x12ListGroupsResponse\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.offsetd.v1.GroupListingR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12<\n" +
@@ -3366,83 +3389,84 @@ var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	1,  // 1: offsetd.v1.GroupListing.state:type_name -> offsetd.v1.GroupState
 	41, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
 	4,  // 3: offsetd.v1.GroupListing.details:type_name -> offsetd.v1.ListedDetails
-	2,  // 4: offsetd.v1.ListedDetails.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	1,  // 5: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
-	0,  // 6: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
-	2,  // 7: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
-	3,  // 8: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	42, // 9: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	10, // 10: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	43, // 11: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	9,  // 12: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
-	2,  // 13: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
-	0,  // 14: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 15: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	12, // 16: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	44, // 17: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	41, // 18: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	11, // 19: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	2,  // 20: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	44, // 21: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	45, // 22: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	44, // 23: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	46, // 24: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	47, // 25: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	45, // 26: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	45, // 27: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	15, // 28: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	18, // 29: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	20, // 30: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	25, // 31: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	30, // 32: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	27, // 33: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	47, // 34: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	30, // 35: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	48, // 36: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	49, // 37: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
-	47, // 38: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	50, // 39: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	41, // 40: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	47, // 41: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	45, // 42: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	47, // 43: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	11, // 44: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	45, // 45: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	11, // 46: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	47, // 47: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	5,  // 48: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	7,  // 49: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	13, // 50: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	31, // 51: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	51, // 52: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	16, // 53: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	19, // 54: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	22, // 55: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	24, // 56: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	28, // 57: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	33, // 58: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	35, // 59: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	37, // 60: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	39, // 61: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	6,  // 62: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	8,  // 63: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	14, // 64: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	32, // 65: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	52, // 66: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	17, // 67: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	21, // 68: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	23, // 69: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	26, // 70: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	29, // 71: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	34, // 72: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	36, // 73: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	38, // 74: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	40, // 75: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	62, // [62:76] is the sub-list for method output_type
-	48, // [48:62] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	2,  // 4: offsetd.v1.GroupListing.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	2,  // 5: offsetd.v1.ListedDetails.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	1,  // 6: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
+	0,  // 7: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
+	2,  // 8: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
+	3,  // 9: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
+	42, // 10: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	10, // 11: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	43, // 12: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	9,  // 13: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
+	2,  // 14: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
+	0,  // 15: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 16: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	12, // 17: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	44, // 18: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	41, // 19: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	11, // 20: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	2,  // 21: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	44, // 22: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	45, // 23: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	44, // 24: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 25: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	47, // 26: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 27: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	45, // 28: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	15, // 29: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	18, // 30: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	20, // 31: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	25, // 32: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	30, // 33: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	27, // 34: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	47, // 35: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	30, // 36: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	48, // 37: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	49, // 38: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	47, // 39: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 40: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	41, // 41: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	47, // 42: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 43: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 44: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	11, // 45: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	45, // 46: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	11, // 47: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	47, // 48: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	5,  // 49: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	7,  // 50: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	13, // 51: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	31, // 52: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	51, // 53: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	16, // 54: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	19, // 55: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	22, // 56: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	24, // 57: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	28, // 58: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	33, // 59: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	35, // 60: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	37, // 61: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	39, // 62: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	6,  // 63: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	8,  // 64: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	14, // 65: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	32, // 66: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	52, // 67: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	17, // 68: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	21, // 69: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	23, // 70: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	26, // 71: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	29, // 72: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	34, // 73: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	36, // 74: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	38, // 75: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	40, // 76: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	63, // [63:77] is the sub-list for method output_type
+	49, // [49:63] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }

@@ -126,6 +126,32 @@ async def test_a_list_is_filtered_by_verdict_and_its_pages_too() -> None:
         assert await listed(serving) == moving | stuck | silent
 
 
+async def test_a_list_has_the_verdicts_if_it_is_asked_for_them() -> None:
+    async with serving_node() as serving:
+        configure(serving)
+        place = {"topic": "t", "partition": 0, "offset": 5}
+        await serving.commit_offsets("judged", {**place, "end_offset": 9})
+        await serving.commit("silent", 1)
+        ok, none = LagVerdict.LAG_VERDICT_OK, LagVerdict.LAG_VERDICT_UNSPECIFIED
+        for asked in ({"include_lag_verdicts": True}, {"lag_verdicts": [ok, none]}):
+            page = await list_page(serving, **asked)
+            found = {each.group_id: each.lag_verdict for each in page.groups}
+            assert found == {"judged": ok, "silent": none}
+        page = await list_page(serving)
+        assert {each.lag_verdict for each in page.groups} == {none}, "it was not asked for"
+
+
+async def test_without_verdicts_a_list_by_verdict_is_refused() -> None:
+    async with serving_node() as serving:
+        await serving.commit("a", 1)
+        configure(serving, window_ms=0)
+        with pytest.raises(errors.PolicyViolation, match=r"by lag.window.ms=0"):
+            await listed(serving, LagVerdict.LAG_VERDICT_ERR)
+        assert await listed(serving, 0, LagVerdict.LAG_VERDICT_OK) == {"a"}
+        page = await list_page(serving, include_lag_verdicts=True)
+        assert page.groups[0].lag_verdict == LagVerdict.LAG_VERDICT_UNSPECIFIED
+
+
 async def test_a_verdict_that_no_group_has_and_a_token_of_another_verdict_are_refused() -> None:
     async with serving_node() as serving:
         for name in ("a", "b"):

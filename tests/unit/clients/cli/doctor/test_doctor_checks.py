@@ -114,9 +114,16 @@ def findings(facts: ServerFacts) -> list[tuple[str, Finding]]:
     return [each for each in diagnosed(SERVER_CHECKS, facts) if each[1].grade is not Grade.OK]
 
 
+def stopped(*, cleanly: bool, days: int) -> ServerFacts:
+    """A server that started this long ago, after such a stop."""
+    return with_served(start_time=NOW - timedelta(days=days), stopped_cleanly=cleanly)
+
+
 def test_a_server_that_is_well_has_no_finding() -> None:
     assert findings(HEALTHY) == []
     assert findings(suspended("disabled")) == []
+    assert findings(stopped(cleanly=True, days=6)) == []
+    assert findings(stopped(cleanly=False, days=8)) == []
     assert [name for name, _ in diagnosed(SERVER_CHECKS, HEALTHY)] == list(SERVER_CHECKS)
 
 
@@ -126,6 +133,7 @@ def test_a_server_that_is_well_has_no_finding() -> None:
         (with_served(state=ServerState.LOADING), "server", BAD, "the server is loading"),
         (with_served(problems=("a log is damaged",)), "server", BAD, "a log is damaged"),
         (with_served(settings_problem="a record"), "server", BAD, "not all settings can be read"),
+        (stopped(cleanly=False, days=6), "last stop", WARN, "had not stopped cleanly"),
         (attrs.evolve(HEALTHY, unseen=("the log: denied",)), "server", WARN, "cannot see the log"),
         (sick("the disk"), "disk", BAD, "commits are refused"),
         (with_metrics(offsetd_disk_free_bytes=1.9e9), "disk", WARN, "1.8 GiB are free"),

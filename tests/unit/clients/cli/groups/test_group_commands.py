@@ -41,9 +41,9 @@ def test_list_prints_groups_and_passes_the_filters_on(
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout == dedent(
         """\
-        GROUP  TYPE      STATE   PROTOCOL-TYPE  RETENTION
-        app-1  classic   empty   -              never
-        app-2  consumer  stable  consumer       -
+        GROUP  TYPE      STATE   PROTOCOL-TYPE  RETENTION  VERDICT
+        app-1  classic   empty   -              never      -
+        app-2  consumer  stable  consumer       -          -
         """
     )
     (request,) = fake_server.requests
