@@ -8,6 +8,7 @@ _HTTP = "tests/web/test_pages_over_http.py"
 _HOSTILE = "tests/web/test_hostile_names.py"
 _CHANGES = "tests/web/test_changes.py"
 _FOREIGN = "tests/web/test_foreign_forms.py"
+_LOGIN = "tests/web/test_login.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
 
@@ -123,5 +124,61 @@ WEB_MUTANTS = (
         replace="change.carry_out(self._patient(), Terms())",
         by="change.carry_out(self._patient(), Terms(validate_only=False))",
         caught_by=f"{_CHANGES}::test_a_reset_is_shown_done_and_audited",
+    ),
+    Mutant(
+        name="a session that was there before the login is kept",
+        where=f"{_WEB}.login_pages:LoginPages.begin",
+        replace="self.cookie.set_on(answer, session)",
+        by="self.cookie.set_on(answer, before or session)",
+        caught_by=f"{_LOGIN}::test_a_session_is_new_after_the_login_and_gone_after_the_logout",
+    ),
+    Mutant(
+        name="a logout leaves the session",
+        where=f"{_WEB}.login_pages:LoginPages.end",
+        replace="self.logins.end(session)",
+        by="",
+        caught_by=f"{_LOGIN}::test_a_session_is_new_after_the_login_and_gone_after_the_logout",
+    ),
+    Mutant(
+        name="an idle session stays",
+        where=f"{_WEB}.logins:Logins.end_what_is_over",
+        replace="now_s - viewer.used_s >= self._idle_s or",
+        by="",
+        caught_by=f"{_LOGIN}::test_a_session_ends_when_it_is_idle_and_some_day",
+    ),
+    Mutant(
+        name="a session that is used never ends",
+        where=f"{_WEB}.logins:Logins.end_what_is_over",
+        replace="or now_s - viewer.began_s >= self._life_s",
+        by="",
+        caught_by=f"{_LOGIN}::test_a_session_ends_when_it_is_idle_and_some_day",
+    ),
+    Mutant(
+        name="a login at a server that checks no tokens",
+        where=f"{_WEB}.logins:Logins.begin",
+        replace="if await self._is_known(secrets.token_urlsafe(32)):",
+        by="if not token:",
+        caught_by=f"{_LOGIN}::test_a_server_that_checks_no_tokens_takes_no_login",
+    ),
+    Mutant(
+        name="a login leads to another site",
+        where=f"{_WEB}.login_pages:own_path",
+        replace="""and not text.startswith(("//", "/\\\\"))""",
+        by="",
+        caught_by=f"{_LOGIN}::test_a_login_leads_to_these_pages_only",
+    ),
+    Mutant(
+        name="tokens go through the network in plain text",
+        where=f"{_WEB}.access:Access.check",
+        replace="if not self.has_tls:",
+        by="if not self.host:",
+        caught_by=f"{_LOGIN}::test_it_listens_elsewhere_only_with_a_login_and_tls",
+    ),
+    Mutant(
+        name="all viewers call with the identity of the pages",
+        where=f"{_WEB}.application:Site._viewed",
+        replace="if not self._options.has_login:",
+        by="if self._only:",
+        caught_by=f"{_LOGIN}::test_without_a_login_nothing_is_shown",
     ),
 )

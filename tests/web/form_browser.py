@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
@@ -18,13 +20,13 @@ class Forms(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.fields: dict[str, dict[str, str]] = {}
-        self.texts: dict[str, str] = {}
-        self._form = self._id = ""
+        self._form = ""
         self.feed(text)
+        command = re.search(r'<pre[^>]* id="command"[^>]*>(.*?)</pre>', text, re.DOTALL)
+        self.command = unescape(command[1]) if command else ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
-        self._id = values.get("id", "")
         if tag == "form":
             self._form = values.get("id", "")
             self.fields[self._form] = {}
@@ -33,13 +35,8 @@ class Forms(HTMLParser):
             self.fields[self._form][values["name"]] = values.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
-        self._id = ""
         if tag == "form":
             self._form = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._id:
-            self.texts[self._id] = self.texts.get(self._id, "") + data
 
 
 class FormBrowser:

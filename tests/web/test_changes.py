@@ -87,7 +87,7 @@ def test_a_reset_is_shown_done_and_audited(
     shown, fields = browser_of_forms.look(path, **chosen)
     assert shown.status == 200
     assert _offsets(client, group) == [40, 40, 40]  # A look changes nothing.
-    command = Forms(shown.text).texts["command"]
+    command = Forms(shown.text).command
     assert f"offsetd groups reset {words} --execute --address" in command
     if name == "lines":
         assert command.startswith("printf '%s\\n' orders,0,5 orders,1,6 | offsetd")

@@ -65,6 +65,14 @@ class WebProcess:
         code = self.process.wait(SECONDS_MAX)
         return code, self.process.stdout.read()
 
+    def refusal(self) -> str:
+        """What a command that was used wrongly says, in one line."""
+        assert self.process.stdout is not None
+        code = self.process.wait(SECONDS_MAX)
+        told = self.first_line + self.process.stdout.read()
+        assert code == 2, told
+        return " ".join(told.replace("│", " ").split())
+
     def get(
         self,
         path: str,

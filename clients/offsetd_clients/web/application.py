@@ -1,5 +1,6 @@
 """The Starlette application: addresses of pages, and what a page says when a call fails."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -26,8 +27,10 @@ from offsetd_clients.web.changes.done_changes import DoneChanges
 from offsetd_clients.web.changes.pages import ChangePages
 from offsetd_clients.web.changes.wizards import OF_A_GROUP
 from offsetd_clients.web.csv_download import groups_csv
+from offsetd_clients.web.login_pages import LoginPages
+from offsetd_clients.web.logins import Logins
 from offsetd_clients.web.names import UnknownName
-from offsetd_clients.web.options import CHANGE_PATH, WebOptions
+from offsetd_clients.web.options import CHANGE_PATH, LOGIN_PATH, LOGOUT_PATH, WebOptions
 from offsetd_clients.web.pages import acls, audit, group, groups, log, overview, settings
 from offsetd_clients.web.protection import Protection
 from offsetd_clients.web.rendering import environment
@@ -35,6 +38,8 @@ from offsetd_clients.web.served_parts import LOST, Pulse
 from offsetd_clients.web.sessions import SessionCookie
 
 View: TypeAlias = Callable[[AsyncOffsetClient, Mapping[str, str]], Awaitable[dict[str, Any]]]
+MakeClient: TypeAlias = Callable[..., AsyncOffsetClient]
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _STATIC = Path(__file__).parent / "static"
 # The names of parts of the navigation, with their addresses.
 SECTIONS = (
@@ -78,7 +83,8 @@ _FAILURES = (
         AuthenticationFailed,
         403,
         "The server does not know the identity of this page",
-        "Start `offsetd web` with OFFSETD_TOKEN, or with a client certificate.",
+        "Start `offsetd web` with OFFSETD_TOKEN, with a client certificate, or with --login; or"
+        " log in again: your token may be over.",
     ),
     Failure(
         (GroupNotFound, UnknownName), 404, "There is no such group", "It may have been deleted."
@@ -97,6 +103,8 @@ class Pages:
     pulse: Pulse
     templates: Any
     options: WebOptions
+    # The token of the form that logs the viewer out; empty without a login.
+    logout: str = ""
 
     async def page(self, request: Request) -> Response:
         """One of the views, or what is wrong."""
@@ -149,55 +157,108 @@ class Pages:
             "here": path + (f"?{query}" if query else ""),
             "server": self.client.address,
             "version": version("offsetd"),
+            "logout": self.logout,
             "changes": OF_A_GROUP if self.options.allows_changes else (),
         }
         text = self.templates.get_template(template).render(**frame, **shown)
         return HTMLResponse(text, status)
 
 
-def application(make_client: Callable[[], AsyncOffsetClient], options: WebOptions) -> Starlette:
-    """The pages. The client is made, and closed, in the event loop that serves them."""
-    pages: list[Pages] = []
-    cookie = SessionCookie(options.port, options.is_https)
-    done = DoneChanges()
+class Site:
+    """All that is served, for one viewer or for many with tokens of their own."""
+
+    def __init__(self, make_client: MakeClient, options: WebOptions) -> None:
+        self._make_client = make_client
+        self._options = options
+        self._templates = environment()
+        self._cookie = SessionCookie(options.port, options.is_https)
+        self._done = DoneChanges()
+        self._only: Pages | None = None
+        self._logins = Logins(make_client, monotonic_s=time.monotonic)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with make_client() as client:
-            pages.append(Pages(client, Pulse(client), environment(), options))
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Makes the client, and closes it and those of the viewers, in the loop that serves."""
+        async with self._make_client() as client:
+            self._only = self._pages(client, Pulse(client))
             yield
-            pages.clear()
+            await self._logins.close()
 
-    def served(name: str) -> Callable[[Request], Awaitable[Response]]:
+    def _pages(self, client: AsyncOffsetClient, pulse: Pulse, logout: str = "") -> Pages:
+        return Pages(client, pulse, self._templates, self._options, logout)
+
+    def _login_pages(self) -> LoginPages:
+        assert self._only is not None, "within the lifespan"
+        return LoginPages(logins=self._logins, cookie=self._cookie, render=self._only.rendered)
+
+    def _viewed(self, request: Request) -> Pages | None:
+        """The pages of the viewer who asks; None if there is a login, and they have none."""
+        if not self._options.has_login:
+            return self._only
+        session = self._cookie.session_of(request)
+        viewer = self._logins.of(session, is_use="hx-request" not in request.headers)
+        if viewer is None or session is None:
+            return None
+        return self._pages(viewer.client, viewer.pulse, self._cookie.form_token(session))
+
+    def showing(self, name: str) -> Endpoint:
+        """An endpoint of Pages."""
+
         async def endpoint(request: Request) -> Response:
-            answer: Response = await getattr(pages[0], name)(request)
+            pages = self._viewed(request)
+            if pages is None:
+                return self._login_pages().ask(request)
+            answer: Response = await getattr(pages, name)(request)
             return answer
 
         return endpoint
 
-    def changing(name: str) -> Callable[[Request], Awaitable[Response]]:
+    def changing(self, name: str) -> Endpoint:
+        """An endpoint of ChangePages."""
+
         async def endpoint(request: Request) -> Response:
-            of_client = pages[0]
+            pages = self._viewed(request)
+            if pages is None:
+                return self._login_pages().ask(request)
             made = ChangePages(
-                client=of_client.client, render=of_client.rendered, cookie=cookie, done=done
+                client=pages.client, render=pages.rendered, cookie=self._cookie, done=self._done
             )
             answer: Response = await getattr(made, name)(request)
             return answer
 
         return endpoint
 
+    def logging(self, name: str) -> Endpoint:
+        """An endpoint of LoginPages."""
+
+        async def endpoint(request: Request) -> Response:
+            answer: Response = await getattr(self._login_pages(), name)(request)
+            return answer
+
+        return endpoint
+
+
+def application(make_client: MakeClient, options: WebOptions) -> Starlette:
+    """The pages. With a login, `make_client` is called with the token of each viewer."""
+    site = Site(make_client, options)
     routes: list[BaseRoute] = [
-        *(Route(path, served("page"), methods=["GET"]) for path in VIEWS),
-        Route("/status", served("status"), methods=["GET"]),
-        Route("/group/history", served("history"), methods=["GET"]),
-        Route("/groups.csv", served("csv"), methods=["GET"]),
+        *(Route(path, site.showing("page"), methods=["GET"]) for path in VIEWS),
+        Route("/status", site.showing("status"), methods=["GET"]),
+        Route("/group/history", site.showing("history"), methods=["GET"]),
+        Route("/groups.csv", site.showing("csv"), methods=["GET"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
     if options.allows_changes:
         routes += [
-            Route(f"{CHANGE_PATH}done", changing("result"), methods=["GET"]),
-            Route(f"{CHANGE_PATH}{{kind}}", changing("wizard"), methods=["GET"]),
-            Route(f"{CHANGE_PATH}{{kind}}", changing("make"), methods=["POST"]),
+            Route(f"{CHANGE_PATH}done", site.changing("result"), methods=["GET"]),
+            Route(f"{CHANGE_PATH}{{kind}}", site.changing("wizard"), methods=["GET"]),
+            Route(f"{CHANGE_PATH}{{kind}}", site.changing("make"), methods=["POST"]),
+        ]
+    if options.has_login:
+        routes += [
+            Route(LOGIN_PATH, site.logging("show"), methods=["GET"]),
+            Route(LOGIN_PATH, site.logging("begin"), methods=["POST"]),
+            Route(LOGOUT_PATH, site.logging("end"), methods=["POST"]),
         ]
     protection = Middleware(Protection, options=options)
-    return Starlette(routes=routes, middleware=[protection], lifespan=lifespan)
+    return Starlette(routes=routes, middleware=[protection], lifespan=site.lifespan)

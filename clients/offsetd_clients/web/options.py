@@ -3,6 +3,8 @@
 import attrs
 
 CHANGE_PATH = "/change/"
+LOGIN_PATH = "/login"
+LOGOUT_PATH = "/logout"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -13,6 +15,7 @@ class WebOptions:
     host_names: tuple[str, ...]
     port: int
     allows_changes: bool = False
+    has_login: bool = False
     has_tls: bool = False
     public_origin: str = ""
 
@@ -27,4 +30,6 @@ class WebOptions:
 
     def takes_post(self, path: str) -> bool:
         """Whether a form may be sent to a path."""
+        if path in (LOGIN_PATH, LOGOUT_PATH):
+            return self.has_login
         return self.allows_changes and path.startswith(CHANGE_PATH)

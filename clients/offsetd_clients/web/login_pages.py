@@ -1,0 +1,95 @@
+"""The pages to log in and out, and what a request without a session gets."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.web.forms import form_of
+from offsetd_clients.web.logins import Logins, TokenRefused
+from offsetd_clients.web.options import LOGIN_PATH
+from offsetd_clients.web.sessions import SessionCookie, new_session
+
+Render: TypeAlias = Callable[[Request, str, Mapping[str, Any], int], Response]
+_START = "/"
+
+
+def own_path(text: str) -> str:
+    """A path of these pages to go on at; the first page if the text is not one."""
+    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if is_own else _START
+
+
+@attrs.frozen(kw_only=True)
+class LoginPages:
+    """Renders the pages around a login."""
+
+    logins: Logins
+    cookie: SessionCookie
+    render: Render
+
+    async def show(self, request: Request) -> Response:
+        """The form for a token."""
+        return self._form(request, request.query_params.get("next", _START), "", 200)
+
+    async def begin(self, request: Request) -> Response:
+        """Logs in with the token of the form, in a session that no one knew before."""
+        try:
+            form = await form_of(request)
+        except ValueError as error:
+            return self._form(request, _START, str(error), 400)
+        following = form.get("next", _START)
+        before = self.cookie.session_of(request)
+        if not self.cookie.is_form_token(before, form.get("csrf", "")):
+            return self._form(request, following, "the form was old: send it again", 403)
+        try:
+            session = await self.logins.begin(form.get("token", "").strip())
+        except TokenRefused as error:
+            return self._form(request, following, str(error), 403)
+        except OffsetdError as error:
+            return self._form(request, following, str(error), 503)
+        if before is not None:
+            self.logins.end(before)
+        answer = RedirectResponse(own_path(following), 303)
+        self.cookie.set_on(answer, session)
+        return answer
+
+    async def end(self, request: Request) -> Response:
+        """Logs out."""
+        session = self.cookie.session_of(request)
+        try:
+            token = (await form_of(request)).get("csrf", "")
+        except ValueError:
+            token = ""
+        if session is None or not self.cookie.is_form_token(session, token):
+            return PlainTextResponse("This form is not of your session.\n", 403)
+        self.logins.end(session)
+        answer = RedirectResponse(LOGIN_PATH, 303)
+        self.cookie.remove_from(answer)
+        return answer
+
+    def ask(self, request: Request) -> Response:
+        """What a request without a session gets. An open page loads itself again for it."""
+        if "hx-request" in request.headers:
+            return Response(status_code=401, headers={"HX-Refresh": "true"})
+        if request.method == "POST":
+            told = "Your session is over, and nothing was done. Log in, and load the form again.\n"
+            return PlainTextResponse(told, 401)
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{LOGIN_PATH}?{urlencode({'next': here})}", 303)
+
+    def _form(self, request: Request, following: str, problem: str, status: int) -> Response:
+        session = self.cookie.session_of(request) or new_session()
+        shown = {
+            "next": own_path(following),
+            "problem": problem,
+            "csrf": self.cookie.form_token(session),
+        }
+        answer = self.render(request, "login.html", shown, status)
+        if session != self.cookie.session_of(request):
+            self.cookie.set_on(answer, session)
+        return answer
