@@ -16,7 +16,8 @@ from offsetd_clients.web.pages.groups import Choice
 from offsetd_clients.web.pages.rates import rates_of
 from offsetd_clients.web.served_parts import part
 
-LISTED_MAX = 1000
+LISTED_MAX = 500
+OFFSETS_MAX = 1000
 MEASURED_MAX = 30
 WORST_SHOWN = 8
 _SERVICES = ("offsetd.cleaner", "offsetd.disk", "offsetd.clock")
@@ -96,13 +97,13 @@ async def _worst(client: AsyncOffsetClient, groups: Sequence[GroupListing]) -> t
     """
 
     async def lag_of(group_id: str, verdict: LagVerdict) -> WorstLag:
-        page = await client.get_group_page(group_id, page_size=LISTED_MAX)
+        page = await client.get_group_page(group_id, page_size=OFFSETS_MAX)
         return WorstLag(group_id, verdict, sum(each.lag for each in page.lags.values()))
 
     judged = [
         (_VERDICTS.index(each.details.lag_verdict), each)
         for each in groups
-        if each.details and each.details.lag_verdict and each.details.offset_count <= LISTED_MAX
+        if each.details and each.details.lag_verdict and each.details.offset_count <= OFFSETS_MAX
     ]
     measured = sorted(judged, key=lambda each: each[0])[:MEASURED_MAX]
     parts = await asyncio.gather(
