@@ -25,6 +25,7 @@ BENCHMARKS = {
     "security": "commits with mTLS and 10,000 access rules, beside plain ones",
     "backup": "commits beside backups of a large log",
     "quotas": "commits beside a caller that asks for ten times its quota",
+    "web": "pages of `offsetd web` in front of a million groups, and commits beside open pages",
     "tracing": "commits at a server that traces a hundredth of the calls, and at one that does not",
     "cluster": "nodes on three Kafka brokers, beside Kafka's own groups on these brokers",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",

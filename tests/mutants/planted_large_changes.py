@@ -60,7 +60,7 @@ LARGE_CHANGE_MUTANTS = (
     Mutant(
         name="many groups are listed without a pause",
         where="offsetd_coordinator.services.group_calls:_least",
-        replace="await turns.spend(len(part) + _ITEMS_PER_PART)",
+        replace="await turns.spend(len(part) + ITEMS_PER_PART)",
         by="pass",
         caught_by="tests/unit/coordinator/services/test_group_calls.py",
     ),

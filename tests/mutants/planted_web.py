@@ -11,6 +11,9 @@ _FOREIGN = "tests/web/test_foreign_forms.py"
 _LOGIN = "tests/web/test_login.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
+_LISTS = "tests/web/test_group_lists.py"
+_SEARCH = "offsetd_coordinator.state.group_search"
+_SEARCHES = "tests/unit/coordinator/test_group_search.py"
 
 WEB_MUTANTS = (
     Mutant(
@@ -180,5 +183,54 @@ WEB_MUTANTS = (
         replace="if not self._options.has_login:",
         by="if self._only:",
         caught_by=f"{_LOGIN}::test_without_a_login_nothing_is_shown",
+    ),
+    Mutant(
+        name="a lease that has ended still has its holder",
+        where=f"{_SEARCH}:_is_held_by",
+        replace="status is not None and status.is_held and",
+        by="status is not None and",
+        caught_by=f"{_SEARCHES}::test_a_lease_holder_narrows_while_the_lease_is_held",
+    ),
+    Mutant(
+        name="a group is found by any topic",
+        where=f"{_SEARCH}:_spans_of_topics",
+        replace="blocks[is_asked_for] >> 32",
+        by="blocks >> 32",
+        caught_by=f"{_SEARCHES}::test_a_topic_narrows_and_several_widen",
+    ),
+    Mutant(
+        name="a page goes on with groups that it does not need",
+        where=f"{_SEARCH}:GroupSearch.wants",
+        replace="group_id < self.below",
+        by="True",
+        caught_by=f"{_SEARCHES}::test_what_is_not_needed_any_more_is_left_out",
+    ),
+    Mutant(
+        name="more groups than are sorted are not told",
+        where=f"{_WEB}.pages.groups:_sorted",
+        replace="is_cut=bool(token)",
+        by="is_cut=False",
+        caught_by=f"{_LISTS}::test_more_groups_than_are_sorted_are_told",
+    ),
+    Mutant(
+        name="the CSV leaves out the filter by holder",
+        where=f"{_WEB}.pages.groups:Choice.of",
+        replace='parameters.get("owner", "")',
+        by='""',
+        caught_by=f"{_LISTS}::test_the_csv_honours_the_filters",
+    ),
+    Mutant(
+        name="a log that was restored has a rate below zero",
+        where=f"{_WEB}.pages.rates:_rates_between",
+        replace="max(0, counters[each] - before[each])",
+        by="counters[each] - before[each]",
+        caught_by="tests/unit/clients/test_web_rates.py",
+    ),
+    Mutant(
+        name="a damaged partition is as cool as its size",
+        where=f"{_WEB}.pages.heat_map:_cell",
+        replace="if each.quarantine_reason:",
+        by="if False:",
+        caught_by="tests/unit/clients/test_web_heat_map.py",
     ),
 )

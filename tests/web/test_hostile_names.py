@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from web.web_process import WebProcess
 
-LISTS = ("/", "/groups?size=100", "/audit", "/log", "/settings")
+LISTS = ("/", "/groups?size=100", "/audit", "/log?partition=0", "/cluster", "/settings")
 PAGE_BYTES_MAX = 200_000
 
 

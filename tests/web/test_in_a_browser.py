@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WAIT_MS = 20_000
-PATHS = ("/", "/groups", f"/group?name={PLOTTED}", "/log", "/audit", "/settings", "/acls")
+PATHS = (
+    "/",
+    "/groups",
+    f"/group?name={PLOTTED}",
+    "/log",
+    "/cluster",
+    "/audit",
+    "/settings",
+    "/acls",
+)
 # Issue 26: a page says within 3 s that the server is lost, and recovers within 3 s of its return.
 LOST_SECONDS_MAX = 3.0
 # What a browser tells of a frame that is refused, and of `offsetd web` that has ended.
@@ -64,7 +73,13 @@ def test_the_list_that_was_searched_stays_while_it_is_live(web: WebProcess, page
 
 def test_keys_lead_through_the_sections(web: WebProcess, page: Any) -> None:
     page.goto(web.url + "/")
-    for key, path in (("g", "/groups"), ("l", "/log"), ("a", "/audit"), ("s", "/settings")):
+    for key, path in (
+        ("g", "/groups"),
+        ("l", "/log"),
+        ("c", "/cluster"),
+        ("a", "/audit"),
+        ("s", "/settings"),
+    ):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(web.url + path)

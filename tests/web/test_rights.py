@@ -35,7 +35,17 @@ principal = "User:reader"
 allow = ["Describe"]
 group_prefix = "bill"
 """
-PATHS = ("/", "/groups", "/groups?q=s", "/log", "/audit", "/settings", "/acls", "/groups.csv")
+PATHS = (
+    "/",
+    "/groups",
+    "/groups?q=s",
+    "/log",
+    "/cluster",
+    "/audit",
+    "/settings",
+    "/acls",
+    "/groups.csv",
+)
 
 
 class Secured:

@@ -22,7 +22,7 @@ PICTURES: Final = (
     ("group", f"/group?name={PLOTTED}", 1200, 900, "light"),
     ("history", f"/group?name={PLOTTED}", 1200, 900, "light"),
     ("groups-dark", "/groups?q=billing-", 1200, 560, "dark"),
-    ("log", "/log", 1200, 560, "light"),
+    ("log", "/log?by=size&partition=8", 1200, 760, "light"),
     ("group-narrow", f"/group?name={PLOTTED}", 400, 760, "dark"),
 )
 

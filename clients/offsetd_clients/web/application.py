@@ -31,7 +31,7 @@ from offsetd_clients.web.login_pages import LoginPages
 from offsetd_clients.web.logins import Logins
 from offsetd_clients.web.names import UnknownName
 from offsetd_clients.web.options import CHANGE_PATH, LOGIN_PATH, LOGOUT_PATH, WebOptions
-from offsetd_clients.web.pages import acls, audit, group, groups, log, overview, settings
+from offsetd_clients.web.pages import acls, audit, cluster, group, groups, log, overview, settings
 from offsetd_clients.web.protection import Protection
 from offsetd_clients.web.rendering import environment
 from offsetd_clients.web.served_parts import LOST, Pulse
@@ -46,6 +46,7 @@ SECTIONS = (
     ("Overview", "/"),
     ("Groups", "/groups"),
     ("Log", "/log"),
+    ("Cluster", "/cluster"),
     ("Audit", "/audit"),
     ("Settings", "/settings"),
     ("ACLs", "/acls"),
@@ -55,6 +56,7 @@ VIEWS: Mapping[str, tuple[str, View]] = {
     "/groups": ("groups.html", groups.view),
     "/group": ("group.html", group.view),
     "/log": ("log.html", log.view),
+    "/cluster": ("cluster.html", cluster.view),
     "/audit": ("audit.html", audit.view),
     "/settings": ("settings.html", settings.view),
     "/acls": ("acls.html", acls.view),

@@ -16,7 +16,8 @@ from offsetd_clients.web.pages.groups import Choice
 from offsetd_clients.web.pages.rates import rates_of
 from offsetd_clients.web.served_parts import part
 
-LISTED_MAX = 1000
+LISTED_MAX = 500
+OFFSETS_MAX = 1000
 MEASURED_MAX = 30
 WORST_SHOWN = 8
 _SERVICES = ("offsetd.cleaner", "offsetd.disk", "offsetd.clock")
@@ -96,13 +97,13 @@ async def _worst(client: AsyncOffsetClient, groups: Sequence[GroupListing]) -> t
     """
 
     async def lag_of(group_id: str, verdict: LagVerdict) -> WorstLag:
-        page = await client.get_group_page(group_id, page_size=LISTED_MAX)
+        page = await client.get_group_page(group_id, page_size=OFFSETS_MAX)
         return WorstLag(group_id, verdict, sum(each.lag for each in page.lags.values()))
 
     judged = [
         (_VERDICTS.index(each.details.lag_verdict), each)
         for each in groups
-        if each.details and each.details.lag_verdict and each.details.offset_count <= LISTED_MAX
+        if each.details and each.details.lag_verdict and each.details.offset_count <= OFFSETS_MAX
     ]
     measured = sorted(judged, key=lambda each: each[0])[:MEASURED_MAX]
     parts = await asyncio.gather(
@@ -116,29 +117,50 @@ def _servers(cluster: Cluster) -> list[ServerInfo]:
     return [node.server for node in cluster.nodes if node.server is not None]
 
 
+@attrs.frozen
+class Warned:
+    """What needs somebody, and what to do about it."""
+
+    told: str
+    advice: str = ""
+
+
+_UNHEALTHY = "`offsetd doctor` looks for the cause."
+_SILENT = "Look whether it runs, and whether its address can be reached from here."
+_QUARANTINED = (
+    "Stop the server, copy its folder, and restore a backup. Without one, `offsetd log repair`"
+    " shows what can be kept."
+)
+_UNCLEANABLE = "The cleaner tries again by itself; Log shows when. A damaged one needs a repair."
+_SETTINGS = "Nothing expires or is cleaned meanwhile. Set it again with `offsetd admin config set`."
+
+
 def warnings(
     cluster: Cluster | None, log: Sequence[LogPartition], failing: Sequence[str]
-) -> Iterator[str]:
+) -> Iterator[Warned]:
     """What needs somebody, most urgent first."""
-    yield from (f"{name} reports that it is not healthy" for name in failing)
+    yield from (Warned(f"{name} reports that it is not healthy", _UNHEALTHY) for name in failing)
     if cluster is not None:
-        yield from cluster.problems
+        yield from map(Warned, cluster.problems)
         yield from (
-            f"node {node.node_id} at {node.address} does not answer"
+            Warned(f"node {node.node_id} at {node.address} does not answer", _SILENT)
             for node in cluster.nodes
             if node.server is None
         )
         for served in _servers(cluster):
-            yield from served.problems
+            yield from map(Warned, served.problems)
             if served.settings_problem:
-                yield f"not all settings can be read: {served.settings_problem}"
-            yield from (line for line in server_lines(served, {}) if _is_warning(line))
+                told = f"not all settings can be read: {served.settings_problem}"
+                yield Warned(told, _SETTINGS)
+            yield from (Warned(line) for line in server_lines(served, {}) if _is_warning(line))
     for each in log:
         if each.quarantine_reason:
-            yield f"log partition {each.partition} is quarantined: {each.quarantine_reason}"
+            told = f"log partition {each.partition} is quarantined: {each.quarantine_reason}"
+            yield Warned(told, _QUARANTINED)
         elif each.cleaning is not None and each.cleaning.uncleanable is not None:
             reason = each.cleaning.uncleanable.reason
-            yield f"log partition {each.partition} cannot be cleaned: {reason}"
+            told = f"log partition {each.partition} cannot be cleaned: {reason}"
+            yield Warned(told, _UNCLEANABLE)
 
 
 def _is_warning(line: str) -> bool:

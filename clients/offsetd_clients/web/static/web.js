@@ -1,7 +1,7 @@
 "use strict";
 // Keys, the lost server, and the plot of a group's history. Everything else is htmx.
 
-const SECTIONS = {o: "/", g: "/groups", l: "/log", a: "/audit", s: "/settings"};
+const SECTIONS = {o: "/", g: "/groups", l: "/log", c: "/cluster", a: "/audit", s: "/settings"};
 const KEY_PAIR_MS = 1000;
 
 const isTyping = (target) => target.matches("input, select, textarea");

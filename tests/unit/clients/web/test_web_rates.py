@@ -59,6 +59,8 @@ def test_a_server_that_began_anew_and_a_partition_that_moved_count_as_nothing() 
     assert records.newest == 1.0
     _, flushes = rates.noted([server(13, started=5)], [log(130)], 30.0)
     assert (flushes.newest, flushes.largest) == (1.0, 1.0)
+    records, _ = rates.noted([server(13, started=5)], [log(50)], 40.0)  # It was restored.
+    assert records.newest == 0.0
 
 
 def test_an_older_server_has_no_flushes_and_many_samples_are_forgotten() -> None:

@@ -105,7 +105,8 @@ async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.Monk
         listed = [each.group_id for each in (await listing).groups]
         assert [each for each in listed if each.startswith("g")] == names
         assert len(set(listed)) == len(listed)
-        assert turns >= len(names) // 10
+        # Once while they are searched, and once while the answer is made.
+        assert turns >= 3 * len(names) // 20
 
 
 async def test_every_page_names_the_damaged_log_partitions() -> None:
