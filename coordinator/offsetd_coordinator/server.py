@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import grpc
-import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from offsetd_storage.clock import SteadyClock
@@ -40,11 +38,14 @@ from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.grpc.health_service import HealthService
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.network.connection_guard import ConnectionGuard
-from offsetd_coordinator.network.connection_limits import (
-    channel_options,
-    connection_limits,
-)
+from offsetd_coordinator.network.connection_limits import connection_limits
 from offsetd_coordinator.network.ports import is_loopback, listen_error
+from offsetd_coordinator.network.transports import (
+    TransportMissing,
+    add_port,
+    new_server,
+    transport_of,
+)
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.observability.reporting import Visibility
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    import grpc.aio
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log_store import LogStore
@@ -156,7 +158,8 @@ class Server:
         if self._guard is not None:
             self._guard.start()
         self.listening.set()
-        _log.info("listening", address=self.node.address, pid=os.getpid())
+        transport = transport_of(self.settings)
+        _log.info("listening", address=self.node.address, pid=os.getpid(), transport=transport)
         self._watching_files = asyncio.create_task(self._security.watch())
         if self.settings.security_allow_insecure and not is_loopback(self.settings.listen_address):
             _log.warning("other machines can reach this port, and security.allow.insecure is set")
@@ -249,7 +252,10 @@ class Server:
 
     def _open_port(self, security: ServerSecurity) -> grpc.aio.Server:
         settings = self.settings
-        server = grpc.aio.server(options=channel_options(settings))
+        try:
+            server = new_server(settings)
+        except TransportMissing as error:
+            raise StartFailed(str(error)) from error
         # gRPC tries the handlers in this order for each call: commits and fetches are most
         # frequent.
         server.add_generic_rpc_handlers(
@@ -273,12 +279,8 @@ class Server:
                 f"cannot listen on {settings.listen_address} (listen.address): {taken.strerror}"
             )
         try:
-            credentials = security.credentials()
-            if credentials is None:
-                port = server.add_insecure_port(settings.listen_address)
-            else:
-                port = server.add_secure_port(settings.listen_address, credentials)
-        except RuntimeError as error:
+            port = add_port(server, settings, security.credentials, security.tls_context)
+        except (RuntimeError, OSError) as error:
             raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
         if not settings.listen_address.startswith(UNIX_PREFIXES):
             limits = connection_limits(settings)

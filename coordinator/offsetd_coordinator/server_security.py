@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -58,6 +59,7 @@ class ServerSecurity:
         self._settings = settings
         self._now_ms = now_ms
         self.certificates = _read(lambda: _certificates(settings))
+        self._tls: tuple[object, ssl.SSLContext] | None = None
         self._figures = figures
         self._note_expiry()
         self._tokens = _read(lambda: _tokens(settings))
@@ -128,6 +130,31 @@ class ServerSecurity:
             configuration,
             require_client_authentication=self._settings.ssl_client_auth == "required",
         )
+
+    def tls_context(self) -> ssl.SSLContext:
+        """What Python's TLS needs, of the newest files. Only with TLS.
+
+        If the files are being replaced right now, it is the one before. Raises OSError for wrong
+        files if there was none before.
+        """
+        certificates = self.certificates
+        assert certificates is not None, "the server has TLS"
+        current = certificates.current
+        if self._tls is not None and self._tls[0] is current:
+            return self._tls[1]
+        try:
+            context = certificates.ssl_context()
+            if current.truststore is not None:
+                context.load_verify_locations(cadata=current.truststore.decode())
+            if self._settings.ssl_client_auth == "required":
+                context.verify_mode = ssl.CERT_REQUIRED
+            context.set_alpn_protocols(["h2"])
+        except (OSError, ValueError):
+            if self._tls is None:
+                raise
+            return self._tls[1]
+        self._tls = current, context
+        return context
 
     def apply_stored_acls(self, acls: Collection[Acl]) -> None:
         """Puts the rules of `offsetd acls` in force, unless they come from a file."""

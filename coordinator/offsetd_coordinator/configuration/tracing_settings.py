@@ -5,9 +5,11 @@ from __future__ import annotations
 import attrs
 from offsetd_storage.configuration.settings import flag, real
 
+from offsetd_coordinator.configuration.transport_settings import TransportSettings
+
 
 @attrs.frozen(kw_only=True)
-class TracingSettings:
+class TracingSettings(TransportSettings):
     """The values for traces by OpenTelemetry."""
 
     tracing_enable: bool = flag(

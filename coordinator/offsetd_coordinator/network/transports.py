@@ -1,0 +1,76 @@
+"""What speaks gRPC below the handlers: grpcio's own server, or the one of `offsetd-wire`."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import grpc
+import grpc.aio
+
+from offsetd_coordinator.network.connection_limits import channel_options
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from offsetd_coordinator.configuration.server_settings import Settings
+
+WIRE: Final = "wire"
+GRPCIO: Final = "grpcio"
+_EXTRA: Final = "offsetd_wire"
+
+
+class TransportMissing(Exception):
+    """The setting names a transport that is not installed."""
+
+
+def transport_of(settings: Settings) -> str:
+    """`wire` or `grpcio`. Raises TransportMissing."""
+    is_installed = importlib.util.find_spec(_EXTRA) is not None
+    if settings.transport == WIRE and not is_installed:
+        raise TransportMissing(
+            "transport=wire needs offsetd-wire, which is not installed: install the extra wire, or"
+            " set transport=grpcio"
+        )
+    return WIRE if settings.transport != GRPCIO and is_installed else GRPCIO
+
+
+def new_server(settings: Settings) -> grpc.aio.Server:
+    """A server of the transport that the settings ask for. Raises TransportMissing."""
+    options = channel_options(settings)
+    if transport_of(settings) == GRPCIO:
+        return grpc.aio.server(options=options)
+    from offsetd_wire import Server  # noqa: PLC0415  Only with the extra.
+
+    return cast("grpc.aio.Server", Server(options))  # It has the same methods.
+
+
+def add_port(
+    server: grpc.aio.Server,
+    settings: Settings,
+    credentials: Callable[[], grpc.ServerCredentials | None],
+    tls_context: Callable[[], ssl.SSLContext],
+) -> int:
+    """Binds the address of the settings; returns its port. Raises RuntimeError or OSError.
+
+    With TLS, each transport asks for its own form of the certificates.
+    """
+    address = settings.listen_address
+    if not settings.has_tls:
+        return server.add_insecure_port(address)
+    secure: Any = credentials()
+    if transport_of(settings) == WIRE:
+        secure = handshake_context(tls_context)
+    return server.add_secure_port(address, secure)
+
+
+def handshake_context(newest: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """A context for a listener that gives each handshake the newest one."""
+    context = newest()
+
+    def exchange(connection: Any, _name: object, _context: object) -> None:
+        connection.context = newest()
+
+    context.sni_callback = exchange  # Clients that send no name of the server call it, too.
+    return context

@@ -1,0 +1,217 @@
+//! HTTP/2 and gRPC's framing of one connection, without a socket and without a thread.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Ping, PingPong, Reason};
+use http::{HeaderMap, Method, Request, StatusCode};
+
+use crate::pipe::Pipe;
+use crate::stream::{Event, Life, Ready, Stream};
+
+/// A client may have this much on its way in one call, and in all of its calls.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+pub struct Limits {
+    pub message_bytes_max: usize,
+    pub metadata_bytes_max: u32,
+    pub streams_max: u32,
+}
+
+enum State {
+    Greeting(Box<server::Handshake<Pipe, Bytes>>),
+    Open(Box<server::Connection<Pipe, Bytes>>),
+    Ended,
+}
+
+pub struct Connection {
+    pub pipe: Pipe,
+    state: State,
+    limits: Limits,
+    streams: HashMap<u64, Stream>,
+    next_id: u64,
+    ready: Ready,
+    pings: Option<PingPong>,
+    awaits_pong: bool,
+}
+
+impl Connection {
+    pub fn new(limits: Limits) -> Self {
+        let pipe = Pipe::default();
+        let greeting = server::Builder::new()
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_streams(limits.streams_max)
+            .max_header_list_size(limits.metadata_bytes_max)
+            .handshake(pipe.clone());
+        Self {
+            pipe,
+            state: State::Greeting(Box::new(greeting)),
+            limits,
+            streams: HashMap::new(),
+            next_id: 0,
+            ready: Arc::new(Mutex::new(Vec::new())),
+            pings: None,
+            awaits_pong: false,
+        }
+    }
+
+    /// Whether the peer has finished the handshake of HTTP/2.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, State::Ended)
+    }
+
+    pub fn stream(&mut self, id: u64) -> Option<&mut Stream> {
+        self.streams.get_mut(&id)
+    }
+
+    /// Goes on with one call, after the handler did something.
+    pub fn touch(&mut self, id: u64) {
+        if let Ok(mut ready) = self.ready.lock() {
+            ready.push(id);
+        }
+    }
+
+    /// Breaks a call off and forgets it.
+    pub fn reset(&mut self, id: u64, reason: Reason) {
+        if let Some(mut stream) = self.streams.remove(&id) {
+            stream.reset(reason);
+        }
+    }
+
+    /// Tells the client to make no further calls here. Calls that it has made go on.
+    pub fn drain(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            connection.graceful_shutdown();
+        }
+    }
+
+    /// Ends the connection at once.
+    pub fn abort(&mut self, reason: Reason) {
+        if let State::Open(connection) = &mut self.state {
+            connection.abrupt_shutdown(reason);
+        }
+    }
+
+    /// Sends a ping, unless one is on its way.
+    pub fn ping(&mut self) {
+        if let Some(pings) = &mut self.pings
+            && !self.awaits_pong
+        {
+            self.awaits_pong = pings.send_ping(Ping::opaque()).is_ok();
+        }
+    }
+
+    /// Whether the ping has not been answered yet.
+    pub fn awaits_pong(&mut self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        if self.awaits_pong
+            && let Some(pings) = &mut self.pings
+        {
+            self.awaits_pong = pings.poll_pong(cx).is_pending();
+        }
+        self.awaits_pong
+    }
+
+    /// Goes on as far as what has arrived and what the socket takes allow.
+    pub fn drive(&mut self, events: &mut Vec<Event>) {
+        loop {
+            self.accept(events);
+            let ready = match self.ready.lock() {
+                Ok(mut ready) if !ready.is_empty() => std::mem::take(&mut *ready),
+                _ => break,
+            };
+            for id in ready {
+                self.drive_stream(id, events);
+            }
+        }
+        if !self.lives() {
+            for (id, _) in self.streams.drain() {
+                events.push(Event::Closed { id, is_broken_off: true });
+            }
+        }
+    }
+
+    fn drive_stream(&mut self, id: u64, events: &mut Vec<Event>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let life = stream.drive(events);
+        if life != Life::Open {
+            self.streams.remove(&id);
+            events.push(Event::Closed { id, is_broken_off: life == Life::BrokenOff });
+        }
+    }
+
+    fn accept(&mut self, events: &mut Vec<Event>) {
+        let cx = &mut Context::from_waker(Waker::noop());
+        if let State::Greeting(greeting) = &mut self.state {
+            match Pin::new(greeting.as_mut()).poll(cx) {
+                Poll::Pending => {
+                    if self.pipe.bytes().has_ended {
+                        self.state = State::Ended;
+                    }
+                    return;
+                }
+                Poll::Ready(Ok(mut connection)) => {
+                    self.pings = connection.ping_pong();
+                    self.state = State::Open(Box::new(connection));
+                }
+                Poll::Ready(Err(_)) => self.state = State::Ended,
+            }
+        }
+        loop {
+            let State::Open(connection) = &mut self.state else { return };
+            match connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, responder)))) => {
+                    self.begin(request, responder, events);
+                }
+                Poll::Ready(_) => self.state = State::Ended,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        request: Request<h2::RecvStream>,
+        mut responder: SendResponse<Bytes>,
+        events: &mut Vec<Event>,
+    ) {
+        let (head, body) = request.into_parts();
+        if let Some(refusal) = refusal(&head.method, &head.headers) {
+            let _ = responder.send_response(refusal, true);
+            return;
+        }
+        self.next_id += 1;
+        let id = self.next_id;
+        let stream =
+            Stream::new(id, body, responder, &self.ready, self.limits.message_bytes_max);
+        self.streams.insert(id, stream);
+        events.push(Event::Call { id, path: head.uri.path().to_owned(), headers: head.headers });
+        self.drive_stream(id, events);
+    }
+}
+
+/// The answer to a request that is not one of gRPC.
+fn refusal(method: &Method, headers: &HeaderMap) -> Option<http::Response<()>> {
+    let content_type = headers.get("content-type").map_or(&b""[..], |each| each.as_bytes());
+    let status = if method != Method::POST {
+        StatusCode::METHOD_NOT_ALLOWED
+    } else if !content_type.starts_with(b"application/grpc") {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    } else {
+        return None;
+    };
+    let mut response = http::Response::new(());
+    *response.status_mut() = status;
+    Some(response)
+}
