@@ -23,19 +23,21 @@
 #   make bench        the benchmarks, as ratios within one run: make bench ARGS='load clean --rounds 5'
 #   make bench-peers  the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd:
 #                     make bench-peers ARGS='--works targets'
+#   make wire         build the transport offsetd-wire (needs cargo) and install it, for
+#                     make serve ARGS='--set transport=wire'
 #   make wheel        dist/offsetd-….whl, to install elsewhere: pip install 'dist/offsetd-….whl[server]'
 #   make clean        remove what `make` set up
 #   make help         this list
 
 .POSIX:
-.PHONY: serve cluster test test-rest test-all bounds deploy-tools dashboards check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
+.PHONY: serve cluster test test-rest test-all bounds deploy-tools dashboards check protos protos-check sync sync-check bench bench-peers nightly wire wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
 PROTOS_VENV = .venv-protos
 CONSTRAINTS = .ci/constraints.txt
 # What mypy looks at.
-PACKAGES = storage coordinator clients pipeline benchmarks/peers
+PACKAGES = storage coordinator clients pipeline transport benchmarks/peers
 PYTEST = $(BIN)/python -m pytest
 # One worker a core; a file stays with one worker, so that what its tests share is made once. The
 # files begin in the order that tests/conftest.py gives them, not by how many tests they have.
@@ -93,6 +95,9 @@ sync: $(VENV)/.check
 
 sync-check: $(VENV)/.check
 	@$(BIN)/python .ci/sync_from_aio --check
+
+wire: $(VENV)/.server
+	@.ci/wire $(VENV)
 
 wheel: $(VENV)/.server
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
