@@ -23,8 +23,7 @@
 #   make bench        the benchmarks, as ratios within one run: make bench ARGS='load clean --rounds 5'
 #   make bench-peers  the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd:
 #                     make bench-peers ARGS='--works targets'
-#   make wire         build the transport offsetd-wire (needs cargo) and install it, for
-#                     make serve ARGS='--set transport=wire'
+#   make wire         build the transport offsetd-wire and install it into .venv (needs cargo)
 #   make wheel        dist/offsetd-….whl, to install elsewhere: pip install 'dist/offsetd-….whl[server]'
 #   make clean        remove what `make` set up
 #   make help         this list

@@ -145,13 +145,13 @@ LAG_MUTANTS = (
         where="offsetd_coordinator.services.group_calls:GroupService.list_groups",
         replace="if request.include_lag_verdicts:",
         by="if request.lag_verdicts:",
-        caught_by="tests/unit/coordinator/test_service_group_lag.py",
+        caught_by="tests/unit/coordinator/services/test_group_lag.py",
     ),
     Mutant(
         name="a list by verdict finds nothing where no verdicts are given",
         where="offsetd_coordinator.services.group_calls:_check_verdicts",
         replace="if request.lag_verdicts and not",
         by="if not request.lag_verdicts and not",
-        caught_by="tests/unit/coordinator/test_service_group_lag.py",
+        caught_by="tests/unit/coordinator/services/test_group_lag.py",
     ),
 )

@@ -13,7 +13,7 @@ _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
 _LISTS = "tests/web/test_group_lists.py"
 _SEARCH = "offsetd_coordinator.state.group_search"
-_SEARCHES = "tests/unit/coordinator/test_group_search.py"
+_SEARCHES = "tests/unit/coordinator/state/test_group_search.py"
 
 WEB_MUTANTS = (
     Mutant(
@@ -224,13 +224,13 @@ WEB_MUTANTS = (
         where=f"{_WEB}.pages.rates:_rates_between",
         replace="max(0, counters[each] - before[each])",
         by="counters[each] - before[each]",
-        caught_by="tests/unit/clients/test_web_rates.py",
+        caught_by="tests/unit/clients/web/test_web_rates.py",
     ),
     Mutant(
         name="a damaged partition is as cool as its size",
         where=f"{_WEB}.pages.heat_map:_cell",
         replace="if each.quarantine_reason:",
         by="if False:",
-        caught_by="tests/unit/clients/test_web_heat_map.py",
+        caught_by="tests/unit/clients/web/test_web_heat_map.py",
     ),
 )

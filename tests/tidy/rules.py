@@ -20,6 +20,8 @@ BANNED_WORDS = frozenset(
     ["data", "info", "manager", "util", "utils", "helper", "helpers", "misc", "stuff", "common"]
 )
 CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
+# What the standard library calls: asyncio.Protocol and html.parser.HTMLParser.
+LIBRARY_NAMES = frozenset(["data_received", "handle_data"])
 
 # Only these touch the disk, `offsetd_storage.disk.files` for everything that has to be durable.
 DISK_ALLOWED = {
@@ -35,6 +37,8 @@ DISK_ALLOWED = {
     "coordinator/offsetd_coordinator/security/certificates.py": "reads an operator's certificates",
     "coordinator/offsetd_coordinator/security/token_file.py": "the tokens that an operator makes",
     "coordinator/offsetd_coordinator/security/watched_file.py": "reads files of an operator again",
+    "clients/offsetd_clients/calling/key_pairs.py": "gives `ssl` a key as a file in memory",
+    "transport/offsetd_wire/sockets.py": "takes away the socket of a process that has ended",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",
@@ -67,7 +71,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:" + "work|root|tmp" + r")/\w")
 def words_of(name: str) -> list[str]:
     """The words of a snake_case or CamelCase name, in small letters; the contract's names aside."""
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
-    return "_".join(words).replace(CONTRACT_NAME, "").split("_")
+    joined = "_".join(words)
+    return [] if joined in LIBRARY_NAMES else joined.replace(CONTRACT_NAME, "").split("_")
 
 
 def size_problems(source: str) -> Iterator[str]:

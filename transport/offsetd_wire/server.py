@@ -108,7 +108,8 @@ class Server:
             self._looking.cancel()
         self._has_stopped.set()
 
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  gRPC's signature.
+    # The signature is gRPC's.
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
         """Waits until `stop` has ended; False if `timeout` seconds passed first."""
         try:
             await asyncio.wait_for(self._has_stopped.wait(), timeout)
