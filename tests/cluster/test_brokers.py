@@ -13,7 +13,7 @@ from server_process import poll
 if TYPE_CHECKING:
     from cluster.real_cluster import RealCluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=2)]
 SECONDS_MAX = 120
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cluster.real_cluster import RealCluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=4)]
 
 SECONDS_MAX = 120
 PARTITIONS = 12

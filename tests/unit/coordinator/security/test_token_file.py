@@ -74,6 +74,10 @@ def test_the_documented_format_is_read() -> None:
     assert table.holds(OTHER_ID)
 
 
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert parse_token_file(b"\xef\xbb\xbf" + content(TABLE)).holds(ID)
+
+
 def test_a_time_at_the_end_of_all_calendars_is_read_and_written() -> None:
     last = "expires = 9999-12-31T23:59:59.999-12:00\n"
     tokens = parse_token_file(content(TABLE, last)).tokens
