@@ -115,7 +115,8 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
             return
         given = {_DATA_DIR: data_dir, _LISTEN: listen}
         pages = _pages_at(terminal, web_listen, is_wanted=web)
-        _serve(terminal, config, assignments or [], given, pages, accepts_defaults=accept_defaults)
+        chosen = assignments or []
+        _serve(terminal, config, chosen, given, accepts_defaults=accept_defaults, pages=pages)
 
 
 def _pages_at(terminal: Terminal, listen: str | None, *, is_wanted: bool) -> str | None:
@@ -152,7 +153,7 @@ def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
             given[name] = value
         else:
             return None
-    return lambda terminal: _serve(terminal, config, assignments, given, pages)
+    return lambda terminal: _serve(terminal, config, assignments, given, pages=pages)
 
 
 def _serve(
@@ -160,9 +161,9 @@ def _serve(
     config: Path | None,
     assignments: Sequence[str],
     given: Mapping[str, str | None],
-    pages: str | None,
     *,
     accepts_defaults: bool = False,
+    pages: str | None = None,
 ) -> None:
     if pages is not None and (missing := missing_package()) is not None:
         terminal.fail(f"{_WEB}: {missing} is not installed: it is of offsetd's extra `web`")
@@ -175,7 +176,7 @@ def _serve(
     }
     settings = _read_settings(terminal, config, assignments, options)
     _check_ports(settings, terminal)  # Compiling may take minutes, so check first.
-    _run(settings, terminal, pages, accepts_defaults=accepts_defaults)
+    _run(settings, terminal, accepts_defaults=accepts_defaults, pages=pages)
 
 
 def _check_ports(settings: Settings, terminal: Terminal) -> None:
@@ -263,7 +264,11 @@ def _read_settings(
 
 
 def _run(
-    settings: Settings, terminal: Terminal, pages: str | None, *, accepts_defaults: bool = False
+    settings: Settings,
+    terminal: Terminal,
+    *,
+    accepts_defaults: bool = False,
+    pages: str | None = None,
 ) -> None:
     with _nothing_collected():
         # Imported only here, because other uses of this command do not need these modules.
