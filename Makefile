@@ -1,7 +1,8 @@
 # Everything a fresh clone needs: a POSIX shell, make and Python 3.11 or newer.
 #
-#   make serve        set up, then run the server on ./offsetd-data; ARGS= has its options:
-#                     make serve ARGS='--listen 127.0.0.1:7172 --set metrics.address='
+#   make serve        set up, then run the server on ./offsetd-data, with its pages in a browser at
+#                     http://127.0.0.1:7172 if that port is free; ARGS= has its options:
+#                     make serve ARGS='--listen 127.0.0.1:7173 --set metrics.address='
 #   make cluster      set up, then run three Kafka brokers and three nodes of offsetd on them, in
 #                     ./offsetd-cluster (needs Java 17 and Maven); Ctrl-C ends all; ARGS= has its
 #                     options: make cluster ARGS='--nodes 5 --folder elsewhere --node-port 7271'
@@ -43,7 +44,7 @@ PYTEST = $(BIN)/python -m pytest
 PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 
 serve: $(VENV)/.server
-	@exec $(BIN)/offsetd serve $(ARGS)
+	@web=; [ ! -x $(BIN)/uvicorn ] || web=--web; exec $(BIN)/offsetd serve $$web $(ARGS)
 
 cluster: $(VENV)/.cluster
 	@exec $(BIN)/python -m deploy.cluster $(ARGS)
@@ -104,11 +105,11 @@ wheel: $(VENV)/.server
 
 # The server itself compiles its kernels, after it has looked at its ports.
 $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server]'
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,web]'
 	@touch $@
 
 $(VENV)/.cluster: $(VENV)/.server
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka]'
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,web,kafka]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install

@@ -55,6 +55,8 @@ class ServerProcess:
         ports = {"listen.address": "127.0.0.1:0", "metrics.address": "127.0.0.1:0"}
         # Most tests want to see cleaned at once what they have written.
         values = {"data.dir": folder, "history.ms": 0, **ports, **_in_cluster(folder)}
+        if (transport := os.environ.get("OFFSETD_TEST_TRANSPORT")) is not None:
+            values["transport"] = transport
         values |= settings or {}
         self.others: list[ServerProcess] = []
         if values.get("cluster.id") and "node.id" not in values:

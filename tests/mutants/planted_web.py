@@ -9,6 +9,7 @@ _HOSTILE = "tests/web/test_hostile_names.py"
 _CHANGES = "tests/web/test_changes.py"
 _FOREIGN = "tests/web/test_foreign_forms.py"
 _LOGIN = "tests/web/test_login.py"
+_SERVE_WEB = "tests/web/test_serve_web.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
 _LISTS = "tests/web/test_group_lists.py"
@@ -232,5 +233,20 @@ WEB_MUTANTS = (
         replace="if each.quarantine_reason:",
         by="if False:",
         caught_by="tests/unit/clients/web/test_web_heat_map.py",
+    ),
+    Mutant(
+        name="the pages outlive their server",
+        where=f"{_WEB}.serving:Serving.run",
+        replace="if self.ends_with_stdin:",
+        by="if not self.url:",
+        caught_by=f"{_SERVE_WEB}::test_the_pages_show_the_server_and_end_with_it",
+    ),
+    Mutant(
+        name="a server ends with its pages",
+        where="offsetd_coordinator.commands.serve:_show",
+        replace="await serve_pages(pages, settings.listen_address if is_fixed else"
+        " server.node.address)",
+        by="await serve_pages(pages, server.node.address)\nserver.stop()",
+        caught_by=f"{_SERVE_WEB}::test_the_server_goes_on_without_its_pages",
     ),
 )

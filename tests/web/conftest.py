@@ -27,6 +27,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="session")
+def changed_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server for tests that change it."""
+    from server_process import ServerProcess
+
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    folder = tmp_path_factory.mktemp("changed") / "data"
+    with ServerProcess(folder, settings=settings).wait_until_serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def changing(changed_world: ServerProcess) -> Iterator[WebProcess]:
+    """Its pages, with changes."""
+    with WebProcess(changed_world.address, "--allow-changes") as pages:
+        yield pages
+
+
+@pytest.fixture(scope="session")
 def web(world: ServerProcess) -> Iterator[WebProcess]:
     """Its pages."""
     with WebProcess(world.address) as pages:

@@ -15,7 +15,6 @@ from web.form_browser import FormBrowser, Forms
 from web.hostile_names import ODD, XSS
 from web.test_pages_over_http import PAGE_BYTES_MAX, _Inline
 from web.web_process import WebProcess
-from web.world import JOINED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,20 +28,14 @@ KINDS = (
 )
 
 
-@pytest.fixture(scope="module")
-def changing(world: ServerProcess) -> Iterator[WebProcess]:
-    with WebProcess(world.address, "--allow-changes") as pages:
-        yield pages
-
-
 @pytest.fixture
 def browser_of_forms(changing: WebProcess) -> FormBrowser:
     return FormBrowser(changing)
 
 
 @pytest.fixture
-def client(world: ServerProcess) -> Iterator[OffsetClient]:
-    with OffsetClient(world.address) as made:
+def client(changed_world: ServerProcess) -> Iterator[OffsetClient]:
+    with OffsetClient(changed_world.address) as made:
         yield made
 
 
@@ -150,14 +143,13 @@ def test_a_clone_a_retention_and_deletions(
 def test_members_are_removed_and_a_group_with_members_is_not_reset(
     client: OffsetClient, browser_of_forms: FormBrowser
 ) -> None:
-    refused, fields = browser_of_forms.look(
-        group_link(JOINED, "/change/reset"), to="offset", value="1"
-    )
-    assert (refused.status, fields) == (409, {})
-    assert "The server refuses this" in refused.text
     joined = client.join_group(
         "to be left", {"range": b""}, client_id="leaver", session_timeout_s=1800
     )
+    path = group_link("to be left", "/change/reset")
+    refused, fields = browser_of_forms.look(path, to="offset", value="1")
+    assert (refused.status, fields) == (409, {})
+    assert "The server refuses this" in refused.text
     path = group_link("to be left", "/change/remove-members")
     member = joined.membership.member_id
     assert browser_of_forms.look(path)[0].status == 400

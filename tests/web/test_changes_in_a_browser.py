@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
 from web.test_in_a_browser import _FAINT, WAIT_MS
-from web.web_process import WebProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from server_process import ServerProcess
+    from web.web_process import WebProcess
 
 ORDERS = TopicPartition("orders", 0)
-
-
-@pytest.fixture(scope="module")
-def changing(world: ServerProcess) -> Iterator[WebProcess]:
-    with WebProcess(world.address, "--allow-changes") as pages:
-        yield pages
 
 
 @pytest.fixture
@@ -39,9 +33,9 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def test_a_reset_from_the_page_of_the_group(
-    world: ServerProcess, changing: WebProcess, page: Any
+    changed_world: ServerProcess, changing: WebProcess, page: Any
 ) -> None:
-    with OffsetClient(world.address) as client:
+    with OffsetClient(changed_world.address) as client:
         client.commit("clicked", {ORDERS: OffsetToCommit(40, end_offset=100)})
         page.goto(f"{changing.url}/group?name=clicked")
         page.click("text=Reset offsets")
@@ -63,8 +57,10 @@ def test_a_reset_from_the_page_of_the_group(
         page.get_by_text("clicked together").first.wait_for()
 
 
-def test_a_restore_with_the_slider(world: ServerProcess, changing: WebProcess, page: Any) -> None:
-    with OffsetClient(world.address) as client:
+def test_a_restore_with_the_slider(
+    changed_world: ServerProcess, changing: WebProcess, page: Any
+) -> None:
+    with OffsetClient(changed_world.address) as client:
         for offset in (11, 22, 33, 44):
             client.commit("slid", {ORDERS: offset})
         page.goto(f"{changing.url}/group?name=slid")
@@ -87,9 +83,9 @@ def test_a_restore_with_the_slider(world: ServerProcess, changing: WebProcess, p
 
 
 def test_a_page_of_another_site_cannot_send_the_form(
-    world: ServerProcess, changing: WebProcess, page: Any
+    changed_world: ServerProcess, changing: WebProcess, page: Any
 ) -> None:
-    with OffsetClient(world.address) as client:
+    with OffsetClient(changed_world.address) as client:
         client.commit("attacked", {ORDERS: 40})
         page.goto(f"{changing.url}/change/reset?name=attacked&to=offset&value=1&look=yes")
         fields = page.evaluate("Object.fromEntries(new FormData(document.forms['confirm']))")

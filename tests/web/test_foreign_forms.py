@@ -21,15 +21,9 @@ GROUP = "guarded"
 PATH = group_link(GROUP, "/change/reset")
 
 
-@pytest.fixture(scope="module")
-def changing(world: ServerProcess) -> Iterator[WebProcess]:
-    with WebProcess(world.address, "--allow-changes") as pages:
-        yield pages
-
-
 @pytest.fixture
-def client(world: ServerProcess) -> Iterator[OffsetClient]:
-    with OffsetClient(world.address) as made:
+def client(changed_world: ServerProcess) -> Iterator[OffsetClient]:
+    with OffsetClient(changed_world.address) as made:
         made.commit(GROUP, {ORDERS: 40})
         yield made
 
@@ -147,9 +141,9 @@ def test_a_result_is_of_the_session_that_made_it(
     assert client.fetch(GROUP)[ORDERS].offset == 3
 
 
-def test_changes_and_anyone_do_not_go_together(world: ServerProcess) -> None:
+def test_changes_and_anyone_do_not_go_together(changed_world: ServerProcess) -> None:
     with WebProcess(
-        world.address,
+        changed_world.address,
         *("--allow-changes", "--let-anyone-in-without-login", "--listen", "0.0.0.0:0"),
     ) as pages:
         assert "anyone could change anything" in pages.refusal()

@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
+from offsetd_coordinator.background.served_pages import (
+    LISTEN_DEFAULT,
+    missing_package,
+    serve_pages,
+)
 from offsetd_coordinator.commands.kernel_commands import link_kernels
 from offsetd_coordinator.commands.service_notification import notify_when_serving
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
@@ -35,7 +40,9 @@ _CONFIG: Final = "--config"
 _SET: Final = "--set"
 _DATA_DIR: Final = "--data-dir"
 _LISTEN: Final = "--listen"
-_WITH_VALUE: Final = (_CONFIG, _SET, _DATA_DIR, _LISTEN)
+_WEB: Final = "--web"
+_WEB_LISTEN: Final = "--web-listen"
+_WITH_VALUE: Final = (_CONFIG, _SET, _DATA_DIR, _LISTEN, _WEB_LISTEN)
 # Options for one setting each; they override the setting.
 _SETTINGS: Final = {_DATA_DIR: "data.dir", _LISTEN: "listen.address"}
 # gRPC reads its sockets in threads of its own, which pass the bytes to the thread that waits for
@@ -78,6 +85,11 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
                 help="Use defaults if settings that were changed at run time cannot be read.",
             ),
         ] = False,
+        web: Annotated[bool, typer.Option(_WEB, help="Also serve `offsetd web`.")] = False,
+        web_listen: Annotated[
+            str | None,
+            typer.Option(_WEB_LISTEN, help="Where the pages of --web are.", metavar="HOST:PORT"),
+        ] = None,
         list_settings: Annotated[
             bool, typer.Option("--list-settings", help="Print every setting, and exit.")
         ] = False,
@@ -95,13 +107,23 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
             offsetd serve
             offsetd serve --data-dir offsets --set history.ms=86400000
             offsetd serve --config offsetd.toml
+            offsetd serve --web
             offsetd serve --list-settings -o csv
         """
         if list_settings:
             _print_settings(terminal)
             return
         given = {_DATA_DIR: data_dir, _LISTEN: listen}
-        _serve(terminal, config, assignments or [], given, accepts_defaults=accept_defaults)
+        pages = _pages_at(terminal, web_listen, is_wanted=web)
+        chosen = assignments or []
+        _serve(terminal, config, chosen, given, accepts_defaults=accept_defaults, pages=pages)
+
+
+def _pages_at(terminal: Terminal, listen: str | None, *, is_wanted: bool) -> str | None:
+    """Where the pages are to listen; None if there are to be none."""
+    if listen is not None and not is_wanted:
+        terminal.fail(f"{_WEB_LISTEN} is for the pages of {_WEB}", code=WRONG_USE)
+    return listen or LISTEN_DEFAULT if is_wanted else None
 
 
 def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
@@ -113,8 +135,12 @@ def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
     config: Path | None = None
     assignments: list[str] = []
     given: dict[str, str | None] = {}
+    pages: str | None = None
     left = iter(arguments)
     for argument in left:
+        if argument == _WEB:
+            pages = LISTEN_DEFAULT
+            continue
         name, equals, value = argument.partition("=")
         value = value if equals else next(left, "")
         if not value or value.startswith("-") or not value.isprintable():
@@ -127,7 +153,7 @@ def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
             given[name] = value
         else:
             return None
-    return lambda terminal: _serve(terminal, config, assignments, given)
+    return lambda terminal: _serve(terminal, config, assignments, given, pages=pages)
 
 
 def _serve(
@@ -137,7 +163,10 @@ def _serve(
     given: Mapping[str, str | None],
     *,
     accepts_defaults: bool = False,
+    pages: str | None = None,
 ) -> None:
+    if pages is not None and (missing := missing_package()) is not None:
+        terminal.fail(f"{_WEB}: {missing} is not installed: it is of offsetd's extra `web`")
     for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
         os.environ.setdefault(name, value)  # Read when the library is first used.
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -147,7 +176,7 @@ def _serve(
     }
     settings = _read_settings(terminal, config, assignments, options)
     _check_ports(settings, terminal)  # Compiling may take minutes, so check first.
-    _run(settings, terminal, accepts_defaults=accepts_defaults)
+    _run(settings, terminal, accepts_defaults=accepts_defaults, pages=pages)
 
 
 def _check_ports(settings: Settings, terminal: Terminal) -> None:
@@ -170,7 +199,8 @@ def _called_as(words: Sequence[str]) -> str:
     """The text to type for the option `words`; the whole command if make started this process."""
     if "MAKELEVEL" not in os.environ:
         return f"add {shlex.join(words)}"
-    return f"make serve ARGS={shlex.quote(shlex.join(with_option(sys.argv[2:], words)))}"
+    given = [each for each in sys.argv[2:] if each != _WEB]  # The Makefile gives it.
+    return f"make serve ARGS={shlex.quote(shlex.join(with_option(given, words)))}"
 
 
 def with_option(given: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -233,7 +263,13 @@ def _read_settings(
         terminal.fail(str(error), code=WRONG_USE)
 
 
-def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = False) -> None:
+def _run(
+    settings: Settings,
+    terminal: Terminal,
+    *,
+    accepts_defaults: bool = False,
+    pages: str | None = None,
+) -> None:
     with _nothing_collected():
         # Imported only here, because other uses of this command do not need these modules.
         import uvloop  # noqa: PLC0415
@@ -270,6 +306,7 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         _stop_on_signals(server)
         loading = asyncio.create_task(load_later_kernels(server.serving))
         notifying = asyncio.create_task(notify_when_serving(server.serving))
+        showing = asyncio.create_task(_show(server, settings, pages))
         code = 1
         try:
             await server.run()
@@ -282,10 +319,20 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
             _log.exception("the server ends because of a defect")
         loading.cancel()
         notifying.cancel()
+        showing.cancel()
         # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
 
     uvloop.run(run())
+
+
+async def _show(server: "Server", settings: Settings, pages: str | None) -> None:
+    """Runs the pages beside a server that serves, if they are wanted."""
+    if pages is None:
+        return
+    await server.serving.wait()
+    is_fixed = not settings.listen_address.endswith(":0")
+    await serve_pages(pages, settings.listen_address if is_fixed else server.node.address)
 
 
 @contextlib.contextmanager

@@ -173,8 +173,10 @@ class Calls:
         given: Any,
         *,
         accepts_defaults: bool = False,
+        pages: str | None = None,
     ) -> None:
         self.accepts_defaults = accepts_defaults
+        self.pages = pages
         given = {option: value for option, value in given.items() if value is not None}
         self.calls.append((config, list(assignments), given))
 
