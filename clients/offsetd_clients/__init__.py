@@ -144,6 +144,7 @@ if TYPE_CHECKING:
         MemberToRemove,
         RemovedMembers,
     )
+    from offsetd_clients.quota_values import QuotaListing, QuotaUse
     from offsetd_clients.sync.client import OffsetClient
     from offsetd_clients.sync.consumer import Consumer
     from offsetd_clients.sync.watch import OffsetWatch
@@ -275,6 +276,8 @@ __all__ = [
     "PatternType",
     "PolicyViolation",
     "PollIntervalExceeded",
+    "QuotaListing",
+    "QuotaUse",
     "RebalanceInProgress",
     "RemovedMembers",
     "Replication",
@@ -409,6 +412,8 @@ _MODULE_OF = {
     "PatternType": "acl_values",
     "PolicyViolation": "errors",
     "PollIntervalExceeded": "consumer.errors",
+    "QuotaListing": "quota_values",
+    "QuotaUse": "quota_values",
     "RebalanceInProgress": "errors",
     "RemovedMembers": "membership_values",
     "Replication": "cluster_values",

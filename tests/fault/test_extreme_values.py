@@ -134,6 +134,7 @@ REQUESTS: dict[str, Message] = {
         ),
         content=b'{"group": "kept", "topic": "orders", "partition": 0, "offset": 1}\n',
     ),
+    "DescribeQuotas": admin_service_pb2.DescribeQuotasRequest(principal="User:a"),
     "ListAcls": acl_service_pb2.ListAclsRequest(filter=acl_service_pb2.AclFilter(name=GROUP)),
     "AddAcls": acl_service_pb2.AddAclsRequest(acls=[ACL]),
     "RemoveAcls": acl_service_pb2.RemoveAclsRequest(

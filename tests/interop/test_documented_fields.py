@@ -57,6 +57,7 @@ RUNS: Final = {
         "offsetd admin delete-records __offsetd_audit:0 --before 1 --dry-run"
     ),
     "offsetd admin audit": "offsetd admin audit",
+    "offsetd admin quotas": "offsetd admin quotas",
     "offsetd admin tokens create": "offsetd admin tokens create --file made.toml --principal alice",
     "offsetd admin tokens list": "offsetd admin tokens list --file tokens.toml",
     "offsetd admin tokens revoke": (
@@ -107,6 +108,7 @@ created = 2026-11-20T21:06:15.341Z
 """
 # They have rows only where something is broken.
 MAY_BE_EMPTY: Final = (
+    "offsetd admin quotas",  # The server has none; tests/security/test_quotas_described.py has.
     "offsetd admin retry",
     "offsetd admin clean",
     "offsetd log retain",

@@ -71,6 +71,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
         1: f"__offsetd_audit:0 --before 1 {SILENT}",
     },
     "admin audit": {0: "", 1: SILENT},
+    "admin quotas": {0: "", 1: SILENT},
     "admin tokens create": {
         0: "--file tokens.toml --principal alice",
         1: "--file no.plan --principal alice",

@@ -7,9 +7,39 @@ from mutants.planted import Mutant
 _TABLE = "offsetd_coordinator.quotas.quota_table"
 _CALLER = "offsetd_coordinator.quotas.caller_quotas:CallerQuotas"
 _UNIT = "tests/unit/coordinator/quotas/test_caller_quotas.py"
+_USE = "offsetd_coordinator.quotas.quota_use"
+_SHOWN = "tests/unit/coordinator/test_quota_use.py"
 _SERVER = "tests/security/test_quotas_of_callers.py"
 
 QUOTA_MUTANTS = (
+    Mutant(
+        name="quotas of callers that no table names are not shown",
+        where=f"{_USE}:limits_in_force",
+        replace="turns.each(quotas.callers())",
+        by="turns.each([])",
+        caught_by=_SHOWN,
+    ),
+    Mutant(
+        name="what is shown of a rate is what was ever taken",
+        where="offsetd_coordinator.quotas.token_buckets:TokenBuckets.taken",
+        replace="self._full_at_ns.get(key, 0) - now_ns",
+        by="self._full_at_ns.get(key, 0)",
+        caught_by=_SHOWN,
+    ),
+    Mutant(
+        name="quotas of others are shown to who asks for a principal",
+        where=f"{_USE}:limits_in_force",
+        replace='if principal in ("", limit.sharers.principal):',
+        by="if True:",
+        caught_by=_SHOWN,
+    ),
+    Mutant(
+        name="a page of quotas begins with the last one of the page before",
+        where="offsetd_coordinator.services.server_admin:AdminService.describe_quotas",
+        replace="key > after",
+        by="key >= after",
+        caught_by="tests/security/test_quotas_described.py",
+    ),
     Mutant(
         name="the default of principals counts before the principal's own quota",
         where=f"{_TABLE}:_entities",

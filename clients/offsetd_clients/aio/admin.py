@@ -19,7 +19,13 @@ from offsetd_clients.aio.concurrency import in_parallel
 from offsetd_clients.aio.transport import Answers
 from offsetd_clients.cluster_values import Cluster
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.messages import admin_messages, cluster_messages, conversions
+from offsetd_clients.messages import (
+    admin_messages,
+    cluster_messages,
+    conversions,
+    quota_messages,
+)
+from offsetd_clients.quota_values import QuotaListing
 from offsetd_clients.values import ServerInfo
 
 _NODE_TIMEOUT_S = 3.0
@@ -84,6 +90,18 @@ class AdminCalls(Calls):
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(await self._call("Check", request))
+
+    async def describe_quotas(self, principal: str = "") -> QuotaListing:
+        """The quotas in force at this server, and what is used of them now. Default: of all.
+
+        Each node of a cluster counts for itself.
+        """
+        request = quota_messages.describe_quotas_request(principal)
+        pages = [await self._call("DescribeQuotas", request)]
+        while pages[-1].next_page_token:
+            request.page_token = pages[-1].next_page_token
+            pages.append(await self._call("DescribeQuotas", request))
+        return quota_messages.described_quotas(pages)
 
     async def describe_log(
         self, topic: str = "", partitions: Iterable[SupportsIndex] = ()

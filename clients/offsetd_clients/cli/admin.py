@@ -13,7 +13,7 @@ from offsetd_clients.admin_values import (
     LogPartition,
     UncleanablePartition,
 )
-from offsetd_clients.cli import audit, health
+from offsetd_clients.cli import audit, health, quotas
 from offsetd_clients.cli.application import group_with
 from offsetd_clients.cli.arguments.options import DryRunOption, ReasonOption
 from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX
@@ -116,6 +116,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_delete_records(admin, terminal)
     audit.register(admin, terminal)
     health.register(admin, terminal)
+    quotas.register(admin, terminal)
     app.add_typer(admin, name="admin")
 
 

@@ -17,7 +17,13 @@ from offsetd_clients.admin_values import (
 )
 from offsetd_clients.cluster_values import Cluster
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.messages import admin_messages, cluster_messages, conversions
+from offsetd_clients.messages import (
+    admin_messages,
+    cluster_messages,
+    conversions,
+    quota_messages,
+)
+from offsetd_clients.quota_values import QuotaListing
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import in_parallel
 from offsetd_clients.sync.transport import Answers
@@ -85,6 +91,18 @@ class AdminCalls(Calls):
         """Whether the server reports itself, or a service (`offsetd.cleaner`), as healthy."""
         request = admin_messages.health_request(service)
         return admin_messages.says_serving(self._call("Check", request))
+
+    def describe_quotas(self, principal: str = "") -> QuotaListing:
+        """The quotas in force at this server, and what is used of them now. Default: of all.
+
+        Each node of a cluster counts for itself.
+        """
+        request = quota_messages.describe_quotas_request(principal)
+        pages = [self._call("DescribeQuotas", request)]
+        while pages[-1].next_page_token:
+            request.page_token = pages[-1].next_page_token
+            pages.append(self._call("DescribeQuotas", request))
+        return quota_messages.described_quotas(pages)
 
     def describe_log(
         self, topic: str = "", partitions: Iterable[SupportsIndex] = ()

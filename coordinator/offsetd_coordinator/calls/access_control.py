@@ -52,7 +52,7 @@ class AccessControl:
         quotas: Quotas | None = None,
     ) -> None:
         self.authorizer = authorizer
-        self._quotas = quotas
+        self.quotas = quotas
         self._identities = identities
         self._figures = figures
         self.has_loaded_rules = True
@@ -68,9 +68,9 @@ class AccessControl:
             self._figures.failed_authentications += 1
             raise
         principal, client_id, quotas = identity.principal, "", None
-        if self._quotas is not None:
+        if self.quotas is not None:
             client_id = metadata_text(context, _CLIENT_ID_KEY)[:_CLIENT_ID_CHARACTERS_MAX]
-            quotas = self._quotas.of(principal, client_id)
+            quotas = self.quotas.of(principal, client_id)
         return Access(self, Caller(principal, context.peer(), client_id), identity, quotas)
 
     def is_valid(self, identity: Identity) -> bool:

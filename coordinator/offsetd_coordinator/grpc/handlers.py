@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.figures import CallFigures
     from offsetd_coordinator.grpc.call_tracing import CallTracing
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.quotas.caller_quotas import Quotas
     from offsetd_coordinator.security.authorizer import Authorizer
 
     AccessOf = Callable[[str], MethodAccess | None]
@@ -113,7 +114,7 @@ def _services(
             **_group_methods(node, settings, unary),
         },
         ADMIN_SERVICE: {
-            **_admin_methods(node, unary),
+            **_admin_methods(node, unary, None if control is None else control.quotas),
             **_file_methods(node, admission, settings, figures, access_of),
         },
         ACL_SERVICE: _acl_methods(node, authorizer, settings, unary),
@@ -248,13 +249,17 @@ def _file_methods(
 
 
 def _admin_methods(
-    node: Node, unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]
+    node: Node,
+    unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
+    quotas: Quotas | None,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
-    admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
+    admin = AdminService(node, quotas)
+    log_admin, config_admin = LogAdmin(node), ConfigAdmin(node)
     return {
         "GetServerInfo": unary(admin.get_server_info),
         "DescribeCluster": unary(ClusterService(node).describe_cluster),
         "FindCoordinator": unary(admin.find_coordinator),
+        "DescribeQuotas": unary(admin.describe_quotas),
         "DescribeLog": unary(log_admin.describe_log),
         "CompactLog": unary(log_admin.compact_log),
         "RetryPartition": unary(log_admin.retry_partition),

@@ -77,6 +77,18 @@ class Quotas:
             known = self._callers[caller] = CallerQuotas(self, caller)
         return known
 
+    def callers(self) -> list[Entity]:
+        """Those who have called. With very many such, only those since the last time."""
+        return list(self._callers)
+
+    def taken(self, limit: Limit) -> int:
+        """What has been taken of a rate, and has not come back."""
+        return self.buckets.taken(limit[:2], self.now_ns(), interval_ns=_SECOND_NS / limit.most)
+
+    def known_connections(self, sharers: Entity) -> Iterable[CountedConnection]:
+        """The connections that were counted for those that share a limit; some may be closed."""
+        return self._connections.get(sharers, ())
+
     def connections_of(self, sharers: Entity) -> set[CountedConnection]:
         """The connections of those that share a limit. Some may have been closed."""
         if sharers not in self._connections and len(self._connections) >= _CALLERS_MAX:

@@ -65,6 +65,15 @@ class QuotaTable:
     def __len__(self) -> int:
         return len(self._limits)
 
+    def limits_by_name(self) -> list[Limit]:
+        """The limits of the entities that are names, and stand for no others."""
+        return [
+            Limit(quota, entity, most)
+            for entity, limits in self._limits.items()
+            for quota, most in limits.items()
+            if DEFAULT not in entity and most != UNLIMITED
+        ]
+
     def limits_of(self, principal: str, client_id: str) -> dict[Quota, Limit]:
         """The limits of a caller: for each quota, those of the first entity that has it."""
         found: dict[Quota, Limit] = {}

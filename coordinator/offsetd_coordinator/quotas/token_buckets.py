@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -32,6 +33,10 @@ class TokenBuckets(Generic[Key]):
         """
         full_at_ns = self._full_at_ns.get(key, 0)
         return max(0, full_at_ns - now_ns - (depth - 1) * interval_ns)
+
+    def taken(self, key: Key, now_ns: int, *, interval_ns: float) -> int:
+        """The number of tokens that were taken and have not come back, the begun one included."""
+        return math.ceil(max(0, self._full_at_ns.get(key, 0) - now_ns) / interval_ns)
 
     def take(self, key: Key, tokens: int, now_ns: int, *, interval_ns: float) -> None:
         """Takes tokens, also those that the bucket does not have yet."""

@@ -150,6 +150,7 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
         (_group(_DESCRIBE, "events.what"),),
         hides_itself=True,
     ),
+    "DescribeQuotas": _cluster(_DESCRIBE),
     "ListAcls": _cluster(_DESCRIBE),
     "TestAcl": _cluster(_DESCRIBE),
     "AddAcls": _cluster(Operation.ALTER),

@@ -4,28 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.placement import partition_of
 
-from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from offsetd_coordinator.cooperative_scheduling import Turns
+from offsetd_coordinator.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+)
 from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.page_tokens import (
+    not_ours,
+    page_token,
+    read_page_size,
+    read_page_token,
+)
 from offsetd_coordinator.messages.timestamps import set_time
+from offsetd_coordinator.quotas.quota_use import Key, QuotaUse, limits_in_force, use_of
 from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.security.acl import USER_PREFIX
 from offsetd_coordinator.services.cluster_calls import cluster_id, other_addresses
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.quotas.caller_quotas import Quotas
 
 _CLOCK_OFFSET_TOLD_MS: Final = 1000
+
+
+_QUOTAS_PAGE_MAX: Final = 1000
 
 
 class AdminService:
     """The methods: each takes a request's bytes and returns the answer's bytes."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, quotas: Quotas | None = None) -> None:
         self._node = node
+        self._quotas = quotas
 
     @functools.cached_property
     def _version(self) -> str:
@@ -99,3 +118,52 @@ class AdminService:
         return admin_service_pb2.FindCoordinatorResponse(
             log_partition=log_partition, node_id=node_id, address=address
         ).SerializeToString()
+
+    async def describe_quotas(self, message: bytes) -> bytes:
+        """One page of the limits in force, and what is used of them. Answers in any state."""
+        request = validation.parse(admin_service_pb2.DescribeQuotasRequest, message)
+        page_size = read_page_size(
+            request.page_size, default=_QUOTAS_PAGE_MAX, most=_QUOTAS_PAGE_MAX
+        )
+        if request.principal and not request.principal.startswith(USER_PREFIX):
+            raise InvalidRequest(
+                "principal", "{principal!r} is not User:NAME", principal=request.principal
+            )
+        question = admin_service_pb2.DescribeQuotasRequest(principal=request.principal)
+        after = _read_key(read_page_token(question, request.page_token))
+        quotas = self._quotas
+        response = admin_service_pb2.DescribeQuotasResponse(in_force=quotas is not None)
+        if quotas is not None:
+            found = await limits_in_force(quotas, Turns(), principal=request.principal)
+            keys = sorted(key for key in found if after is None or key > after)
+            response.quotas.extend(
+                _quota_message(use_of(quotas, found[key])) for key in keys[:page_size]
+            )
+            if len(keys) > page_size:
+                position = json.dumps(keys[page_size - 1]).encode()
+                response.next_page_token = page_token(question, position)
+        return response.SerializeToString()
+
+
+def _read_key(position: bytes | None) -> Key | None:
+    """The last limit of the page before. Raises InvalidPageToken."""
+    if position is None:
+        return None
+    try:
+        principal, client_id, quota = map(str, json.loads(position))
+    except (ValueError, TypeError):
+        raise not_ours() from None
+    return principal, client_id, quota
+
+
+def _quota_message(use: QuotaUse) -> admin_service_pb2.QuotaUse:
+    message = admin_service_pb2.QuotaUse(
+        principal=use.limit.sharers.principal,
+        client_id=use.limit.sharers.client_id,
+        quota=use.limit.quota.value,
+        limit=use.limit.most,
+        in_use=use.in_use,
+        refusal_count=use.refusals,
+    )
+    message.delay.FromMilliseconds(round(use.delay_seconds * 1000))
+    return message

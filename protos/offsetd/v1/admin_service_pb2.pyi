@@ -619,3 +619,41 @@ class AuditEvent(_message.Message):
     peer: str
     principal: str
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., method: _Optional[str] = ..., topic: _Optional[str] = ..., what: _Optional[str] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ..., peer: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
+
+class DescribeQuotasRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "principal")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    principal: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
+
+class DescribeQuotasResponse(_message.Message):
+    __slots__ = ("quotas", "next_page_token", "in_force")
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IN_FORCE_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[QuotaUse]
+    next_page_token: str
+    in_force: bool
+    def __init__(self, quotas: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., in_force: bool = ...) -> None: ...
+
+class QuotaUse(_message.Message):
+    __slots__ = ("principal", "client_id", "quota", "limit", "in_use", "refusal_count", "delay")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    IN_USE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    client_id: str
+    quota: str
+    limit: int
+    in_use: int
+    refusal_count: int
+    delay: _duration_pb2.Duration
+    def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., quota: _Optional[str] = ..., limit: _Optional[int] = ..., in_use: _Optional[int] = ..., refusal_count: _Optional[int] = ..., delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...

@@ -97,6 +97,11 @@ class AdminServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
                 _registered_method=True)
+        self.DescribeQuotas = channel.unary_unary(
+                '/offsetd.v1.AdminService/DescribeQuotas',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -202,6 +207,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeQuotas(self, request, context):
+        """The limits of `security.quotas.file` that are in force, and what is used of them now. Each node
+        of a cluster counts for itself, so each answers only for itself. Answered while loading.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -264,6 +277,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListAuditEvents,
                     request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.SerializeToString,
+            ),
+            'DescribeQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeQuotas,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -593,6 +611,33 @@ class AdminService(object):
             '/offsetd.v1.AdminService/ListAuditEvents',
             offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
             offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/DescribeQuotas',
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,
