@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
@@ -11,7 +12,6 @@ import grpc.aio
 from offsetd_coordinator.network.connection_limits import channel_options
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from offsetd_coordinator.configuration.server_settings import Settings
@@ -72,5 +72,8 @@ def handshake_context(newest: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     def exchange(connection: Any, _name: object, _context: object) -> None:
         connection.context = newest()
 
+    # A resumed session is not verified again, so it would outlive the authority it came by.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
     context.sni_callback = exchange  # Clients that send no name of the server call it, too.
     return context
