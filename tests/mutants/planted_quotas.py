@@ -8,7 +8,7 @@ _TABLE = "offsetd_coordinator.quotas.quota_table"
 _CALLER = "offsetd_coordinator.quotas.caller_quotas:CallerQuotas"
 _UNIT = "tests/unit/coordinator/quotas/test_caller_quotas.py"
 _USE = "offsetd_coordinator.quotas.quota_use"
-_SHOWN = "tests/unit/coordinator/test_quota_use.py"
+_SHOWN = "tests/unit/coordinator/quotas/test_quota_use.py"
 _SERVER = "tests/security/test_quotas_of_callers.py"
 
 QUOTA_MUTANTS = (

@@ -9,7 +9,7 @@ from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import QuotaExceeded
 from offsetd_coordinator.quotas.quota_table import Entity, Quota
 from offsetd_coordinator.quotas.quota_use import limits_in_force, use_of
-from unit.coordinator.test_quotas import SECOND_NS, Time, quotas
+from unit.coordinator.quotas.test_caller_quotas import SECOND_NS, Time, quotas
 
 if TYPE_CHECKING:
     from offsetd_coordinator.quotas.caller_quotas import Quotas
