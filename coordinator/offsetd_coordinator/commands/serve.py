@@ -304,9 +304,11 @@ def _run(
             accepts_default_settings=accepts_defaults,
         )
         _stop_on_signals(server)
-        loading = asyncio.create_task(load_later_kernels(server.serving))
-        notifying = asyncio.create_task(notify_when_serving(server.serving))
-        showing = asyncio.create_task(_show(server, settings, pages))
+        beside = [
+            asyncio.create_task(load_later_kernels(server.serving)),
+            asyncio.create_task(notify_when_serving(server.serving)),
+            asyncio.create_task(_show(server, settings, pages)),
+        ]
         code = 1
         try:
             await server.run()
@@ -317,9 +319,8 @@ def _run(
             terminal.note(f"error: {last_words(error)}")
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends because of a defect")
-        loading.cancel()
-        notifying.cancel()
-        showing.cancel()
+        for each in beside:
+            each.cancel()
         # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
 

@@ -3419,6 +3419,233 @@ func (x *AuditEvent) GetPrincipal() string {
 	return ""
 }
 
+type DescribeQuotasRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000, which is also the default (0).
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only the limits of this principal, such as `User:loader`; empty: all.
+	Principal     string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeQuotasRequest) Reset() {
+	*x = DescribeQuotasRequest{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeQuotasRequest) ProtoMessage() {}
+
+func (x *DescribeQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeQuotasRequest.ProtoReflect.Descriptor instead.
+func (*DescribeQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DescribeQuotasRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *DescribeQuotasRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *DescribeQuotasRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+type DescribeQuotasResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by principal, client id and quota. A limit of every principal or client id (`*`) counts
+	// for each of them alone, so it is here once for each that has called.
+	Quotas []*QuotaUse `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// False: the server has no `security.quotas.file`, and limits nobody.
+	InForce       bool `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeQuotasResponse) Reset() {
+	*x = DescribeQuotasResponse{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeQuotasResponse) ProtoMessage() {}
+
+func (x *DescribeQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeQuotasResponse.ProtoReflect.Descriptor instead.
+func (*DescribeQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *DescribeQuotasResponse) GetQuotas() []*QuotaUse {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *DescribeQuotasResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *DescribeQuotasResponse) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
+type QuotaUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those who share the limit: all clients of this principal, or, with a client id, only those with
+	// this id. An empty principal: all who have the client id. Both empty: all without a client id.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	ClientId  string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// Its name in the file, such as `commit_rate` or `streams_max`.
+	Quota string `protobuf:"bytes,3,opt,name=quota,proto3" json:"quota,omitempty"`
+	// In a second, or at once.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What is used of it now. Of a rate: what has been taken and has not come back. If that is as
+	// much as the limit, callers wait. It may be more.
+	InUse int64 `protobuf:"varint,5,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	// Calls of the principal that were refused for a quota of this name, since the start. 0 without a
+	// principal, and for principals above `metrics.quota.principals.max`.
+	RefusalCount int64 `protobuf:"varint,6,opt,name=refusal_count,json=refusalCount,proto3" json:"refusal_count,omitempty"`
+	// How long the server has paused streams of the principal for its rates, since the start.
+	Delay         *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaUse) Reset() {
+	*x = QuotaUse{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaUse) ProtoMessage() {}
+
+func (x *QuotaUse) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaUse.ProtoReflect.Descriptor instead.
+func (*QuotaUse) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *QuotaUse) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *QuotaUse) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *QuotaUse) GetQuota() string {
+	if x != nil {
+		return x.Quota
+	}
+	return ""
+}
+
+func (x *QuotaUse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *QuotaUse) GetInUse() int64 {
+	if x != nil {
+		return x.InUse
+	}
+	return 0
+}
+
+func (x *QuotaUse) GetRefusalCount() int64 {
+	if x != nil {
+		return x.RefusalCount
+	}
+	return 0
+}
+
+func (x *QuotaUse) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
 var File_offsetd_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_offsetd_v1_admin_service_proto_rawDesc = "" +
@@ -3704,7 +3931,24 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12\x12\n" +
 	"\x04peer\x18\b \x01(\tR\x04peer\x12\x1c\n" +
-	"\tprincipal\x18\t \x01(\tR\tprincipal*\x9a\x01\n" +
+	"\tprincipal\x18\t \x01(\tR\tprincipal\"q\n" +
+	"\x15DescribeQuotasRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x89\x01\n" +
+	"\x16DescribeQuotasResponse\x12,\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x14.offsetd.v1.QuotaUseR\x06quotas\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x19\n" +
+	"\bin_force\x18\x03 \x01(\bR\ainForce\"\xde\x01\n" +
+	"\bQuotaUse\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12\x14\n" +
+	"\x05quota\x18\x03 \x01(\tR\x05quota\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x15\n" +
+	"\x06in_use\x18\x05 \x01(\x03R\x05inUse\x12#\n" +
+	"\rrefusal_count\x18\x06 \x01(\x03R\frefusalCount\x12/\n" +
+	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay*\x9a\x01\n" +
 	"\x11LogPartitionState\x12#\n" +
 	"\x1fLOG_PARTITION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bLOG_PARTITION_STATE_LOADING\x10\x01\x12\x1f\n" +
@@ -3735,7 +3979,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\x17OFFSET_FORMAT_KAFKA_CSV\x10\x01\x12\x15\n" +
 	"\x11OFFSET_FORMAT_RPK\x10\x02\x12\"\n" +
 	"\x1eOFFSET_FORMAT_KAFKA_UTILS_JSON\x10\x03\x12\x17\n" +
-	"\x13OFFSET_FORMAT_JSONL\x10\x042\xa0\b\n" +
+	"\x13OFFSET_FORMAT_JSONL\x10\x042\xf9\b\n" +
 	"\fAdminService\x12T\n" +
 	"\rGetServerInfo\x12 .offsetd.v1.GetServerInfoRequest\x1a!.offsetd.v1.GetServerInfoResponse\x12Z\n" +
 	"\x0fDescribeCluster\x12\".offsetd.v1.DescribeClusterRequest\x1a#.offsetd.v1.DescribeClusterResponse\x12Z\n" +
@@ -3749,7 +3993,8 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\fUpdateConfig\x12\x1f.offsetd.v1.UpdateConfigRequest\x1a .offsetd.v1.UpdateConfigResponse\x12V\n" +
 	"\rExportOffsets\x12 .offsetd.v1.ExportOffsetsRequest\x1a!.offsetd.v1.ExportOffsetsResponse0\x01\x12V\n" +
 	"\rImportOffsets\x12 .offsetd.v1.ImportOffsetsRequest\x1a!.offsetd.v1.ImportOffsetsResponse(\x01\x12Z\n" +
-	"\x0fListAuditEvents\x12\".offsetd.v1.ListAuditEventsRequest\x1a#.offsetd.v1.ListAuditEventsResponseb\x06proto3"
+	"\x0fListAuditEvents\x12\".offsetd.v1.ListAuditEventsRequest\x1a#.offsetd.v1.ListAuditEventsResponse\x12W\n" +
+	"\x0eDescribeQuotas\x12!.offsetd.v1.DescribeQuotasRequest\x1a\".offsetd.v1.DescribeQuotasResponseb\x06proto3"
 
 var (
 	file_offsetd_v1_admin_service_proto_rawDescOnce sync.Once
@@ -3764,7 +4009,7 @@ func file_offsetd_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_offsetd_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_offsetd_v1_admin_service_proto_goTypes = []any{
 	(LogPartitionState)(0),          // 0: offsetd.v1.LogPartitionState
 	(ServerState)(0),                // 1: offsetd.v1.ServerState
@@ -3810,96 +4055,103 @@ var file_offsetd_v1_admin_service_proto_goTypes = []any{
 	(*ListAuditEventsRequest)(nil),  // 41: offsetd.v1.ListAuditEventsRequest
 	(*ListAuditEventsResponse)(nil), // 42: offsetd.v1.ListAuditEventsResponse
 	(*AuditEvent)(nil),              // 43: offsetd.v1.AuditEvent
-	nil,                             // 44: offsetd.v1.UpdateConfigRequest.SetEntry
-	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
-	(*Revision)(nil),                // 47: offsetd.v1.Revision
-	(*ClusterShare)(nil),            // 48: offsetd.v1.ClusterShare
-	(*status.Status)(nil),           // 49: google.rpc.Status
-	(*OffsetChange)(nil),            // 50: offsetd.v1.OffsetChange
+	(*DescribeQuotasRequest)(nil),   // 44: offsetd.v1.DescribeQuotasRequest
+	(*DescribeQuotasResponse)(nil),  // 45: offsetd.v1.DescribeQuotasResponse
+	(*QuotaUse)(nil),                // 46: offsetd.v1.QuotaUse
+	nil,                             // 47: offsetd.v1.UpdateConfigRequest.SetEntry
+	(*timestamppb.Timestamp)(nil),   // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
+	(*Revision)(nil),                // 50: offsetd.v1.Revision
+	(*ClusterShare)(nil),            // 51: offsetd.v1.ClusterShare
+	(*status.Status)(nil),           // 52: google.rpc.Status
+	(*OffsetChange)(nil),            // 53: offsetd.v1.OffsetChange
 }
 var file_offsetd_v1_admin_service_proto_depIdxs = []int32{
-	45, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	48, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: offsetd.v1.GetServerInfoResponse.state:type_name -> offsetd.v1.ServerState
 	12, // 2: offsetd.v1.GetServerInfoResponse.expiry_suspension:type_name -> offsetd.v1.ExpirySuspension
-	46, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
+	49, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
 	9,  // 4: offsetd.v1.DescribeClusterResponse.nodes:type_name -> offsetd.v1.ClusterNode
 	10, // 5: offsetd.v1.DescribeClusterResponse.partitions:type_name -> offsetd.v1.ClusterPartition
 	11, // 6: offsetd.v1.DescribeClusterResponse.replication:type_name -> offsetd.v1.ClusterReplication
 	0,  // 7: offsetd.v1.ClusterPartition.state:type_name -> offsetd.v1.LogPartitionState
-	45, // 8: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
-	46, // 9: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
+	48, // 8: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
+	49, // 9: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
 	17, // 10: offsetd.v1.DescribeLogResponse.partitions:type_name -> offsetd.v1.LogPartition
 	18, // 11: offsetd.v1.LogPartition.segments:type_name -> offsetd.v1.LogSegment
 	19, // 12: offsetd.v1.LogPartition.cleaning:type_name -> offsetd.v1.LogCleaning
 	22, // 13: offsetd.v1.LogPartition.blocked_retention:type_name -> offsetd.v1.BlockedRetention
-	45, // 14: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
+	48, // 14: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
 	2,  // 15: offsetd.v1.LogCleaning.state:type_name -> offsetd.v1.CleaningState
-	46, // 16: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
-	46, // 17: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
-	45, // 18: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
+	49, // 16: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
+	49, // 17: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
+	48, // 18: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
 	20, // 19: offsetd.v1.LogCleaning.uncleanable:type_name -> offsetd.v1.UncleanablePartition
 	21, // 20: offsetd.v1.LogCleaning.last_round:type_name -> offsetd.v1.CleaningRound
-	45, // 21: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
-	45, // 22: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
-	45, // 23: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
-	45, // 24: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
-	46, // 25: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
-	45, // 26: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
-	45, // 27: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
+	48, // 21: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
+	48, // 22: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
+	48, // 23: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
+	48, // 24: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
+	49, // 25: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
+	48, // 26: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
+	48, // 27: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
 	25, // 28: offsetd.v1.CompactLogResponse.partitions:type_name -> offsetd.v1.CompactedPartition
-	47, // 29: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 29: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
 	21, // 30: offsetd.v1.CompactedPartition.round:type_name -> offsetd.v1.CleaningRound
 	20, // 31: offsetd.v1.RetryPartitionResponse.uncleanable:type_name -> offsetd.v1.UncleanablePartition
-	47, // 32: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
-	47, // 33: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 32: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 33: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
 	3,  // 34: offsetd.v1.ConfigSetting.source:type_name -> offsetd.v1.ConfigSource
 	30, // 35: offsetd.v1.DescribeConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
-	44, // 36: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
-	47, // 37: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
+	47, // 36: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
+	50, // 37: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
 	30, // 38: offsetd.v1.UpdateConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
 	4,  // 39: offsetd.v1.ExportOffsetsRequest.format:type_name -> offsetd.v1.OffsetFormat
-	48, // 40: offsetd.v1.ExportOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	51, // 40: offsetd.v1.ExportOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
 	38, // 41: offsetd.v1.ImportOffsetsRequest.options:type_name -> offsetd.v1.ImportOffsetsOptions
 	4,  // 42: offsetd.v1.ImportOffsetsOptions.format:type_name -> offsetd.v1.OffsetFormat
 	40, // 43: offsetd.v1.ImportOffsetsResponse.groups:type_name -> offsetd.v1.ImportedGroup
-	47, // 44: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
-	49, // 45: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
-	50, // 46: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
-	45, // 47: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
-	45, // 48: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
+	50, // 44: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
+	52, // 45: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
+	53, // 46: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
+	48, // 47: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
+	48, // 48: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
 	43, // 49: offsetd.v1.ListAuditEventsResponse.events:type_name -> offsetd.v1.AuditEvent
-	47, // 50: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
-	45, // 51: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	5,  // 52: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
-	7,  // 53: offsetd.v1.AdminService.DescribeCluster:input_type -> offsetd.v1.DescribeClusterRequest
-	13, // 54: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
-	15, // 55: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
-	23, // 56: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
-	26, // 57: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
-	28, // 58: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
-	31, // 59: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
-	33, // 60: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
-	35, // 61: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
-	37, // 62: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
-	41, // 63: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
-	6,  // 64: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
-	8,  // 65: offsetd.v1.AdminService.DescribeCluster:output_type -> offsetd.v1.DescribeClusterResponse
-	14, // 66: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
-	16, // 67: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
-	24, // 68: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
-	27, // 69: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
-	29, // 70: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
-	32, // 71: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
-	34, // 72: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
-	36, // 73: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
-	39, // 74: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
-	42, // 75: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
-	64, // [64:76] is the sub-list for method output_type
-	52, // [52:64] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	50, // 50: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
+	48, // 51: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	46, // 52: offsetd.v1.DescribeQuotasResponse.quotas:type_name -> offsetd.v1.QuotaUse
+	49, // 53: offsetd.v1.QuotaUse.delay:type_name -> google.protobuf.Duration
+	5,  // 54: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
+	7,  // 55: offsetd.v1.AdminService.DescribeCluster:input_type -> offsetd.v1.DescribeClusterRequest
+	13, // 56: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
+	15, // 57: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
+	23, // 58: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
+	26, // 59: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
+	28, // 60: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
+	31, // 61: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
+	33, // 62: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
+	35, // 63: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
+	37, // 64: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
+	41, // 65: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
+	44, // 66: offsetd.v1.AdminService.DescribeQuotas:input_type -> offsetd.v1.DescribeQuotasRequest
+	6,  // 67: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
+	8,  // 68: offsetd.v1.AdminService.DescribeCluster:output_type -> offsetd.v1.DescribeClusterResponse
+	14, // 69: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
+	16, // 70: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
+	24, // 71: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
+	27, // 72: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
+	29, // 73: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
+	32, // 74: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
+	34, // 75: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
+	36, // 76: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
+	39, // 77: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
+	42, // 78: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
+	45, // 79: offsetd.v1.AdminService.DescribeQuotas:output_type -> offsetd.v1.DescribeQuotasResponse
+	67, // [67:80] is the sub-list for method output_type
+	54, // [54:67] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_admin_service_proto_init() }
@@ -3922,7 +4174,7 @@ func file_offsetd_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_admin_service_proto_rawDesc), len(file_offsetd_v1_admin_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

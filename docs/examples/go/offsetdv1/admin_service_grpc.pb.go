@@ -31,6 +31,7 @@ const (
 	AdminService_ExportOffsets_FullMethodName   = "/offsetd.v1.AdminService/ExportOffsets"
 	AdminService_ImportOffsets_FullMethodName   = "/offsetd.v1.AdminService/ImportOffsets"
 	AdminService_ListAuditEvents_FullMethodName = "/offsetd.v1.AdminService/ListAuditEvents"
+	AdminService_DescribeQuotas_FullMethodName  = "/offsetd.v1.AdminService/DescribeQuotas"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -78,6 +79,9 @@ type AdminServiceClient interface {
 	ImportOffsets(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportOffsetsRequest, ImportOffsetsResponse], error)
 	// The administrative changes, newest first.
 	ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error)
+	// The limits of `security.quotas.file` that are in force, and what is used of them now. Each node
+	// of a cluster counts for itself, so each answers only for itself. Answered while loading.
+	DescribeQuotas(ctx context.Context, in *DescribeQuotasRequest, opts ...grpc.CallOption) (*DescribeQuotasResponse, error)
 }
 
 type adminServiceClient struct {
@@ -220,6 +224,16 @@ func (c *adminServiceClient) ListAuditEvents(ctx context.Context, in *ListAuditE
 	return out, nil
 }
 
+func (c *adminServiceClient) DescribeQuotas(ctx context.Context, in *DescribeQuotasRequest, opts ...grpc.CallOption) (*DescribeQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeQuotasResponse)
+	err := c.cc.Invoke(ctx, AdminService_DescribeQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -265,6 +279,9 @@ type AdminServiceServer interface {
 	ImportOffsets(grpc.ClientStreamingServer[ImportOffsetsRequest, ImportOffsetsResponse]) error
 	// The administrative changes, newest first.
 	ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error)
+	// The limits of `security.quotas.file` that are in force, and what is used of them now. Each node
+	// of a cluster counts for itself, so each answers only for itself. Answered while loading.
+	DescribeQuotas(context.Context, *DescribeQuotasRequest) (*DescribeQuotasResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -310,6 +327,9 @@ func (UnimplementedAdminServiceServer) ImportOffsets(grpc.ClientStreamingServer[
 }
 func (UnimplementedAdminServiceServer) ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListAuditEvents not implemented")
+}
+func (UnimplementedAdminServiceServer) DescribeQuotas(context.Context, *DescribeQuotasRequest) (*DescribeQuotasResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method DescribeQuotas not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -530,6 +550,24 @@ func _AdminService_ListAuditEvents_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_DescribeQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DescribeQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DescribeQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DescribeQuotas(ctx, req.(*DescribeQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -576,6 +614,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAuditEvents",
 			Handler:    _AdminService_ListAuditEvents_Handler,
+		},
+		{
+			MethodName: "DescribeQuotas",
+			Handler:    _AdminService_DescribeQuotas_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
