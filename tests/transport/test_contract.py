@@ -135,7 +135,7 @@ async def test_a_deadline_is_known_to_the_handler_and_ends_the_call(transport: s
     endings = Endings()
     async with serving(transport, endings=endings) as port, _channel(port) as channel:
         remaining = float(await _unary(channel)(b"deadline", timeout=50))
-        assert 0 < remaining <= 50
+        assert 0 < remaining <= 51  # grpc rounds it up on the way.
         assert await _unary(channel)(b"deadline") == b"None"
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await _unary(channel)(b"wait", timeout=0.2)

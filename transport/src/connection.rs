@@ -204,9 +204,13 @@ impl Connection {
 /// The answer to a request that is not one of gRPC.
 fn refusal(method: &Method, headers: &HeaderMap) -> Option<http::Response<()>> {
     let content_type = headers.get("content-type").map_or(&b""[..], |each| each.as_bytes());
+    // `application/grpc-web` is another protocol.
+    let is_grpc = content_type
+        .strip_prefix(b"application/grpc")
+        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')));
     let status = if method != Method::POST {
         StatusCode::METHOD_NOT_ALLOWED
-    } else if !content_type.starts_with(b"application/grpc") {
+    } else if !is_grpc {
         StatusCode::UNSUPPORTED_MEDIA_TYPE
     } else {
         return None;
