@@ -71,9 +71,12 @@ def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess
             yield pages
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium of the machine."""
+    """A headless Chromium of the machine.
+
+    Playwright's loop runs as long as it does, and no test of asyncio can run meanwhile.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:

@@ -62,7 +62,14 @@ ProxyOption = Annotated[
         help="The address by which browsers reach a proxy on this machine: https://NAME.",
     ),
 ]
-EndOption = Annotated[bool, typer.Option("--end-with-stdin", hidden=True)]
+EndOption = Annotated[
+    bool,
+    typer.Option(
+        "--end-with-stdin",
+        hidden=True,
+        help="End when standard input ends, as `offsetd serve --web` needs it.",
+    ),
+]
 AllowChangesOption = Annotated[
     bool,
     typer.Option(

@@ -264,11 +264,7 @@ def _read_settings(
 
 
 def _run(
-    settings: Settings,
-    terminal: Terminal,
-    *,
-    accepts_defaults: bool = False,
-    pages: str | None = None,
+    settings: Settings, terminal: Terminal, *, accepts_defaults: bool, pages: str | None
 ) -> None:
     with _nothing_collected():
         # Imported only here, because other uses of this command do not need these modules.
@@ -304,11 +300,11 @@ def _run(
             accepts_default_settings=accepts_defaults,
         )
         _stop_on_signals(server)
-        beside = [
-            asyncio.create_task(load_later_kernels(server.serving)),
-            asyncio.create_task(notify_when_serving(server.serving)),
-            asyncio.create_task(_show(server, settings, pages)),
-        ]
+        beside = asyncio.gather(
+            load_later_kernels(server.serving),
+            notify_when_serving(server.serving),
+            _show(server, settings, pages),
+        )
         code = 1
         try:
             await server.run()
@@ -319,8 +315,7 @@ def _run(
             terminal.note(f"error: {last_words(error)}")
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends because of a defect")
-        for each in beside:
-            each.cancel()
+        beside.cancel()
         # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
 

@@ -76,7 +76,8 @@ class OneCluster:
 
 async def shown(**parameters: str) -> str:
     client = cast("AsyncOffsetClient", OneCluster())
-    frame = {"sections": (), "path": "/cluster", "here": "/cluster", "server": "", "version": ""}
+    texts = dict.fromkeys(("server", "version", "logout"), "")
+    frame = {"sections": (), "path": "/cluster", "here": "/cluster", "changes": (), **texts}
     template = environment().get_template("cluster.html")
     return template.render(**frame, **await page.view(client, parameters))
 

@@ -30,7 +30,7 @@ def warm_kernels(terminal, **later):
 
 kernel_commands.warm_kernels = warm_kernels
 try:
-    serve._run(load_settings(), None)
+    serve._run(load_settings(), None, accepts_defaults=False, pages=None)
 except OSError as error:
     print(error, gc.isenabled(), gc.get_freeze_count())
 """
