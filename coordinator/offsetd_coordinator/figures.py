@@ -56,7 +56,7 @@ class WatchFigures:
 
 
 class AccessFigures:
-    """What callers were refused since the start because of who they are; the certificate's end."""
+    """Calls refused since the start by identity, rule or quota; the end of the certificate."""
 
     __slots__ = ("certificate_expire_ms", "failed_authentications", "quotas", "refusals")
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-# The last one is what OpenSSL says of a key of another type.
+# The last text is OpenSSL's message for a key of another type than the certificate's.
 _OTHER_KEY = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 

@@ -44,7 +44,7 @@ class MemberPart(Part):
         self._owned_generation_id = -1
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """Does what `Part.note_answer` does, also for a join and a sync."""
+        """Like `Part.note_answer`; it also handles Join and Sync."""
         match step:
             case Join():
                 self._note_joined(step, answer)

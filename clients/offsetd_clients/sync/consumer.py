@@ -125,7 +125,7 @@ class Consumer(Generic[Value]):
         self._keeper.changed.set()
 
     def ack(self, item: Item[Value]) -> None:
-        """Marks an item, and those handed out before it in its partition, as processed.
+        """Marks an item as processed, and all earlier items of its partition.
 
         Raises NotAssigned if the consumer does not have the item's partition, or lost it since.
         """

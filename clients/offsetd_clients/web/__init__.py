@@ -1,1 +1,1 @@
-"""The pages of `offsetd web`: a client of a server or a cluster, for people who look."""
+"""The pages of `offsetd web`: a client of a server or a cluster, for users of a browser."""

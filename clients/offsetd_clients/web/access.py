@@ -1,4 +1,4 @@
-"""Where the pages may listen, and who may then reach them."""
+"""The addresses on which the pages may listen, and what each of them needs."""
 
 import os
 from enum import StrEnum

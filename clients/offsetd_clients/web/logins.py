@@ -1,4 +1,4 @@
-"""Who has logged in: a viewer's token is kept here, in memory, and never given to the browser."""
+"""The viewers that have logged in. Their tokens stay in memory; the browser never gets them."""
 
 import asyncio
 import secrets

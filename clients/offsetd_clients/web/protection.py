@@ -1,4 +1,4 @@
-"""What keeps other web pages out: the names in `Host`, and the headers of every answer."""
+"""Protection against other sites: the names in `Host`, and the headers of every answer."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who calls, and what callers may do: the identities and the rules of one server.
+"""The identities of one server's callers, and the rules of what they may do.
 
 An `Access` is the caller of one call, with its rights, for as long as the call goes on.
 """

@@ -122,8 +122,8 @@ class KafkaCommitLog(StoredLog):
             if ticket := self.tickets[partition]:  # Without one it was never served.
                 self._lost.note_loss(partition, ticket, durable=self._durable, is_proved=is_proved)
                 if ticket > self._durable:
-                    # Only this node thinks that its time is over. The brokers may commit what was
-                    # sent.
+                    # Only this node knows that it lost the partition. The brokers may still
+                    # commit what it has sent.
                     is_sent = ticket <= self._frames.taken_ticket
                     self._lost.refuse(ticket, partition, may_be_committed=is_sent)
                 self.tickets[partition] = 0

@@ -1,4 +1,4 @@
-"""Settings of who may connect, and of what callers may do."""
+"""Settings of TLS, identities, access rules and quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watcher may see, for as long as it watches."""
+"""The rights of a watcher, for as long as it watches."""
 
 from __future__ import annotations
 

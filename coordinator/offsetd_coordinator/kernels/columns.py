@@ -230,7 +230,7 @@ MUST_NOT_EXIST: Final = 3
 
 
 class Commit(NamedTuple):
-    """A commit as kernels take it: spans of `names`, and a row of `columns` for each partition."""
+    """The arguments that describe a commit to a kernel: `columns` has a row for each partition."""
 
     names: Bytes
     columns: Int64s

@@ -288,7 +288,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether all members share a protocol with one that offers these."""
+        """Whether every member supports at least one of `protocols`."""
         if self.state is EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return protocol_type == self.protocol_type and any(

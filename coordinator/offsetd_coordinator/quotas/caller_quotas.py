@@ -1,4 +1,4 @@
-"""What callers have used of their quotas, and what they may still use. For the event loop's thread.
+"""What callers have used of their quotas, and what they may still use. Only the event loop uses it.
 
 A caller may begin while its bucket has a token. Then the whole cost is taken, also if the bucket
 goes below zero, so that no request is too large for ever. A bucket holds what one second brings.

@@ -1,4 +1,4 @@
-"""What is used of each limit that is in force, for people who look at it."""
+"""The use of each limit that is in force, for administrators."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class FlushDefect(StorageFailed):
 
 
 def as_storage_failed(error: BaseException) -> StorageFailed:
-    """Converts `error` to the error that stops the log; a FlushDefect for a defect of ours.
+    """Returns the error that stops the log: a FlushDefect for a defect of offsetd.
 
     A store that has stopped because of a defect also raises StorageFailed, so the oldest cause
     counts.

@@ -1,1 +1,1 @@
-"""Who calls, and what a caller may do: identities and rules, pure."""
+"""Identities of callers, and the rules of what they may do. Pure."""

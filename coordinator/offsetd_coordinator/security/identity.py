@@ -1,4 +1,4 @@
-"""The value that says who calls."""
+"""The identity of a caller."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _RULE: Final = re.compile(
     r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)"
     r"/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)",
 )
-# Kafka passes over empty rules, so several commas are one.
+# Kafka ignores empty rules, so several commas count as one.
 _SEPARATOR: Final = re.compile(r"\s*(?:,[\s,]*|\Z)", re.ASCII)
 _REPLACEMENT: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<group>[0-9]+)|(?P<text>[^\\$]+)")
 _REFERENCE: Final = re.compile(r"(?P<escapes>\\*)\$(?P<group>[1-9][0-9]*)")

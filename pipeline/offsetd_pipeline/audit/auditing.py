@@ -279,7 +279,7 @@ class _Asked:
         }
 
     def _damage(self) -> tuple[pa.Table, dict[str, object]]:
-        if self.scope.on_damage is OnDamage.FAIL:  # Damage has raised an error before.
+        if self.scope.on_damage is OnDamage.FAIL:  # An earlier step has raised.
             nothing = arrow_schema(schema_of(Mode.DAMAGE)).empty_table()
             return nothing, {"damaged_places": 0, "damaged_bytes": 0}
         rows = self.scope.damage(self.spark).persist(StorageLevel.MEMORY_AND_DISK)

@@ -1,4 +1,4 @@
-"""The chunks of pinned logs, in the order of the manifest, for one who lacks some of them."""
+"""The chunks of pinned logs, in the order of the manifest, for a target that lacks some of them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class CleanedSegmentWriter:
         self._source, self._source_position = source, 0
 
     def write(self, batches: npt.NDArray[np.uint8]) -> None:
-        """Adds whole batches. Raises StorageFull, StorageFailed; OSError from a source."""
+        """Adds whole batches. Raises StorageFull, StorageFailed, and OSError if a source fails."""
         if self._is_copying:
             if self._is_next_in_source(batches):
                 self._source_position += batches.size

@@ -62,7 +62,7 @@ class DiskMarks:
 
     @classmethod
     def of(cls, config: DiskConfig, *, total_bytes: int, reserve_bytes_needed: int) -> DiskMarks:
-        """The reserve is at most a sixteenth of the file system, and the mark at most half of that.
+        """The reserve is at most 1/16 of the file system, and the mark at most 1/32.
 
         `reserve_bytes_needed` is the reserve's size if no setting gives one.
         """

@@ -67,8 +67,8 @@ STATE_SLOTS: Final = 16
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
 
-# A message of format v0 or v1 begins with its offset and length, as a batch does. Its CRC-32, the
-# format's number (where a batch has its magic), attributes, v1's timestamp, key and value follow.
+# A message of format v0 or v1 begins with its offset and length, as a batch does. After them come
+# the CRC-32, the magic (at the same place as in a batch), attributes, v1's timestamp, key, value.
 OLD_CRC_AT: Final = 12
 OLD_ATTRIBUTES_AT: Final = 17
 OLD_MESSAGE_BYTES_MIN: Final = 26

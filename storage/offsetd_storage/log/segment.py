@@ -456,7 +456,7 @@ class Segment(SegmentFiles):
         self.time_index.truncate(entries_end)
         self._offset_file.changed_from(len(self.offset_index.entries))
         self._time_file.changed_from(len(self.time_index.entries))
-        # The last entries cover the batches up to their own. The batches after those are read.
+        # The last index entries cover the batches up to their position. Later batches are read.
         self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
         self.offset_next = self.base_offset
         end = self.offset_index.last.position

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import File
     from offsetd_storage.log.indexes import OffsetIndex
 
-_WALK_BYTES: Final = 16_384  # Read at once when batch headers are walked.
+_WALK_BYTES: Final = 16_384  # Bytes of one read while headers are walked.
 
 
 class SegmentReader:

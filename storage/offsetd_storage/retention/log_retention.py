@@ -117,7 +117,7 @@ def delete_records(
         raise OffsetOutOfRange(f"{topic_partition} ends at {end}, and cannot start at {offset}")
     if offset == end:
         # If the disk has no room for a new segment, the active segment stays. The start of the log
-        # is raised all the same, so its records cannot be read any more.
+        # is raised all the same, so the records below it cannot be read any more.
         with suppress(StorageFull):
             store.roll(topic_partition)
     _raise_start(store, topic_partition, offset)

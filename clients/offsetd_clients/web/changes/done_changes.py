@@ -1,4 +1,4 @@
-"""What was done lately, by session and request id: a form that is sent twice acts once."""
+"""The latest changes, by session and request id: a form that is sent twice acts once."""
 
 import asyncio
 from collections import OrderedDict

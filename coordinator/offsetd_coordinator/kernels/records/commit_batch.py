@@ -161,7 +161,7 @@ def judge_commit(
 
 @inline_kernel
 def _is_duplicate(table: Table, commit: Commit, now_ms: int, verdict: Int64s) -> bool:
-    """Returns whether the request id was seen within the window. Writes its answer to `verdict`."""
+    """Returns whether the id was seen within the window. If so, `verdict` gets that answer."""
     hashed, hashed_2 = hash_request(
         table,
         commit.names,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import File
 
-NAMED_MAX: Final = 10  # For each segment. A writer with a wrong clock may have written millions.
+NAMED_MAX: Final = 10  # Of one segment: a wrong clock may have written millions.
 
 
 @attrs.frozen(kw_only=True)
