@@ -49,15 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.part = parts.ALL
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """What `-n auto` is. Tests of the rest wait for servers: three of them keep two cores busy."""
-    is_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-    is_set = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
-    if is_named or is_set or config.option.part == parts.SHORT:
-        return None  # xdist decides: one a core.
-    return len(os.sched_getaffinity(0)) * 3 // 2
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The short part does not even import what it leaves out."""
     return (config.option.part == parts.SHORT and parts.is_rest_path(collection_path)) or None
