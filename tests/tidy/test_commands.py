@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -65,7 +64,6 @@ def run(tree: Path, *arguments: str) -> tuple[list[str], str]:
     return re.findall(r"::test_(\w+)", "\n".join(lines)), done.stdout
 
 
-CORES: Final = len(os.sched_getaffinity(0))
 LONG_FIRST: Final = ["longminutes2", "longminutes1"]
 XDIST: Final = ["-n1", "--dist=loadfile", "--no-loadscope-reorder"]
 
@@ -89,11 +87,3 @@ def test_a_part_is_run_and_the_longest_begin_first(
     names, printed = run(tree, *arguments)
     assert names == ran
     assert ("make test ARGS=tests/sim" in printed) == says_what_is_left_out
-
-
-@pytest.mark.parametrize("is_named", [True, False])
-def test_tests_that_wait_for_servers_have_more_workers(tree: Path, is_named: bool) -> None:
-    """What is named may be the tests of kernels, which wait for nobody."""
-    _, printed = run(tree, "-n", "auto", *(["tests/sim"] if is_named else ["--part=rest"]))
-    [made] = re.findall(r"created: (\d+)/", printed)
-    assert int(made) <= CORES if is_named else int(made) == CORES * 3 // 2
