@@ -119,9 +119,6 @@ class MemoryCommitLog:
         self._appended = 0
         self._pending: dict[int, int | None] = {}  # Partitions by ticket; None: an internal log.
         self._lost: dict[int, tuple[int, type[CoordinatorError]]] = {}  # By ticket.
-        self._durable_when_lost: set[int] = set()
-        self.refuses_late_answers = False
-        """Whether a loss refuses answers, too, that rest on what was durable before it."""
         self.losses = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         for partition in owned:
@@ -172,11 +169,6 @@ class MemoryCommitLog:
         for ticket in [each for each, owner in self._pending.items() if owner == partition]:
             del self._pending[ticket]
             self._lost[ticket] = partition, REFUSALS[state]
-            self.losses += 1
-        ticket = self.tickets[partition]
-        if ticket and ticket not in self._lost and self.refuses_late_answers:
-            self._lost[ticket] = partition, REFUSALS[state]
-            self._durable_when_lost.add(ticket)
             self.losses += 1
         self.tickets[partition] = 0
         self._answer()
@@ -251,11 +243,9 @@ class MemoryCommitLog:
         """Also what was lost: `lost` says so."""
         return self.failed is None and all(each > ticket for each in self._pending)
 
-    def lost(
-        self, tickets: Iterable[int], /, *, are_decided: bool = False
-    ) -> CoordinatorError | None:
+    def lost(self, tickets: Iterable[int], /) -> CoordinatorError | None:
         for ticket in tickets:
-            if ticket in self._lost and not (are_decided and ticket in self._durable_when_lost):
+            if ticket in self._lost:
                 partition, refusal = self._lost[ticket]
                 return refusal("log partition {log_partition} is lost", log_partition=partition)
         return None

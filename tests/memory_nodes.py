@@ -168,10 +168,3 @@ def group_in(partition: int, number: int = 0, partitions: int = PARTITIONS) -> s
     """Some group of a partition."""
     names = (f"g{n}" for n in range(10_000))
     return [n for n in names if partition_of(n, partitions) == partition][number]
-
-
-async def until_appended(node: MemoryNode, count: int) -> None:
-    """Returns once so many appends wait for a flush."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while node.log.batches_not_durable < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)

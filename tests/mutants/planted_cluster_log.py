@@ -12,13 +12,11 @@ _TRANSACTIONS = f"{_UNIT}/cluster/test_transactions.py"
 _STUCK = f"{_UNIT}/cluster/test_stuck_producers.py"
 _TAKEOVER = f"{_UNIT}/cluster/test_takeover.py"
 _COMMIT_LOG = f"{_UNIT}/cluster/test_kafka_commit_log.py"
-_LOST_TICKETS = f"{_UNIT}/runtime/test_lost_tickets.py"
 _MEMBER = f"{_UNIT}/cluster/test_group_member.py"
 _COPIES = f"{_UNIT}/cluster/test_copies.py"
 _RULES = f"{_UNIT}/cluster/test_shared_rules.py"
 _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
 _TAKES = "offsetd_coordinator.cluster.takeover:Takeovers"
-_LOST = "offsetd_coordinator.runtime.lost_tickets:LostTickets"
 _LOG = "offsetd_coordinator.cluster.kafka_commit_log:KafkaCommitLog"
 
 CLUSTER_LOG_MUTANTS = (
@@ -32,56 +30,21 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="what was sent is refused as not done",
         where=f"{_LOG}.lose",
-        replace="may_be_committed=is_sent",
-        by="may_be_committed=False",
+        replace="may_be_committed=is_sent or is_committed",
+        by="may_be_committed=is_committed",
         caught_by=_COMMIT_LOG,
     ),
     Mutant(
         name="what is committed is refused as not done",
-        where=f"{_LOG}._end",
-        replace="unknown_if_written(lost) if wait.may_be_write else lost",
-        by="lost",
-        caught_by=_COMMIT_LOG,
-    ),
-    Mutant(
-        name="a read is answered after a loss if writes came behind it",
-        where=f"{_LOST}.refusal",
-        replace="ticket <= loss.durable",
-        by="ticket == loss.ticket",
-        caught_by=_LOST_TICKETS,
-    ),
-    Mutant(
-        name="what nobody proved when its partition was lost is told",
-        where=f"{_LOST}.refusal_of_decided",
-        replace="ticket <= loss.durable and not loss.is_proved",
-        by="False",
-        caught_by=_LOST_TICKETS,
-    ),
-    Mutant(
-        name="what was durable before a loss is not told",
         where=f"{_LOG}.lose",
-        replace="is_proved = time.monotonic() < self._proved_until_s",
-        by="is_proved = False",
-        caught_by=_LOST_TICKETS,
-    ),
-    Mutant(
-        name="the last loss of a partition counts for all its tickets",
-        where=f"{_LOST}._loss_of",
-        replace="losses[place] if place < len(losses)",
-        by="losses[-1] if place < len(losses)",
-        caught_by=_LOST_TICKETS,
-    ),
-    Mutant(
-        name="a later frame proves that the node had a partition that it lost",
-        where=f"{_LOG}.note_committed",
-        replace="if time.monotonic() >= self._proved_until_s:",
-        by="if time.monotonic() < 0:",
-        caught_by=_LOST_TICKETS,
+        replace="may_be_committed=is_sent or is_committed",
+        by="may_be_committed=is_sent",
+        caught_by=_COMMIT_LOG,
     ),
     Mutant(
         name="a read behind a slow write needs no proof",
         where=f"{_LOG}._answer",
-        replace="is_proved or self._lost.refusal(wait.ticket) is not None",
+        replace="is_proved or wait.ticket in self._lost",
         by="True",
         caught_by=_COMMIT_LOG,
     ),
@@ -347,8 +310,8 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a partition that was given up is still answered",
         where=f"{_LOG}.lose",
-        replace="if ticket := self.tickets[partition]:",
-        by="if (ticket := self.tickets[partition]) < 0:",
+        replace="self._note_lost(ticket, partition, may_be_committed=is_sent or is_committed)",
+        by="pass",
         caught_by=(
             f"{_COMMIT_LOG}"
             "::test_what_was_committed_is_not_answered_either_once_its_partition_is_gone"

@@ -33,20 +33,10 @@ OWNERSHIP_MUTANTS = (
     Mutant(
         name="a stream answers commits that were lost with their partition",
         where="offsetd_coordinator.grpc.commit_stream:CommitStream._write",
-        replace="lost = _lost(runtime, unanswered[0])",
+        replace="lost = runtime.log.lost(unanswered[0].tickets)",
         by="lost = None",
         caught_by=(
             f"{_OWNERSHIP}::test_a_stream_with_commits_of_a_lost_partition_ends_and_another_goes_on"
-        ),
-    ),
-    Mutant(
-        name="a stream refuses commits that were durable when their partition was lost",
-        where="offsetd_coordinator.grpc.commit_stream:_lost",
-        replace="are_decided=True",
-        by="are_decided=False",
-        caught_by=(
-            f"{_OWNERSHIP}"
-            "::test_a_stream_answers_commits_that_were_durable_when_their_partition_was_lost"
         ),
     ),
     Mutant(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.batch.batch_runs import split_run
 from offsetd_storage.batch.record_batch import batch_header
@@ -23,7 +23,6 @@ from offsetd_coordinator.cluster.copy_appends import append_to_copy
 from offsetd_coordinator.errors import CoordinatorNotAvailable, NotCoordinator, StorageUnavailable
 from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
-from offsetd_coordinator.runtime.lost_tickets import LostTickets, unknown_if_written
 from offsetd_coordinator.runtime.stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+
+# Answers that rest on a lost partition are refused. So many tickets are remembered.
+_LOST_TICKETS_MAX: Final = 1_000_000
 
 
 class _Wait(NamedTuple):
@@ -80,7 +82,8 @@ class KafkaCommitLog(StoredLog):
         self._waiting: deque[_Wait] = deque()
         self._proofs: deque[_Wait] = deque()
         self._frame_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._lost = LostTickets()
+        self._lost: dict[int, CoordinatorError] = {}
+        self.losses = 0
         self._kicked = False
 
     def start(self) -> None:
@@ -101,7 +104,6 @@ class KafkaCommitLog(StoredLog):
         """Starts to serve a partition whose copy is complete, after its claim was committed."""
         # A ticket of its own: so what rests on this partition can be told from the rest.
         self.tickets[partition] = self._frames.next_ticket()
-        self._lost.note_ticket(self.tickets[partition], partition)
         self._states[partition] = PartitionState.SERVING
         self._note_serving()
         self._frames.want()
@@ -113,19 +115,17 @@ class KafkaCommitLog(StoredLog):
         self._note_serving()
 
     def lose(self, partitions: Collection[int]) -> None:
-        """Refuses the answers that rest on these partitions and are not certain yet."""
+        """Refuses all answers that rest on these partitions and did not leave yet."""
         # If this node soon owns them again, the next term has not read what waits now.
         self._frames.drop(partitions)
-        is_proved = time.monotonic() < self._proved_until_s
+        unanswered = {each.ticket for each in self._proofs if each.may_be_write}
         for partition in partitions:
             self.leave(partition)
             if ticket := self.tickets[partition]:  # Without one it was never served.
-                self._lost.note_loss(partition, ticket, durable=self._durable, is_proved=is_proved)
-                if ticket > self._durable:
-                    # Only this node knows that it lost the partition. The brokers may still
-                    # commit what it has sent.
-                    is_sent = ticket <= self._frames.taken_ticket
-                    self._lost.refuse(ticket, partition, may_be_committed=is_sent)
+                # Only this node knows that it lost the partition. The brokers may still commit it.
+                is_sent = self._durable < ticket <= self._frames.taken_ticket
+                is_committed = ticket in unanswered
+                self._note_lost(ticket, partition, may_be_committed=is_sent or is_committed)
                 self.tickets[partition] = 0
         self._waiting = self._refused(self._waiting)
         self._proofs = self._refused(self._proofs)
@@ -136,15 +136,21 @@ class KafkaCommitLog(StoredLog):
         """Refuses the waits for lost tickets, and returns the others."""
         left = deque[_Wait]()
         for wait in waits:
-            if self._lost.refusal(wait.ticket) is None:
-                left.append(wait)
-            else:
+            if wait.ticket in self._lost:
                 self._end(wait)
+            else:
+                left.append(wait)
         return left
 
     def _note_serving(self) -> None:
         states = self._states.values()
         self.serves_all = all(each is PartitionState.SERVING for each in states)
+
+    def _note_lost(self, ticket: int, partition: int, *, may_be_committed: bool) -> None:
+        self._lost[ticket] = _refusal(partition, may_be_committed=may_be_committed)
+        self.losses += 1
+        while len(self._lost) > _LOST_TICKETS_MAX:
+            del self._lost[next(iter(self._lost))]
 
     # Appending -------------------------------------------------------------------------------
 
@@ -165,7 +171,6 @@ class KafkaCommitLog(StoredLog):
             last_offset=last_offset,
             max_timestamp_ms=max_timestamp_ms,
         )
-        self._lost.note_ticket(ticket, partition)
         self._kick_soon()
         return ticket
 
@@ -207,7 +212,6 @@ class KafkaCommitLog(StoredLog):
             max_timestamp_ms=header.max_timestamp_ms,
             is_own=True,
         )
-        self._lost.note_ticket(ticket, -1)
         self._kick_soon()
         try:
             replay(batch)
@@ -245,13 +249,13 @@ class KafkaCommitLog(StoredLog):
     def durable(self, ticket: int) -> asyncio.Future[None] | None:
         """See `CommitLog.durable`. Waits for a proof too, if the read lease has ended."""
         is_proved = time.monotonic() < self._proved_until_s
-        lost = self._lost.refusal(ticket)
-        if is_proved and ticket <= self._durable and self.failed is None and lost is None:
+        is_failed_or_lost = self.failed is not None or ticket in self._lost
+        if is_proved and ticket <= self._durable and not is_failed_or_lost:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
         if self.failed is not None:
             future.set_exception(self.unavailable())
-        elif lost is not None:
+        elif (lost := self.lost((ticket,))) is not None:
             future.set_exception(lost)
         elif ticket > self._durable:
             self._waiting.append(_Wait(ticket, future))
@@ -270,21 +274,16 @@ class KafkaCommitLog(StoredLog):
         """See `CommitLog.is_durable`. True for a lost ticket, too: `lost` has its refusal."""
         if ticket > self._durable:
             return False
-        return time.monotonic() < self._proved_until_s or self._lost.is_lost(ticket)
+        return ticket in self._lost or time.monotonic() < self._proved_until_s
 
-    @property
-    def losses(self) -> int:
-        """See `CommitLog.losses`."""
-        return self._lost.count
-
-    def lost(
-        self, tickets: Iterable[int], /, *, are_decided: bool = False
-    ) -> CoordinatorError | None:
+    def lost(self, tickets: Iterable[int], /) -> CoordinatorError | None:
         """See `CommitLog.lost`."""
-        if not self._lost.count:
+        if not self._lost:
             return None
-        refusal_of = self._lost.refusal_of_decided if are_decided else self._lost.refusal
-        return next(filter(None, map(refusal_of, tickets)), None)
+        for ticket in tickets:
+            if (refusal := self._lost.get(ticket)) is not None:
+                return refusal
+        return None
 
     def frame_committed(self, number: int) -> asyncio.Future[None]:
         """Ends when the frame with this number is committed. Raises StorageUnavailable."""
@@ -306,7 +305,7 @@ class KafkaCommitLog(StoredLog):
             return
         for entry in done.lost:
             partition = entry.topic_partition.partition
-            self._lost.refuse(entry.ticket, partition, may_be_committed=done.may_be_committed)
+            self._note_lost(entry.ticket, partition, may_be_committed=done.may_be_committed)
         self._durable = max(self._durable, done.frame.ticket)
         if not done.begun_s:
             # The node owned nothing. What it serves was lost, and the loop is told in a moment.
@@ -315,19 +314,7 @@ class KafkaCommitLog(StoredLog):
         if done.begun_s:
             self._proved_until_s = done.begun_s + self._lease_s
             self.flush_durations.note(time.monotonic() - done.begun_s)
-        if time.monotonic() >= self._proved_until_s:
-            self._refuse_unproved(done)
         self._answer(done.frame.number, proves=bool(done.begun_s))
-
-    def _refuse_unproved(self, done: CommittedFrame) -> None:
-        """Refuses the answers about partitions that were lost while the frame was on its way.
-
-        It is too old to prove that the node still had them, and no later frame proves that.
-        """
-        for entry in done.frame.entries:
-            if self._lost.is_lost(entry.ticket) and self._lost.refusal(entry.ticket) is None:
-                partition = entry.topic_partition.partition
-                self._lost.refuse(entry.ticket, partition, may_be_committed=True)
 
     def _copy(self, done: CommittedFrame) -> None:
         """Appends a frame to the copies of the partitions that are served.
@@ -359,7 +346,7 @@ class KafkaCommitLog(StoredLog):
         is_proved = not proves or time.monotonic() < self._proved_until_s
         while self._waiting and self._waiting[0].ticket <= self._durable:
             wait = self._waiting.popleft()
-            if is_proved or self._lost.refusal(wait.ticket) is not None:
+            if is_proved or wait.ticket in self._lost:
                 self._end(wait)
             else:
                 frame_next = self._frames.want()
@@ -377,11 +364,11 @@ class KafkaCommitLog(StoredLog):
     def _end(self, wait: _Wait) -> None:
         if wait.future.done():  # Its call was cancelled.
             return
-        lost = self._lost.refusal(wait.ticket)
+        lost = self.lost((wait.ticket,))
         if lost is None:
             wait.future.set_result(None)
         else:
-            wait.future.set_exception(unknown_if_written(lost) if wait.may_be_write else lost)
+            wait.future.set_exception(lost)
 
     @property
     def batches_not_durable(self) -> int:
@@ -405,3 +392,16 @@ class KafkaCommitLog(StoredLog):
         self._proofs.clear()
         self._frame_waiters.clear()
         return futures
+
+
+def _refusal(partition: int, *, may_be_committed: bool) -> CoordinatorError:
+    if may_be_committed:
+        return StorageUnavailable(
+            "this server lost log partition {log_partition} before it knew whether the brokers have"
+            " committed the write",
+            log_partition=partition,
+        )
+    return NotCoordinator(
+        "this server lost log partition {log_partition} before it could answer",
+        log_partition=partition,
+    )

@@ -314,7 +314,7 @@ class CommitStream:
         if self._losses != runtime.log.losses:
             self._losses = runtime.log.losses
             for each in self._unanswered:
-                if (lost := _lost(runtime, each)) is not None:
+                if (lost := runtime.log.lost(each.tickets)) is not None:
                     raise lost
         for partition in self._absent:
             if runtime.serves(partition):
@@ -335,11 +335,10 @@ class CommitStream:
                 continue
             runtime = self._node.runtime
             assert runtime is not None, "what is unanswered was submitted"
-            if not runtime.is_durable(unanswered[0].ticket):
-                waiting = runtime.durable(unanswered[0].ticket)
-                if waiting is not None:
-                    await waiting
-            lost = _lost(runtime, unanswered[0])
+            waiting = runtime.durable(unanswered[0].ticket)
+            if waiting is not None:
+                await waiting
+            lost = runtime.log.lost(unanswered[0].tickets)
             if lost is not None:  # The client cannot learn each outcome, so it retries.
                 raise lost
             answered = self._pop_durable(runtime)
@@ -363,7 +362,7 @@ class CommitStream:
         ):
             if not runtime.is_durable(unanswered[0].ticket):
                 break
-            if _lost(runtime, unanswered[0]) is not None:
+            if runtime.log.lost(unanswered[0].tickets) is not None:
                 break
             durable.append(unanswered.popleft())
             results = durable[-1].results
@@ -376,11 +375,6 @@ class CommitStream:
                 self._figures.result_codes[code] += 1
         self._unanswered_commits -= commits
         return durable
-
-
-def _lost(runtime: Runtime, unanswered: _Unanswered) -> CoordinatorError | None:
-    """See `CommitLog.lost`. The results were made when the commits were submitted."""
-    return runtime.log.lost(unanswered.tickets, are_decided=True)
 
 
 def _offset_count(read: ReadCommits | SequencedOutcome) -> int:

@@ -190,14 +190,9 @@ class CommitLog(Protocol):
         append's partition is lost before that.
         """
 
-    def lost(
-        self, tickets: Iterable[int], /, *, are_decided: bool = False
-    ) -> CoordinatorError | None:
+    def lost(self, tickets: Iterable[int], /) -> CoordinatorError | None:
         """The refusal of answers that rest on these appends, if one was lost with its partition.
 
-        `are_decided`: the answers were made when these appends were the newest. Then those whose
-        appends were durable before the loss are not refused. StorageUnavailable means that the
-        change may have happened.
         NotCoordinator means that the change did not happen, or that only another node knows its
         outcome. LogPartitionQuarantined means that the partition's log is damaged.
         """

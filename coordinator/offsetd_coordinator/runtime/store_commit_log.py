@@ -192,13 +192,7 @@ class StoreCommitLog(StoredLog):
         """Whether an answer with this ticket may leave."""
         return ticket <= self._durable
 
-    def lost(
-        self,
-        _: Iterable[int],
-        /,
-        *,
-        are_decided: bool = False,  # noqa: ARG002
-    ) -> CoordinatorError | None:
+    def lost(self, _: Iterable[int], /) -> CoordinatorError | None:
         """Always None: with one journal, all partitions fail together."""
         return None
 
