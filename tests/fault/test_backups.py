@@ -357,7 +357,7 @@ def test_a_time_is_in_utc_unless_it_has_a_zone(server: ServerProcess, tmp_path: 
 
 @promised(
     "If a backup has not ended, it says so, and until when that stops `prune`.",
-    "a restore of the newest names the newest whole one instead",
+    "a restore of the newest names the newest backup with a readable manifest instead",
 )
 def test_what_stops_a_prune_or_a_restore_says_what_to_do(
     server: ServerProcess, tmp_path: Path

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("resource", "item", "amount", "unit", "why")
 _COUNT_MAX: Final = 10**9
 _DAY_MS: Final = 86_400_000
+_HISTORY_DAYS_MAX: Final = 36_500
 _UNITS: Final = {"disk": "bytes", "memory": "bytes", "cores": "cores", "descriptors": "files"}
 
 
@@ -46,6 +47,7 @@ HistoryOption = Annotated[
     typer.Option(
         "--history-days",
         min=0,
+        max=_HISTORY_DAYS_MAX,
         metavar="D",
         help="How long each commit is kept; default: history.ms.",
     ),

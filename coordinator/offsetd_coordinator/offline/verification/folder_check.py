@@ -123,8 +123,8 @@ def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
 def _quarantine_findings(files: Files, view: FolderView) -> Iterator[Finding]:
     partitions = list_quarantine_files(files, view.folder)
     for topic_partition, claim in claims_of(files, view.folder, partitions).items():
+        name = quarantine_path(view.folder, topic_partition).name
         if isinstance(claim, Damage):
-            name = quarantine_path(view.folder, topic_partition).name
             yield Finding(file=name, reason=claim.reason)
         else:
             reason = (

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from journals import point_at
 from offsetd_coordinator.offline.verification.folder_check import folder_findings
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.recovery.quarantine import Claim, write_quarantine_file
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import read_folder
 
@@ -133,6 +135,15 @@ def test_a_quarantine_file_that_is_not_whole_is_named(
     ((file, _, reason),) = findings(closed)
     assert file == "offsetd-quarantine-__consumer_offsets-0"
     assert "cannot be read" in reason
+
+
+def test_a_quarantine_whose_damage_is_gone_is_named(closed: Path) -> None:
+    """The folder of the partition was put back from a good copy."""
+    claim = Claim(point=point_at(FIRST, 5), batches=(), closed_clean=True)
+    write_quarantine_file(OsFiles(), closed, claim)
+    ((file, _, reason),) = findings(closed)
+    assert file == "offsetd-quarantine-__consumer_offsets-0"
+    assert "is served again once its damage is gone" in reason
 
 
 def test_nothing_is_changed_by_looking(crashed: Path) -> None:
