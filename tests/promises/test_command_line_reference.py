@@ -262,7 +262,8 @@ def test_a_dry_import_of_many_offsets_shows_ten_thousand(
 
 
 @promised(
-    "`offsetd serve` prints nothing to standard output; its log goes to standard error, a JSON "
+    "`offsetd serve` prints nothing to standard output, except with `--web` the line of "
+    "`offsetd web`; its log goes to standard error, a JSON "
     "object a line"
 )
 def test_a_server_prints_nothing_but_its_log(tmp_path: Path) -> None:

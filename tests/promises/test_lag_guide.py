@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @promised(
-    "Without a verdict (null), no commit since the start of the server has reported an end,",
+    "The verdict is null if no commit since the start of the server has reported an end,",
     "in Python `get_group(…).lag_verdict` and `get_group_lags(…)`.",
 )
 def test_the_client_and_the_command_line_tell_the_verdict(
