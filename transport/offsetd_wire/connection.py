@@ -167,8 +167,8 @@ class Connection(asyncio.Protocol):
     def _look_for_life(self, now_seconds: float) -> None:
         """Pings a quiet client, and ends a connection whose client does not answer."""
         if self._pinged_seconds is not None:
-            if self._received_seconds >= self._pinged_seconds or not self.wire.awaits_pong():
-                self.wire.awaits_pong()
+            awaits_pong = self.wire.awaits_pong()
+            if self._received_seconds >= self._pinged_seconds or not awaits_pong:
                 self._pinged_seconds = None
             elif 1000 * (now_seconds - self._pinged_seconds) > self.limits.keepalive_reply_ms_max:
                 self.abort()

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
-use h2::{Ping, PingPong, Reason};
+use h2::{Ping, PingPong};
 use http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::pipe::Pipe;
@@ -82,24 +82,10 @@ impl Connection {
         }
     }
 
-    /// Breaks a call off and forgets it.
-    pub fn reset(&mut self, id: u64, reason: Reason) {
-        if let Some(mut stream) = self.streams.remove(&id) {
-            stream.reset(reason);
-        }
-    }
-
     /// Tells the client to make no further calls here. Calls that it has made go on.
     pub fn drain(&mut self) {
         if let State::Open(connection) = &mut self.state {
             connection.graceful_shutdown();
-        }
-    }
-
-    /// Ends the connection at once.
-    pub fn abort(&mut self, reason: Reason) {
-        if let State::Open(connection) = &mut self.state {
-            connection.abrupt_shutdown(reason);
         }
     }
 

@@ -5,7 +5,6 @@ mod headers;
 mod pipe;
 mod stream;
 
-use h2::Reason;
 use http::HeaderMap;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -138,19 +137,9 @@ impl Wire {
         }
     }
 
-    /// Breaks the call off without a status.
-    fn cancel(&mut self, id: u64) {
-        self.connection.reset(id, Reason::CANCEL);
-    }
-
     /// Tells the client to make no further calls on this connection.
     fn drain(&mut self) {
         self.connection.drain();
-    }
-
-    /// Ends the connection because the peer asks too much.
-    fn abort(&mut self) {
-        self.connection.abort(Reason::ENHANCE_YOUR_CALM);
     }
 
     /// Sends a ping, unless one is on its way.

@@ -109,15 +109,6 @@ impl Stream {
         self.trailers = Some(trailers);
     }
 
-    /// Breaks the call off.
-    pub fn reset(&mut self, reason: Reason) {
-        if let Some(sender) = &mut self.sender {
-            sender.send_reset(reason);
-        } else if let Some(responder) = &mut self.responder {
-            responder.send_reset(reason);
-        }
-    }
-
     /// Goes on as far as possible.
     pub fn drive(&mut self, events: &mut Vec<Event>) -> Life {
         let waker = self.waker.clone();

@@ -23,8 +23,12 @@ class GroupDetails(NamedTuple):
     lease_holder: str
 
 
-async def details_of(runtime: Runtime, group_id: bytes, turns: Turns) -> GroupDetails:
+async def details_of(
+    runtime: Runtime, group_id: bytes, turns: Turns, verdict: LagVerdict | None
+) -> GroupDetails:
     """The details of a group; zeros for one that was deleted meanwhile.
+
+    `verdict` is the one that was found before; None: it is looked for.
 
     Raises the errors of `submit` if the log partition is no longer served here.
     """
@@ -34,6 +38,6 @@ async def details_of(runtime: Runtime, group_id: bytes, turns: Turns) -> GroupDe
     return GroupDetails(
         offset_count=shard.offsets.count(group_id),
         member_count=shard.member_count(group_id),
-        verdict=await verdict_of(runtime, group_id),
+        verdict=await verdict_of(runtime, group_id) if verdict is None else verdict,
         lease_holder=status.lease.holder if status is not None and status.is_held else "",
     )

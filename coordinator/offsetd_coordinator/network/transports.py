@@ -59,9 +59,8 @@ def add_port(
     address = settings.listen_address
     if not settings.has_tls:
         return server.add_insecure_port(address)
-    secure: Any = credentials()
-    if transport_of(settings) == WIRE:
-        secure = handshake_context(tls_context)
+    is_wire = transport_of(settings) == WIRE
+    secure: Any = handshake_context(tls_context) if is_wire else credentials()
     return server.add_secure_port(address, secure)
 
 

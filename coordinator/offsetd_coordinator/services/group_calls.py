@@ -115,9 +115,10 @@ class GroupService:
         shown = found[:page_size]
         if not request.include_details:
             return await encoded_with(response, shown, verdicts.add_listing)
-        detailed = [
-            (listing, await details_of(runtime, listing[1].group_id, turns)) for listing in shown
-        ]
+        detailed = []
+        for each in shown:
+            known = verdicts.known(group_id := each[1].group_id)
+            detailed.append((each, await details_of(runtime, group_id, turns, known)))
         return await encoded_with(response, detailed, verdicts.add_detailed)
 
     async def get_group(self, message: bytes) -> bytes:
@@ -201,6 +202,10 @@ class _Verdicts:
                 self._found[each.group_id] = verdict
                 wanted.append(each)
         return wanted
+
+    def known(self, group_id: bytes) -> LagVerdict | None:
+        """The verdict on a group, if it was found already."""
+        return self._found.get(group_id)
 
     async def note(self, listings: Iterable[GroupListing]) -> None:
         """Finds the verdicts that the filter has not found."""

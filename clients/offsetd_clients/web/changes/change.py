@@ -1,12 +1,13 @@
 """A change that was chosen in a form, and what it does or would do."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
 
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.change_values import OffsetChange
 from offsetd_clients.values import Revision
 
 Cell: TypeAlias = str | int | None
@@ -74,6 +75,19 @@ class Wizard:
 async def no_choices(_: AsyncOffsetClient, __: str, ___: Fields) -> dict[str, object]:
     """For a form that needs nothing from the server."""
     return {}
+
+
+def offset_rows(changes: Iterable[OffsetChange]) -> tuple[Row, ...]:
+    """Topic, partition, and the offset before and after, of each changed offset."""
+    return tuple(
+        (each.topic_partition.topic, each.topic_partition.partition, each.before, each.after)
+        for each in changes
+    )
+
+
+def topic_words(topics: Iterable[str]) -> list[str]:
+    """The options of a command that name these topics."""
+    return [word for topic in topics for word in ("--topic", topic)]
 
 
 def lines(fields: Fields, name: str) -> list[str]:

@@ -10,6 +10,8 @@ from offsetd_clients.web.changes.change import (
     Wizard,
     lines,
     no_choices,
+    offset_rows,
+    topic_words,
 )
 from offsetd_clients.web.changes.resets import COLUMNS
 
@@ -32,10 +34,7 @@ async def read(_: AsyncOffsetClient, group_id: str, fields: Fields) -> Change:
             reason=terms.reason,
             request_id=terms.request_id,
         )
-        rows = tuple(
-            (each.topic_partition.topic, each.topic_partition.partition, each.before, each.after)
-            for each in done.changes
-        )
+        rows = offset_rows(done.changes)
         more = done.offset_count - len(rows)
         kept = done.kept_offset_count
         return Outcome(
@@ -53,7 +52,7 @@ async def read(_: AsyncOffsetClient, group_id: str, fields: Fields) -> Change:
         group_id=group_id,
         words=(
             *("groups", "clone"),
-            *(word for topic in topics for word in ("--topic", topic)),
+            *topic_words(topics),
             *(["--overwrite"] if overwrite else []),
         ),
         about=(group_id, target),

@@ -12,6 +12,7 @@ from offsetd_clients.web.changes.change import (
     Wizard,
     lines,
     no_choices,
+    topic_words,
 )
 
 COLUMNS = ("Topic", "Partition", "Offset")
@@ -77,7 +78,7 @@ async def read_offsets(_: AsyncOffsetClient, group_id: str, fields: Fields) -> C
         group_id=group_id,
         words=(
             *("groups", "offset-delete"),
-            *(word for topic in chosen for word in ("--topic", topic)),
+            *topic_words(chosen),
         ),
         about=(group_id,),
         carry_out=carry_out,

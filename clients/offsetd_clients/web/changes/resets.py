@@ -22,7 +22,16 @@ from offsetd_clients.cli.arguments.whole_numbers import (
 from offsetd_clients.cli.printing.change_summary import summary
 from offsetd_clients.messages.change_messages import ResetTarget
 from offsetd_clients.values import TopicPartition
-from offsetd_clients.web.changes.change import Change, Fields, Outcome, Terms, Wizard, lines
+from offsetd_clients.web.changes.change import (
+    Change,
+    Fields,
+    Outcome,
+    Terms,
+    Wizard,
+    lines,
+    offset_rows,
+    topic_words,
+)
 from offsetd_clients.web.names import bounded
 
 COLUMNS = ("Topic", "Partition", "Offset", "New offset")
@@ -113,10 +122,7 @@ class Reset:
             reason=terms.reason,
             request_id=terms.request_id,
         )
-        rows = tuple(
-            (each.topic_partition.topic, each.topic_partition.partition, each.before, each.after)
-            for each in done.changes
-        )
+        rows = offset_rows(done.changes)
         return Outcome(
             columns=COLUMNS,
             rows=rows,
@@ -178,7 +184,7 @@ async def read(_: AsyncOffsetClient, group_id: str, fields: Fields) -> Change:
     if way.has_value:
         words.append("-" if is_csv else value)
     words += ["--all-topics"] if not (chosen or is_csv) else []
-    words += [word for topic in chosen for word in ("--topic", topic)]
+    words += topic_words(chosen)
     words += [word for bound in bounds for word in ("--bounds", bound)]
     words += ["--force"] if reset.force else []
     return Change(
