@@ -288,6 +288,7 @@ def _read_calls() -> Mapping[str, LargeCall]:
         "the coordinator": ("FindCoordinator", admin.FindCoordinatorRequest(group_id=KEPT)),
         "the log": ("DescribeLog", admin.DescribeLogRequest()),
         "settings": ("DescribeConfig", admin.DescribeConfigRequest()),
+        "quotas": ("DescribeQuotas", admin.DescribeQuotasRequest()),
         "the audit log": ("ListAuditEvents", admin.ListAuditEventsRequest()),
     }
     pages: dict[str, tuple[str, Any]] = {
