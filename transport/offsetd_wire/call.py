@@ -36,6 +36,8 @@ class Call:
         self.number = number
         self.handler: grpc.RpcMethodHandler[Any, Any] | None = None
         self.task: asyncio.Task[None] | None = None
+        self.is_joined = False
+        """Whether a handler of several calls has it, so that it has no task."""
         self._connection = connection
         self._metadata = metadata
         self._encoding = encoding
@@ -52,6 +54,7 @@ class Call:
         self._details = ""
         self._trailing: tuple[tuple[str, str | bytes], ...] = ()
         self._callbacks: list[Callable[[Any], None]] = []
+        self._over: asyncio.Future[None] | None = None
         self._deadline_seconds: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         if timeout_seconds is not None:
@@ -91,9 +94,16 @@ class Call:
         if is_broken_off and self.task is not None:
             self.task.cancel()
         _wake(self._departure)
+        _wake(self._over)
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
+
+    def over(self) -> asyncio.Future[None]:
+        """What ends with the call."""
+        if self._over is None:
+            self._over = asyncio.get_running_loop().create_future()
+        return self._over
 
     def _expire(self) -> None:
         if self._is_done or self._has_ended:

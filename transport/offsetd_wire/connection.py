@@ -29,7 +29,10 @@ class Connection(asyncio.Protocol):
     """A client's connection: it gives each call to `begin`, and is in `connections` while open."""
 
     def __init__(
-        self, limits: Limits, connections: set[Connection], begin: Callable[[Call, str], None]
+        self,
+        limits: Limits,
+        connections: set[Connection],
+        begin: Callable[[Call, str, bytes | None], None],
     ) -> None:
         self.limits = limits
         self.wire = Wire(limits.message_bytes_max, limits.metadata_bytes_max, limits.streams_max)
@@ -125,9 +128,13 @@ class Connection(asyncio.Protocol):
     # What the server asks.
 
     @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """The handlers that work now."""
-        return [each.task for each in self._calls.values() if each.task is not None]
+    def working(self) -> list[asyncio.Future[None]]:
+        """Of each call that a handler works on now: what ends with that work."""
+        return [
+            each.over() if each.task is None else each.task
+            for each in self._calls.values()
+            if each.task is not None or each.is_joined
+        ]
 
     def drain(self) -> None:
         """Tells the client to make no further calls; the connection ends with its last one."""
@@ -203,12 +210,12 @@ class Connection(asyncio.Protocol):
             call.note_closed(is_broken_off=is_broken_off)
 
     def _handle(self, events: list[tuple[Any, ...]]) -> None:
-        for event in events:
+        for place, event in enumerate(events):
             kind, number = event[0], event[1]
             if kind == _CALL:
                 _, _, path, metadata, timeout_seconds, encoding = event
                 call = self._calls[number] = Call(self, number, metadata, timeout_seconds, encoding)
-                self._begin(call, path)
+                self._begin(call, path, _message_of(number, events, place + 1))
                 continue
             if kind == _BAD_CALL:
                 self.wire.finish(
@@ -237,6 +244,15 @@ class Connection(asyncio.Protocol):
             call.note_closed(is_broken_off=True)
         else:
             self._ended.append((call, False))
+
+
+def _message_of(number: int, events: list[tuple[Any, ...]], place: int) -> bytes | None:
+    """The message that came with a call; None if it did not, or is compressed."""
+    if place == len(events):
+        return None
+    event = events[place]
+    is_plain = event[0] == _MESSAGE and event[1] == number and not event[2]
+    return event[3] if is_plain else None
 
 
 def _auth_context(found: object) -> Mapping[str, list[bytes]]:

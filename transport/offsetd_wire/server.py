@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offsetd_wire.call import Call
 
     Handler = grpc.RpcMethodHandler[Any, Any]
+    Join = Callable[[list[tuple[Call, bytes]]], Iterable[Call]]
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Server:
         self._limits = limits_of(options)
         self._generic: list[grpc.GenericRpcHandler] = []
         self._found: dict[str, Handler] = {}
+        self._joining: dict[Join, list[tuple[Call, bytes]]] = {}
         self._ports: list[tuple[list[socket.socket], ssl.SSLContext | None]] = []
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
@@ -96,11 +98,11 @@ class Server:
             listener.close()
         for connection in list(self._connections):
             connection.drain()
-        tasks = [task for each in self._connections for task in each.tasks]
-        if tasks and grace != 0:
-            await asyncio.wait(tasks, timeout=grace)
+        working = [each for connection in self._connections for each in connection.working]
+        if working and grace != 0:
+            await asyncio.wait(working, timeout=grace)
         for connection in list(self._connections):
-            if any(not task.done() for task in connection.tasks):
+            if any(not each.done() for each in connection.working):
                 connection.abort()
             else:
                 connection.close()
@@ -127,13 +129,37 @@ class Server:
             for connection in list(self._connections):
                 connection.look(now_seconds)
 
-    def _begin(self, call: Call, path: str) -> None:
+    def _begin(self, call: Call, path: str, message: bytes | None) -> None:
+        """Begins a call; `message` is its first one, if it has come with it."""
         handler = self._handler(path, call.invocation_metadata())
         if handler is None:
             call.end(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
             return
         call.handler = handler
-        call.task = asyncio.get_running_loop().create_task(_run(call, handler))
+        join = None if message is None else getattr(handler, "join", None)
+        if join is None:
+            _start(call)
+            return
+        assert message is not None, "without one, nothing is joined"
+        call.is_joined = True
+        if not self._joining:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._joining.setdefault(join, []).append((call, message))
+
+    def _hand_over(self) -> None:
+        """Gives the calls of this turn of the loop to their handlers, those of each together."""
+        joining, self._joining = self._joining, {}
+        for join, calls in joining.items():
+            open_calls = [each for each in calls if not each[0].done()]
+            try:
+                left = join(open_calls)
+            except Exception as error:  # noqa: BLE001  A defect of the handler ends its calls only.
+                for call, _ in open_calls:
+                    _end_for_defect(call, error)
+                continue
+            for call in left:
+                call.is_joined = False
+                _start(call)
 
     def _handler(self, path: str, metadata: tuple[tuple[str, str | bytes], ...]) -> Handler | None:
         found = self._found.get(path)
@@ -147,7 +173,14 @@ class Server:
         return None
 
 
-async def _run(call: Call, handler: Handler) -> None:
+def _start(call: Call) -> None:
+    """Lets the handler answer this call alone."""
+    call.task = asyncio.get_running_loop().create_task(_run(call))
+
+
+async def _run(call: Call) -> None:
+    handler = call.handler
+    assert handler is not None, "it was found when the call began"
     try:
         await _answer(call, handler)
     except asyncio.CancelledError:
@@ -158,8 +191,12 @@ async def _run(call: Call, handler: Handler) -> None:
     except RefusedMessage as refused:
         call.end(refused.code, refused.details)
     except Exception as error:  # noqa: BLE001  A defect of the handler ends its call only.
-        _log.exception("a handler failed")
-        call.end(grpc.StatusCode.UNKNOWN, f"Unexpected {type(error)}: {error}")
+        _end_for_defect(call, error)
+
+
+def _end_for_defect(call: Call, error: Exception) -> None:
+    _log.error("a handler failed", exc_info=error)
+    call.end(grpc.StatusCode.UNKNOWN, f"Unexpected {type(error)}: {error}")
 
 
 async def _answer(call: Call, handler: Handler) -> None:

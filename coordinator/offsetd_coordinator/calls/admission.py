@@ -38,7 +38,7 @@ class Admission:
 
     def take(self, size: int) -> None:
         """Counts a request. Raises TooManyBytesInFlight if it exceeds the bound."""
-        if not self._has_room(size):
+        if not self.has_room(size):
             raise TooManyBytesInFlight(
                 "{bytes_taken} bytes of requests wait for an answer, and {size_bytes} more would "
                 "exceed {bytes_max}",
@@ -50,7 +50,7 @@ class Admission:
 
     async def take_in_turn(self, size: int) -> None:
         """Waits until the request fits the bound, after earlier waiters, and counts it."""
-        if not self._waiting and self._has_room(size):
+        if not self._waiting and self.has_room(size):
             self._count_in(size)
             return
         turn = asyncio.get_running_loop().create_future()
@@ -73,7 +73,8 @@ class Admission:
         if self._waiting:
             self._take_waiting()
 
-    def _has_room(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
+        """Whether a request of this size would be taken."""
         if not self.bytes_taken:
             return True
         # A single answer may be larger than the bound of all answers. The excess does not count,
@@ -86,7 +87,7 @@ class Admission:
         self.requests += 1
 
     def _take_waiting(self) -> None:
-        while self._waiting and self._has_room(self._waiting[0][0]):
+        while self._waiting and self.has_room(self._waiting[0][0]):
             size, turn = self._waiting[0]
             if turn.cancelled():
                 return  # Its own task runs next, and wakes the next waiter.

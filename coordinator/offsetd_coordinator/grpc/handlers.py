@@ -14,6 +14,7 @@ from offsetd.v1 import (
 
 from offsetd_coordinator.grpc import streamed_calls, unary_calls
 from offsetd_coordinator.grpc.commit_stream import stream_commits
+from offsetd_coordinator.grpc.joined_commits import JoinedCommits
 from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
@@ -174,8 +175,18 @@ def _offset_methods(
         request_bytes_max=settings.socket_request_max_bytes,
         method_access=access_of("WatchOffsets"),
     )
+    commit_handler = unary(offsets.commit_offsets)
+    if access_of("CommitOffsets") is None:
+        # `offsetd_wire` looks for this; grpcio does not.
+        commit_handler.join = JoinedCommits(  # type: ignore[attr-defined]
+            node,
+            admission,
+            parser,
+            figures.method("CommitOffsets"),
+            request_bytes_max=settings.socket_request_max_bytes,
+        ).take
     return {
-        "CommitOffsets": unary(offsets.commit_offsets),
+        "CommitOffsets": commit_handler,
         "StreamCommits": stream_commits(
             node,
             admission,

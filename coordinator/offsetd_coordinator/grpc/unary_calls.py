@@ -6,7 +6,7 @@ little faster, but each adds a waiter that is renewed for every call that arrive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -35,6 +35,19 @@ _END_OF_STREAM: Final[object] = grpc.aio.EOF
 _GRPC_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _NO_MESSAGE: Final = Status(code=StatusCode.CANCELLED, message="the call had no message")
 assert all(StatusCode[code.name] == number for number, code in _GRPC_CODES.items())
+
+
+class Ended(Protocol):
+    """A call whose end can be set."""
+
+    def set_code(self, code: grpc.StatusCode, /) -> None:
+        """Sets the status."""
+
+    def set_details(self, details: str, /) -> None:
+        """Sets the text of the status."""
+
+    def set_trailing_metadata(self, trailing_metadata: Any, /) -> None:
+        """Sets the metadata of its end: pairs of a key and a value."""
 
 
 def unary(
@@ -111,7 +124,7 @@ class _AsyncHandler:
         raise NotImplementedError
 
 
-def refuse(context: Context, status: Status) -> None:
+def refuse(context: Ended, status: Status) -> None:
     """Ends the call with `status`. Then gRPC ignores the answer of its handler."""
     context.set_code(_GRPC_CODES[status.code])
     context.set_details(status.message)

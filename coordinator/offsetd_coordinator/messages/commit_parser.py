@@ -10,6 +10,7 @@ from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.errors import InvalidField, InvalidRequest
 from offsetd_coordinator.messages import lease_validation, member_validation, validation
 from offsetd_coordinator.wire.commit_reader import CommitReader
+from offsetd_coordinator.wire.varints import encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 COMMITS_PER_MESSAGE_MAX: Final = 10_000
 """The limit for a stream's message. A commit may have only two bytes, but costs far more work."""
+_STREAM_COMMIT: Final = b"\x0a"  # The key of `StreamCommitsRequest.commits`.
+_SEQUENCED_COMMIT: Final = b"\x12"  # The key of `SequencedCommit.commit`.
 
 
 def check_commit_count(count: int) -> None:
@@ -33,6 +36,15 @@ def check_commit_count(count: int) -> None:
             count=count,
             count_max=COMMITS_PER_MESSAGE_MAX,
         )
+
+
+def stream_of(commits: Sequence[bytes]) -> bytes:
+    """The bytes of a StreamCommitsRequest with these CommitOffsetsRequests, whatever they hold."""
+    parts: list[bytes] = []
+    for commit in commits:
+        sequenced = _SEQUENCED_COMMIT + encode_varint(len(commit))
+        parts += (_STREAM_COMMIT, encode_varint(len(sequenced) + len(commit)), sequenced, commit)
+    return b"".join(parts)
 
 
 class CommitParser:

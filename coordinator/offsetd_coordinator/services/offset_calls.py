@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from offsetd.v1 import offset_service_pb2, types_pb2
+from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.calls import answer_reservations, callers
 from offsetd_coordinator.calls.connections import COPIES
@@ -17,7 +17,7 @@ from offsetd_coordinator.messages.audit_events import listed_partitions
 from offsetd_coordinator.messages.commit_access import admit_commit
 from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.messages.list_encoding import encoded_with
-from offsetd_coordinator.messages.revisions import set_revision
+from offsetd_coordinator.messages.revisions import committed_response, set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.runtime.runtime import LargeFetch
 from offsetd_coordinator.security.acl import Operation, ResourceType
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.messages.commit_parser import CommitParser
     from offsetd_coordinator.node import Node
 
-# A revision takes less than 128 bytes, so its length takes one byte.
-_REVISION_FIELD: Final = b"\x0a%c%b"
 _BYTES_PER_ITEM: Final = 1024
 """A kernel writes the answer. This many of its bytes count as one item of `Turns`."""
 _BYTES_AT_ONCE: Final = 1 << 20
@@ -46,7 +44,6 @@ class OffsetService:
         self._parser = parser
         self._fetches = FetchParser()
         self._encoder = GroupEncoder()
-        self._revision = types_pb2.Revision()
 
     async def commit_offsets(self, message: bytes) -> bytes:
         """Commits offsets; answers once the commit is durable."""
@@ -61,18 +58,7 @@ class OffsetService:
         if isinstance(outcome, CoordinatorError):
             raise outcome
         assert isinstance(outcome, CommitReply)
-        return self._committed(runtime.partition_of(request.group_id), outcome)
-
-    def _committed(self, log_partition: int, reply: CommitReply) -> bytes:
-        """The bytes of a CommitOffsetsResponse.
-
-        Its only field is encoded by hand: two protobuf messages for each commit would take three
-        times as long.
-        """
-        revision = self._revision
-        revision.log_partition, revision.log_offset = log_partition, reply.last_offset
-        encoded = revision.SerializeToString()
-        return _REVISION_FIELD % (len(encoded), encoded)
+        return committed_response(runtime.partition_of(request.group_id), outcome.last_offset)
 
     async def fetch_offsets(self, message: bytes) -> bytes:
         """Reads offsets of one or more groups; answers once the offsets read are durable."""
