@@ -32,7 +32,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.retention.cleaning_states import CleaningState
+from offsetd_storage.retention.log_claims import CleaningState
 from offsetd_storage.views.folder_view import read_folder
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
