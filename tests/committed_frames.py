@@ -12,7 +12,7 @@ from log_stores import P0, P1
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.transactions import CommittedFrame, Transactions
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.figures import ClusterFigures
 from partition_logs import NOW_MS, batch_of
 from patience import PATIENCE_SECONDS

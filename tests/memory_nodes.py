@@ -15,7 +15,7 @@ from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.config_state import ConfigState
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_coordinator.figures import CallFigures
 from offsetd_coordinator.grpc import handlers

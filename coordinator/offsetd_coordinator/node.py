@@ -7,7 +7,10 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 from offsetd_coordinator.runtime.commit_runs import CommitRuns

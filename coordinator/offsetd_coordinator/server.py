@@ -343,7 +343,7 @@ class Server:
         self.node.partitions = store.partitions
         self.node.stopped_cleanly = store.report.closed_clean
         try:
-            own = await asyncio.to_thread(self._load_own_topics, store)
+            own = await asyncio.to_thread(self._load_internal_topics, store)
             cluster, log, runtime = await self._make_runtime(opened, store, threads)
             large_changes = LargeChanges(runtime)
             config = upkeep_config(own.shard.applied.configs, own.doubt)
@@ -425,7 +425,7 @@ class Server:
         runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
         return cluster, cluster.log, runtime
 
-    def _load_own_topics(self, store: LogStore) -> InternalTopics:
+    def _load_internal_topics(self, store: LogStore) -> InternalTopics:
         settings = self.settings
         return InternalTopics.load(
             store,

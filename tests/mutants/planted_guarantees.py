@@ -29,7 +29,7 @@ GUARANTEE_MUTANTS = (
     ),
     Mutant(
         name="records are cleaned while their request ids count",
-        where="offsetd_coordinator.configuration.server_topics:topic_floors",
+        where="offsetd_coordinator.configuration.internal_topic_configs:topic_floors",
         replace="least=request_id_window_ms + 1,",
         by="least=request_id_window_ms,",
         caught_by=_SHARDS,

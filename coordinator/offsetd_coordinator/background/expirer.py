@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from offsetd_coordinator.background.expiry_audit import expired_event, suspended_event
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import CoordinatorError, LogPartitionQuarantined
 from offsetd_coordinator.expiry.expiry_guard import (
     TIME_IN_DOUBT,

@@ -1,6 +1,6 @@
 """A node's life in its cluster: it joins, takes partitions, gives them up, and leaves.
 
-Threads: the group's (`KafkaGroupMember`), the transactions', the copies', the takeovers' and the
+Threads: the group's (`PartitionAssignment`), the transactions', the copies', the takeovers' and the
 directory's. They reach the node through the event loop.
 """
 
@@ -19,9 +19,9 @@ from offsetd_coordinator.cluster.backups.node_streams import connected
 from offsetd_coordinator.cluster.copies import write_copies
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_coordinator.cluster.frames import OpenFrame
-from offsetd_coordinator.cluster.group_directory import GroupDirectory, client_id_of
-from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
+from offsetd_coordinator.cluster.kafka_node_directory import KafkaNodeDirectory, client_id_of
+from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
 from offsetd_coordinator.cluster.shared_rules import SharedRules
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
@@ -94,7 +94,7 @@ class Cluster:
             on_copied=opened.copies.note_positions,
         )
         fail_soon = self.log.fail_soon
-        self._member = KafkaGroupMember(
+        self._member = PartitionAssignment(
             opened.clients,
             client_id_of(node.node_id, node.address),
             on_assigned=self._note_assigned,
@@ -136,8 +136,8 @@ class Cluster:
             reload=opened.reload_rules,
         )
 
-    def _made_directory(self) -> GroupDirectory:
-        return GroupDirectory(
+    def _made_directory(self) -> KafkaNodeDirectory:
+        return KafkaNodeDirectory(
             self._opened.clients,
             ClusterNode(self._node.node_id, self._node.address, ()),
             topic_id=self._opened.copies.topic_id,

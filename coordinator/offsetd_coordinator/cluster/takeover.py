@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.copies import Copies
     from offsetd_coordinator.cluster.copy_follower import CopyFollower
-    from offsetd_coordinator.cluster.group_member import KafkaGroupMember
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
+    from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
     from offsetd_coordinator.figures import ClusterFigures
     from offsetd_coordinator.shard.shard import ShardConfig
 
@@ -70,7 +70,7 @@ class Takeovers:
         store: LogStore,
         copies: Copies,
         follower: CopyFollower,
-        member: KafkaGroupMember,
+        member: PartitionAssignment,
         *,
         identity: NodeIdentity,
         shard_config: ShardConfig,

@@ -11,7 +11,7 @@ from offsetd_storage.errors import CorruptBatch
 
 from offsetd_coordinator.administration.audit_reader import AuditFilter, read_page
 from offsetd_coordinator.calls import callers
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import LogPartitionQuarantined
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.page_tokens import (

@@ -13,7 +13,10 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration import config_record
 from offsetd_coordinator.configuration.config_state import UpdateConfig
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.errors import DiskFull, LogPartitionQuarantined
 from offsetd_coordinator.expiry.expiry_guard import Hold
 from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME, read_last_up

@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, SLICE_ROWS
 from offsetd_coordinator.offset_changes import Bounds
 from offsetd_coordinator.services.reset_calls import OffsetAdmin
