@@ -26,7 +26,7 @@ from offsetd_coordinator.cluster.shared_rules import SharedRules
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
-from offsetd_coordinator.figures import ClusterFigures
+from offsetd_coordinator.counters import ClusterCounters
 from offsetd_coordinator.runtime.commit_log import NodeFenced, PartitionState
 from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cluster.cluster_start import OpenCluster
     from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.configuration.server_settings import Settings
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.shard.shard import Shard, ShardConfig
 
@@ -77,7 +77,7 @@ class Cluster:
     ) -> None:
         # Set once the node has taken over what the group first assigned to it.
         self.has_joined = asyncio.Event()
-        self.figures = ClusterFigures()
+        self.figures = ClusterCounters()
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class Cluster:
         )
 
     def scheduled_backups(
-        self, settings: Settings, figures: BackupFigures, *, clock: Clock, random: Random
+        self, settings: Settings, figures: BackupCounters, *, clock: Clock, random: Random
     ) -> ClusterBackups:
         """The task that makes the cluster's backups, on one node at a time."""
         return ClusterBackups(

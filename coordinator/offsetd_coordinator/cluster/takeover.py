@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cluster.copy_follower import CopyFollower
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
     from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
-    from offsetd_coordinator.figures import ClusterFigures
+    from offsetd_coordinator.counters import ClusterCounters
     from offsetd_coordinator.shard.shard import ShardConfig
 
 _log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ class Takeovers:
         identity: NodeIdentity,
         shard_config: ShardConfig,
         read_lease_seconds: float,
-        figures: ClusterFigures,
+        figures: ClusterCounters,
         is_member: Callable[[str], bool],
         commit_claims: Callable[[dict[int, Claim]], None],
         serve: Callable[[int, Shard, int], None],

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.frames import Frame, FrameEntry, OpenFrame
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
-    from offsetd_coordinator.figures import ClusterFigures
+    from offsetd_coordinator.counters import ClusterCounters
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class Transactions:
         producers: int,
         node_id: str,
         idle_seconds: float,
-        figures: ClusterFigures,
+        figures: ClusterCounters,
         on_committed: Callable[[CommittedFrame], object],
         on_failed: Callable[[BaseException], object],
     ) -> None:
