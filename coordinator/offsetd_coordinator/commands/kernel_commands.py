@@ -32,6 +32,7 @@ LATER_KERNELS: Final = frozenset(
                 "records.tombstone_records",
                 "table.entries",
                 "table.expired_offsets",
+                "table.group_placement",
                 "table.lag_verdicts",
                 "table.names",
                 "table.slots",
