@@ -13,7 +13,7 @@ from offsetd_coordinator.cluster import kafka_commit_log
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
 from offsetd_coordinator.cluster.transactions import CommittedFrame
-from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_TOPIC
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log.store_config import TopicSpec

@@ -12,8 +12,8 @@ from log_stores import P0, P1
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.transactions import CommittedFrame, Transactions
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
-from offsetd_coordinator.figures import ClusterFigures
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
+from offsetd_coordinator.counters import ClusterCounters
 from partition_logs import NOW_MS, batch_of
 from patience import PATIENCE_SECONDS
 
@@ -55,7 +55,7 @@ class Committing:
             producers=producers,
             node_id="n1",
             idle_seconds=PATIENCE_SECONDS,
-            figures=ClusterFigures(),
+            figures=ClusterCounters(),
             on_committed=self._note,
             on_failed=self.errors.append,
         )

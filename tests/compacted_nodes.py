@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cleaned_stores import CONFIG, LOG, SEGMENT_BYTES, CleanedStore
 from expiries import batches_of, slices
-from offsetd_coordinator.configuration.server_topics import topic_floors
+from offsetd_coordinator.configuration.internal_topic_configs import topic_floors
 from offsetd_coordinator.runtime.shard_loader import load_shard
 from shards import new_shard, replay, replayed, state_of, told
 

@@ -15,9 +15,9 @@ from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.config_state import ConfigState
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.configuration.settings_sources import load_settings
-from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.counters import CallCounters
 from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.messages.commit_parser import CommitParser
@@ -134,7 +134,7 @@ class MemoryNode:
                 self.node,
                 Admission(IN_FLIGHT_BYTES_MAX),
                 self.settings,
-                CallFigures(),
+                CallCounters(),
                 authorizer=Authorizer(),
             )
         )

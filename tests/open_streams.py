@@ -11,7 +11,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import StreamFigures
+from offsetd_coordinator.counters import StreamCounters
 from offsetd_coordinator.grpc.commit_stream import CommitStream
 from serving_nodes import WAIT_SECONDS
 
@@ -110,7 +110,7 @@ class OpenStream:
     ) -> None:
         self.context = StreamContext()
         self.admission = Admission(bytes_max)
-        self.figures = StreamFigures()
+        self.figures = StreamCounters()
         context: Any = self.context
         self.connection = self.admission.connections.open_call(context)
         stream = CommitStream(

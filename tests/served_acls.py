@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd.v1 import acl_service_pb2 as pb
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_coordinator.services.acl_calls import AclCalls

@@ -16,7 +16,7 @@ from offsetd_coordinator.administration.internal_topics import (
 )
 from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
 from offsetd_coordinator.configuration.settings_sources import load_settings
-from offsetd_coordinator.figures import ExpiryFigures
+from offsetd_coordinator.counters import ExpiryCounters
 from offsetd_coordinator.large_groups.large_changes import LargeChanges
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.node import Node
@@ -100,7 +100,7 @@ class ServingNode:
         self.upkeep = self.runtime.upkeep = self._upkeep()
         self.log.on_journal_filling = self._move_points_soon
         self.administration = self._administration(apply_acls)
-        self.expiry = ExpiryFigures()
+        self.expiry = ExpiryCounters()
         self.expirer = self.node.expirer = self._expirer()
         self.node.serve(self.runtime, self.large_changes, self.administration)
         self.parser = CommitParser(

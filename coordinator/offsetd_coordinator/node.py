@@ -7,7 +7,10 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 from offsetd_coordinator.runtime.commit_runs import CommitRuns
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.background.backup_source import BackupSource
     from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.background.lag_survey import LagSurvey
+    from offsetd_coordinator.counters import ClusterCounters
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.figures import ClusterFigures
     from offsetd_coordinator.large_groups.large_changes import LargeChanges
     from offsetd_coordinator.runtime.node_directory import ClusterReport
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -65,7 +68,7 @@ class Node:
         self.lag_survey: LagSurvey | None = None
         self.backup_source: BackupSource | None = None
         self.cluster_report: Callable[[], ClusterReport] | None = None
-        self.cluster_figures: ClusterFigures | None = None
+        self.cluster_figures: ClusterCounters | None = None
         self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None
         self._commit_runs: CommitRuns | None = None

@@ -48,7 +48,7 @@ from offsetd_coordinator.network.transports import (
 )
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
-from offsetd_coordinator.observability.reporting import Visibility
+from offsetd_coordinator.observability.health_and_metrics import Observability
 from offsetd_coordinator.runtime.awake_clock import AwakeClock
 from offsetd_coordinator.runtime.failure_messages import what_happened
 from offsetd_coordinator.runtime.flusher import FlushDefect
@@ -123,7 +123,7 @@ class Server:
             receive_ms_max=settings.request_receive_max_ms,
             is_encrypted=settings.has_tls,
         )
-        self.visibility = Visibility(settings, self.node, self.admission, clock=steady)
+        self.observability = Observability(settings, self.node, self.admission, clock=steady)
         self.listening = asyncio.Event()
         self.serving = asyncio.Event()
         self._files = files
@@ -149,7 +149,7 @@ class Server:
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._check_folder()
         self._security = ServerSecurity(
-            self.settings, self.visibility.figures.access, self._clock.now_ms
+            self.settings, self.observability.figures.access, self._clock.now_ms
         )
         self._tracing = ServerTracing(self.settings)
         self._grpc_server = self._open_port(self._security)
@@ -174,7 +174,7 @@ class Server:
         # the event loop too often.
         gc.collect()
         gc.freeze()
-        self.visibility.note_loaded()
+        self.observability.note_loaded()
         runtime = loaded.runtime
         await asyncio.to_thread(runtime.start, loaded.upkeep)  # It may write a checkpoint.
         self.node.backup_source = loaded.backup_source
@@ -182,8 +182,8 @@ class Server:
         if loaded.cluster is not None:
             await self._join(loaded.cluster)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
-        self.visibility.watch(loaded.upkeep.cleaner, self._health)
-        self.visibility.watch_clock_and_disk(self._health)
+        self.observability.watch(loaded.upkeep.cleaner, self._health)
+        self.observability.watch_clock_and_disk(self._health)
         self.node.expirer = loaded.expirer
         loaded.expirer.start()
         self.node.lag_survey = LagSurvey(runtime)
@@ -200,7 +200,7 @@ class Server:
 
     async def close_port(self) -> None:
         """Closes the port, for a process that continues without this server."""
-        self.visibility.close_port()
+        self.observability.close_port()
         if self._guard is not None:
             self._guard.stop()
         if self._grpc_server is not None:
@@ -216,7 +216,7 @@ class Server:
         stopping.cancel()
 
     async def _end(self, runtime: Runtime, cluster: Cluster | None) -> None:
-        self.visibility.stop_watching()
+        self.observability.stop_watching()
         await self._health.enter_graceful_shutdown()
         if runtime.failed is None and cluster is not None:
             _log.info("leaving the cluster")
@@ -233,7 +233,7 @@ class Server:
             await asyncio.to_thread(runtime.close)
             if cluster is not None:
                 cluster.note_closed()
-            self.visibility.close()
+            self.observability.close()
         sending = asyncio.to_thread(self._tracing.close)
         await asyncio.gather(sending, asyncio.sleep(_FAREWELL_SECONDS))
         if runtime.failed is not None:
@@ -263,7 +263,7 @@ class Server:
                 self.node,
                 self.admission,
                 settings,
-                self.visibility.figures,
+                self.observability.figures,
                 authorizer=security.authorizer,
                 control=security.control,
                 tracing=self._tracing.calls,
@@ -291,7 +291,7 @@ class Server:
 
     def _open_metrics_port(self) -> None:
         try:
-            self.visibility.open_port(self._security.endpoint_security())
+            self.observability.open_port(self._security.endpoint_security())
         except OSError as error:
             address = self.settings.metrics_address
             if "metrics.address" in self.settings.said:
@@ -343,7 +343,7 @@ class Server:
         self.node.partitions = store.partitions
         self.node.stopped_cleanly = store.report.closed_clean
         try:
-            own = await asyncio.to_thread(self._load_own_topics, store)
+            own = await asyncio.to_thread(self._load_internal_topics, store)
             cluster, log, runtime = await self._make_runtime(opened, store, threads)
             large_changes = LargeChanges(runtime)
             config = upkeep_config(own.shard.applied.configs, own.doubt)
@@ -425,7 +425,7 @@ class Server:
         runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
         return cluster, cluster.log, runtime
 
-    def _load_own_topics(self, store: LogStore) -> InternalTopics:
+    def _load_internal_topics(self, store: LogStore) -> InternalTopics:
         settings = self.settings
         return InternalTopics.load(
             store,
@@ -448,9 +448,9 @@ class Server:
             random=self._random,
             cleaner_delay_ms=_CLEANER_DELAY_MS,
             on_failed=log.fail_soon,
-            on_round=self.visibility.cleaner_log.note_round,
-            on_uncleanable=self.visibility.cleaner_log.note_uncleanable,
-            on_blocked=self.visibility.cleaner_log.note_blocked,
+            on_round=self.observability.cleaner_log.note_round,
+            on_uncleanable=self.observability.cleaner_log.note_uncleanable,
+            on_blocked=self.observability.cleaner_log.note_blocked,
         )
 
     def _expirer(
@@ -468,7 +468,7 @@ class Server:
         return Expirer(
             runtime,
             administration,
-            self.visibility.expiry,
+            self.observability.expiry,
             grace_left_ms=grace_left_ms,
             files=store.files,
             folder=folder,
@@ -480,7 +480,7 @@ class Server:
         make = partial(ScheduledBackups, loaded.backup_source)
         if loaded.cluster is not None:
             make = loaded.cluster.scheduled_backups
-        figures = self.visibility.backups
+        figures = self.observability.backups
         return make(self.settings, figures, clock=self._clock, random=self._random)
 
     def _note_failed(self, error: StorageFailed) -> None:

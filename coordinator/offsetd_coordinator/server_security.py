@@ -13,7 +13,7 @@ from offsetd_storage.errors import words_of
 
 from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.identities import Identities
-from offsetd_coordinator.figures import QuotaFigures
+from offsetd_coordinator.counters import QuotaCounters
 from offsetd_coordinator.network.ports import is_loopback
 from offsetd_coordinator.observability.endpoint_security import EndpointSecurity
 from offsetd_coordinator.quotas.caller_quotas import Quotas
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.identities import PrincipalOf
     from offsetd_coordinator.configuration.server_settings import Settings
-    from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.counters import AccessCounters
     from offsetd_coordinator.quotas.quota_table import QuotaTable
     from offsetd_coordinator.security.acl import Acl
     from offsetd_coordinator.security.certificates import ServerCertificates
@@ -51,7 +51,7 @@ class ServerSecurity:
     """
 
     def __init__(
-        self, settings: Settings, figures: AccessFigures, now_ms: Callable[[], int]
+        self, settings: Settings, figures: AccessCounters, now_ms: Callable[[], int]
     ) -> None:
         """Reads all files. Raises StartFailed if one is wrong, or an address would be open."""
         _read(settings.check_security)
@@ -74,7 +74,7 @@ class ServerSecurity:
         self._quota_file = _read(lambda: _quota_file(settings))
         self._quotas: Quotas | None = None
         if self._quota_file is not None:
-            figures.quotas = QuotaFigures(settings.metrics_quota_principals_max)
+            figures.quotas = QuotaCounters(settings.metrics_quota_principals_max)
             self._quotas = Quotas(self._quota_file.current, figures.quotas)
             self._warn_without_quotas()
         self.control: AccessControl | None = None

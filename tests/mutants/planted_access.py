@@ -81,7 +81,7 @@ ACCESS_MUTANTS = (
     ),
     Mutant(
         name="a watcher's right is asked when it begins, and never again",
-        where="offsetd_coordinator.grpc.watch_view:WatchView.check",
+        where="offsetd_coordinator.grpc.watcher_rights:WatcherRights.check",
         replace="version != self._rules_version",
         by="self._rules_version < 0",
         caught_by=_STREAMS,
@@ -114,14 +114,14 @@ ACCESS_MUTANTS = (
     Mutant(
         name="the groups of a file are imported without a right",
         where="offsetd_coordinator.services.offset_imports:ImportService.import_offsets",
-        replace="(access := callers.access()) is not None",
+        replace="(access := current_call.access()) is not None",
         by="False",
         caught_by=_MATRIX,
     ),
     Mutant(
         name="a fetch needs no right",
         where="offsetd_coordinator.services.offset_calls:OffsetService.fetch_offsets",
-        replace="(access := callers.access()) is not None",
+        replace="(access := current_call.access()) is not None",
         by="False",
         caught_by=_MATRIX,
     ),

@@ -9,7 +9,7 @@ _UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
 _CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
-_GROUPS = "tests/unit/coordinator/offline/test_restored_groups.py"
+_GROUPS = "tests/unit/coordinator/offline/test_restore_fencing.py"
 _NODES = "tests/unit/coordinator/cluster/test_backups.py"
 _SERVICE = "tests/unit/coordinator/services/test_backup_calls.py"
 
@@ -214,21 +214,21 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="a writer that held its lease at the backup holds it again",
-        where="offsetd_coordinator.offline.restored_groups:_pairs",
+        where="offsetd_coordinator.offline.restore_fencing:_pairs",
         replace="if settings is not None and settings.lease is not None:",
         by="if settings is not None and settings.lease is not None and not now_ms:",
         caught_by=_GROUPS,
     ),
     Mutant(
         name="members of the backup stay",
-        where="offsetd_coordinator.offline.restored_groups:_pairs",
+        where="offsetd_coordinator.offline.restore_fencing:_pairs",
         replace="members=(),",
         by="",
         caught_by=_GROUPS,
     ),
     Mutant(
         name="generations are given again",
-        where="offsetd_coordinator.offline.restored_groups:_pairs",
+        where="offsetd_coordinator.offline.restore_fencing:_pairs",
         replace="classic.generation + raised_by",
         by="classic.generation",
         caught_by=_GROUPS,

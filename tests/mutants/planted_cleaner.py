@@ -13,21 +13,21 @@ _RULES = "tests/property/test_cleaning_rules.py"
 CLEANER_MUTANTS = (
     Mutant(
         name="the latest record of a key counts as superseded",
-        where="offsetd_storage.kernels.record_retention:_pass_judgement",
+        where="offsetd_storage.kernels.compaction_filter:_pass_judgement",
         replace="if queue[row, 3] < latest:",
         by="if queue[row, 3] <= latest:",
         caught_by=_REFERENCE,
     ),
     Mutant(
         name="a tombstone goes without a horizon",
-        where="offsetd_storage.kernels.record_retention:_horizon_has_passed",
+        where="offsetd_storage.kernels.compaction_filter:_horizon_has_passed",
         replace="attributes & HORIZON_BIT != 0 and now >= horizon",
         by="now >= horizon",
         caught_by=_KEEP,
     ),
     Mutant(
         name="a tombstone goes a millisecond early",
-        where="offsetd_storage.kernels.record_retention:_horizon_has_passed",
+        where="offsetd_storage.kernels.compaction_filter:_horizon_has_passed",
         replace="now >= horizon)",
         by="now >= horizon - 1)",
         caught_by=_KEEP,
@@ -55,7 +55,7 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="a batch passed by its header does not count for its transaction",
-        where="offsetd_storage.kernels.record_retention:_batch_outlook",
+        where="offsetd_storage.kernels.compaction_filter:_batch_outlook",
         replace="return NEW_TRANSACTION, 0",
         by="return END, 0",
         caught_by=_REFERENCE,
@@ -69,7 +69,7 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="records beyond the end of the map are looked up",
-        where="offsetd_storage.kernels.record_retention:_judge_records",
+        where="offsetd_storage.kernels.compaction_filter:_judge_records",
         replace="if offset < map_end:",
         by="if offset <= map_end:",
         caught_by=_REFERENCE,

@@ -12,7 +12,7 @@ _TRANSACTIONS = f"{_UNIT}/cluster/test_transactions.py"
 _STUCK = f"{_UNIT}/cluster/test_stuck_producers.py"
 _TAKEOVER = f"{_UNIT}/cluster/test_takeover.py"
 _COMMIT_LOG = f"{_UNIT}/cluster/test_kafka_commit_log.py"
-_MEMBER = f"{_UNIT}/cluster/test_group_member.py"
+_MEMBER = f"{_UNIT}/cluster/test_partition_assignment.py"
 _COPIES = f"{_UNIT}/cluster/test_copies.py"
 _RULES = f"{_UNIT}/cluster/test_shared_rules.py"
 _SENDS = "offsetd_coordinator.cluster.transactions:Transactions"
@@ -191,7 +191,7 @@ CLUSTER_LOG_MUTANTS = (
     ),
     Mutant(
         name="a partition is given up while a transaction with it is running",
-        where="offsetd_coordinator.cluster.group_member:KafkaGroupMember._note_revoked",
+        where="offsetd_coordinator.cluster.partition_assignment:PartitionAssignment._note_revoked",
         replace="self.turn",
         by="threading.Lock()",
         caught_by=(
@@ -201,7 +201,7 @@ CLUSTER_LOG_MUTANTS = (
     ),
     Mutant(
         name="a term that has ended allows writes when the partition came back",
-        where="offsetd_coordinator.cluster.group_member:KafkaGroupMember.still_assigned",
+        where="offsetd_coordinator.cluster.partition_assignment:PartitionAssignment.still_assigned",
         replace="assigned.get(each) == term",
         by="each in assigned",
         caught_by=(

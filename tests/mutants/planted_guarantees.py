@@ -11,7 +11,7 @@ _NODES = "tests/sim/test_node_crashes.py"
 GUARANTEE_MUTANTS = (
     Mutant(
         name="a tombstone goes though what it hides was not mapped yet",
-        where="offsetd_storage.kernels.record_retention:_judge_records",
+        where="offsetd_storage.kernels.compaction_filter:_judge_records",
         replace="stays = STAYS_AS_TOMBSTONE if is_tombstone else STAYS",
         by=(
             "stays = STAYS_AS_TOMBSTONE if is_tombstone else STAYS\n"
@@ -23,13 +23,13 @@ GUARANTEE_MUTANTS = (
     Mutant(
         name="tombstones are held for no time",
         where="offsetd_storage.cleaner.segment_filter:_new_state",
-        replace="state[record_retention.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms",
-        by="state[record_retention.NEW_HORIZON] = rules.now_ms",
+        replace="state[compaction_filter.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms",
+        by="state[compaction_filter.NEW_HORIZON] = rules.now_ms",
         caught_by=_READERS,
     ),
     Mutant(
         name="records are cleaned while their request ids count",
-        where="offsetd_coordinator.configuration.server_topics:topic_floors",
+        where="offsetd_coordinator.configuration.internal_topic_configs:topic_floors",
         replace="least=request_id_window_ms + 1,",
         by="least=request_id_window_ms,",
         caught_by=_SHARDS,

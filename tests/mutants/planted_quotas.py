@@ -112,7 +112,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         name="metrics name any number of principals",
-        where="offsetd_coordinator.figures:QuotaFigures._label",
+        where="offsetd_coordinator.counters:QuotaCounters._label",
         replace="len(known) >= self._principals_max",
         by="False",
         caught_by=_UNIT,

@@ -11,7 +11,7 @@ from offsetd_clients.acl_values import (
     ChangedAcls,
     ResourceType,
 )
-from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.messages import acl_messages
 
 _ALL = AclFilter()

@@ -14,8 +14,8 @@ from offsetd_clients.admin_values import (
     RetriedPartition,
     UpdatedConfig,
 )
-from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import in_parallel
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.aio.transport import Answers
 from offsetd_clients.cluster_values import Cluster
 from offsetd_clients.errors import OffsetdError

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 
-from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.cluster_changes import add_source_offsets, import_by_owners
 from offsetd_clients.aio.cluster_lists import all_audit_events, exported_pieces
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.change_values import (
     AuditEvent,
     Bounds,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
-from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.cluster_parts import Part, further_parts, parts_of, token_of
 from offsetd_clients.messages import conversions

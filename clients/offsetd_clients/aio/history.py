@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import SupportsIndex
 
-from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.aio.watch import AsyncOffsetWatch
 from offsetd_clients.history_values import OffsetEvent, RestoredGroup
 from offsetd_clients.messages import history_messages

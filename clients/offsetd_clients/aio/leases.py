@@ -8,7 +8,7 @@ answer arrives, so count it from the start of the call.
 from datetime import timedelta
 from typing import SupportsIndex
 
-from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.messages import conversions, lease_messages
 from offsetd_clients.values import Lease, Retention, Revision
 

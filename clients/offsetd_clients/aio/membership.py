@@ -7,7 +7,7 @@ heartbeats. If one of these calls raises `RebalanceInProgress`, `IllegalGenerati
 
 from collections.abc import Iterable, Mapping
 
-from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.calling.retry import TIMEOUT_S_MAX
 from offsetd_clients.errors import MemberIdRequired, OffsetdError
 from offsetd_clients.membership_values import (

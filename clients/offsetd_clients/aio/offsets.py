@@ -6,8 +6,8 @@ from typing import SupportsIndex
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, in_parallel, result_of
+from offsetd_clients.aio.servers import Calls, new_id
 from offsetd_clients.calling.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.calling.group_owners import SeveralOwners
 from offsetd_clients.calling.tracing import commit_span

@@ -1,9 +1,11 @@
 """The servers of a client: its home addresses, and the owners of groups that servers named."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import attrs
 from offsetd.v1.offset_service_pb2 import (
     CommitOffsetsRequest,
     FetchOffsetsRequest,
@@ -25,6 +27,7 @@ from offsetd_clients.calling.group_owners import (
     subject_of,
 )
 from offsetd_clients.calling.retry import RetryPolicy
+from offsetd_clients.calling.tracing import Tracing
 from offsetd_clients.errors import (
     DeadlineExceeded,
     ForkedClient,
@@ -315,3 +318,23 @@ class Servers:
         # The client is closed, or a token must not be sent to that server.
         except OffsetdError:
             return None
+
+
+class Calls:
+    """The base of all parts of a client: it makes their calls."""
+
+    _servers: Servers
+    _retry: RetryPolicy
+    _tracing: Tracing | None
+
+    async def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
+        """Makes the call. `wait_s` is its timeout if it may have to wait for other members."""
+        policy = self._retry
+        if wait_s is not None:
+            policy = attrs.evolve(policy, timeout_s=wait_s, try_timeout_s=wait_s)
+        return await self._servers.call(name, request, policy)
+
+
+def new_id() -> str:
+    """A new request id."""
+    return os.urandom(16).hex()  # This is as unique as a UUID, and takes a fifth of the time.

@@ -33,7 +33,7 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.printing.terminal import Row, Terminal
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 
 COLUMNS = (
     "resource_type",

@@ -41,7 +41,7 @@ from offsetd_clients.cli.printing.terminal import (
     Terminal,
     time_text,
 )
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # The gRPC service of each health name that users see.

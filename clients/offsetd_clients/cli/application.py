@@ -22,7 +22,7 @@ import typer
 import typer.core
 import typer.main
 
-from offsetd_clients.cli.exit_codes import OURS, exit_code
+from offsetd_clients.cli.command_exit import OURS, exit_code
 from offsetd_clients.cli.printing.plain_text import wrong_use_text
 from offsetd_clients.cli.printing.terminal import (
     OutputFormat,

@@ -9,7 +9,7 @@ import functools
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 
-from offsetd_clients.cli.exit_codes import exit_code
+from offsetd_clients.cli.command_exit import exit_code
 from offsetd_clients.cli.printing.terminal import standard_terminal
 
 # `module:read` by name. `read(arguments)` returns a function that runs the command on a terminal,

@@ -6,7 +6,7 @@ Exit codes: 0 success, 1 failure, 2 wrong use, 3 partial success.
 import gc
 import sys
 
-from offsetd_clients.cli.exit_codes import OURS
+from offsetd_clients.cli.command_exit import OURS
 from offsetd_clients.cli.fast_start import run_at_once
 
 

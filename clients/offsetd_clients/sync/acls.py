@@ -13,7 +13,7 @@ from offsetd_clients.acl_values import (
     ResourceType,
 )
 from offsetd_clients.messages import acl_messages
-from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.servers import Calls, new_id
 
 _ALL = AclFilter()
 

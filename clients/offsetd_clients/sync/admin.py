@@ -24,8 +24,8 @@ from offsetd_clients.messages import (
     quota_messages,
 )
 from offsetd_clients.quota_values import QuotaListing
-from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import in_parallel
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.sync.transport import Answers
 from offsetd_clients.values import ServerInfo
 

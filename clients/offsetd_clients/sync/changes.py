@@ -14,9 +14,9 @@ from offsetd_clients.change_values import (
 )
 from offsetd_clients.messages import change_messages
 from offsetd_clients.messages.change_messages import ResetTarget
-from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.cluster_changes import add_source_offsets, import_by_owners
 from offsetd_clients.sync.cluster_lists import all_audit_events, exported_pieces
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.values import TopicPartition
 
 

@@ -10,7 +10,7 @@ from offsetd_clients.messages import conversions
 from offsetd_clients.messages.conversions import building
 from offsetd_clients.messages.lag_messages import lags_of
 from offsetd_clients.messages.offset_messages import stored_offsets
-from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.values import (
     Coordinator,
     DeletedGroup,

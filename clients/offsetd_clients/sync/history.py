@@ -7,7 +7,7 @@ from typing import SupportsIndex
 
 from offsetd_clients.history_values import OffsetEvent, RestoredGroup
 from offsetd_clients.messages import history_messages
-from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.sync.watch import OffsetWatch
 from offsetd_clients.values import TopicPartition
 

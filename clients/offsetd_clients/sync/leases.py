@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import SupportsIndex
 
 from offsetd_clients.messages import conversions, lease_messages
-from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.values import Lease, Retention, Revision
 
 

@@ -17,7 +17,7 @@ from offsetd_clients.membership_values import (
     RemovedMembers,
 )
 from offsetd_clients.messages import membership_messages
-from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.servers import Calls, new_id
 
 JOIN_TIMEOUT_S_MIN = 310.0
 """This is longer than the time for which the server lets a new member wait."""

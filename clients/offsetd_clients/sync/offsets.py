@@ -14,8 +14,8 @@ from offsetd_clients.membership_values import Membership
 from offsetd_clients.messages import offset_messages
 from offsetd_clients.messages.conversions import revision_of, several
 from offsetd_clients.messages.membership_messages import note_member
-from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import Future, in_parallel, result_of
+from offsetd_clients.sync.servers import Calls, new_id
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,

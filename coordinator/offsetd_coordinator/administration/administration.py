@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from offsetd_coordinator.administration.audit import RecordedEvent
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 
 if TYPE_CHECKING:

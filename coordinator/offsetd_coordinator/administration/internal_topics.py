@@ -13,13 +13,13 @@ from offsetd_coordinator.administration.administration import Administration
 from offsetd_coordinator.administration.audit import AuditLog
 from offsetd_coordinator.configuration.config_state import ConfigState
 from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
-from offsetd_coordinator.configuration.lag_config import LagConfig
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
+from offsetd_coordinator.configuration.lag_config import LagConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
 
     from offsetd_coordinator.configuration.backup_settings import BackupSettings
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class BackupStopped(Exception):
 class BackupAttempts:
     """Works on the target. Its methods block: they are for threads, one at a time."""
 
-    def __init__(self, settings: BackupSettings, figures: BackupFigures, *, clock: Clock) -> None:
+    def __init__(self, settings: BackupSettings, figures: BackupCounters, *, clock: Clock) -> None:
         self.stopping = threading.Event()
         """Set: what goes on ends soon, with BackupStopped, and has not failed."""
         self._settings = settings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from offsetd_coordinator.background.expiry_audit import expired_event, suspended_event
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import CoordinatorError, LogPartitionQuarantined
 from offsetd_coordinator.expiry.expiry_guard import (
     TIME_IN_DOUBT,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.administration.administration import Administration
     from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
+    from offsetd_coordinator.counters import ExpiryCounters
     from offsetd_coordinator.expiry.expiry_sweep import ShardSweep, WarnedGroup
-    from offsetd_coordinator.figures import ExpiryFigures
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.shard.shard import Shard
 
@@ -93,7 +93,7 @@ class Expirer:
         self,
         runtime: Runtime,
         administration: Administration,
-        figures: ExpiryFigures,
+        figures: ExpiryCounters,
         *,
         grace_left_ms: int,
         files: Files,

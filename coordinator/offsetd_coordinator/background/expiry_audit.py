@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.kernels.columns import NEVER, NO_TIME
-from offsetd_coordinator.kernels.wire.request_limits import TOPIC_UNITS_MAX
+from offsetd_coordinator.kernels.wire.field_length_limits import TOPIC_UNITS_MAX
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.background.backup_source import BackupSource
     from offsetd_coordinator.configuration.backup_settings import BackupSettings
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
 
 
 class ScheduledBackups:
@@ -36,7 +36,7 @@ class ScheduledBackups:
         self,
         source: BackupSource,
         settings: BackupSettings,
-        figures: BackupFigures,
+        figures: BackupCounters,
         *,
         clock: Clock,
         random: Random,

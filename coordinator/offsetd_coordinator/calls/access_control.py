@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.connections import Context
     from offsetd_coordinator.calls.identities import Identities
-    from offsetd_coordinator.figures import AccessFigures
+    from offsetd_coordinator.counters import AccessCounters
     from offsetd_coordinator.quotas.caller_quotas import CallerQuotas, Quotas
     from offsetd_coordinator.security.authorizer import Authorizer
     from offsetd_coordinator.security.identity import Identity
@@ -48,7 +48,7 @@ class AccessControl:
         self,
         identities: Identities,
         authorizer: Authorizer | None,
-        figures: AccessFigures,
+        figures: AccessCounters,
         quotas: Quotas | None = None,
     ) -> None:
         self.authorizer = authorizer

@@ -13,7 +13,7 @@ import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.calls.connections import COPIES, Answer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def reserve(size: int) -> None:
 
     Raises TooManyBytesInFlight.
     """
-    connection = callers.connection()
+    connection = current_call.connection()
     if connection is None:
         return  # The server itself makes this call.
     answer = _CURRENT.get()
@@ -50,7 +50,7 @@ async def reserve_for_change(offsets: int) -> None:
     It reserves at most half of the bound of all answers, so that other calls are still answered.
     Raises TooManyBytesInFlight.
     """
-    connection = callers.connection()
+    connection = current_call.connection()
     if connection is not None:
         await reserve(min(BYTES_PER_OFFSET * offsets, connection.answers.bytes_max // 2))
 
@@ -61,7 +61,7 @@ async def room_for_change(offsets: int) -> AsyncIterator[None]:
 
     It reserves nothing if the call has a reservation already.
     """
-    connection, answer = callers.connection(), _CURRENT.get()
+    connection, answer = current_call.connection(), _CURRENT.get()
     if connection is None or (answer is not None and answer.bytes_held):
         yield
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.errors import (
     CoordinatorError,
     DeadlineSpent,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.connections import Context
-    from offsetd_coordinator.figures import MethodFigures
+    from offsetd_coordinator.counters import MethodCounters
 
     LoadEnded = Callable[[float | None], Awaitable[None]]
     """Returns once the server serves; raises the refusal if that takes too long."""
@@ -49,7 +49,7 @@ class CallLife:
     def begin(self, context: Context) -> None:
         """Makes this call the current one of its task. Raises DeadlineSpent."""
         check_deadline(context)
-        callers.note_connection(self.connection)
+        current_call.note_connection(self.connection)
 
     def take(self, size: int, bytes_max: int) -> None:
         """Counts the call's message as unanswered until `close`.
@@ -71,7 +71,7 @@ class CallLife:
             most = math.inf if remaining is None else remaining / 2
             await asyncio.sleep(min(refusal.hold_seconds, most))
 
-    def close(self, figures: MethodFigures, code: int) -> None:
+    def close(self, figures: MethodCounters, code: int) -> None:
         """Ends the call with `code`. Removes its bytes from all counts."""
         if code != StatusCode.OK:
             answer_reservations.let_go()

@@ -1,6 +1,6 @@
 """A node's life in its cluster: it joins, takes partitions, gives them up, and leaves.
 
-Threads: the group's (`KafkaGroupMember`), the transactions', the copies', the takeovers' and the
+Threads: the group's (`PartitionAssignment`), the transactions', the copies', the takeovers' and the
 directory's. They reach the node through the event loop.
 """
 
@@ -19,14 +19,14 @@ from offsetd_coordinator.cluster.backups.node_streams import connected
 from offsetd_coordinator.cluster.copies import write_copies
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_coordinator.cluster.frames import OpenFrame
-from offsetd_coordinator.cluster.group_directory import GroupDirectory, client_id_of
-from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
+from offsetd_coordinator.cluster.kafka_node_directory import KafkaNodeDirectory, client_id_of
+from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
 from offsetd_coordinator.cluster.shared_rules import SharedRules
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
-from offsetd_coordinator.figures import ClusterFigures
+from offsetd_coordinator.counters import ClusterCounters
 from offsetd_coordinator.runtime.commit_log import NodeFenced, PartitionState
 from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.cluster.cluster_start import OpenCluster
     from offsetd_coordinator.cluster.transactions import CommittedFrame
     from offsetd_coordinator.configuration.server_settings import Settings
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.shard.shard import Shard, ShardConfig
 
@@ -77,7 +77,7 @@ class Cluster:
     ) -> None:
         # Set once the node has taken over what the group first assigned to it.
         self.has_joined = asyncio.Event()
-        self.figures = ClusterFigures()
+        self.figures = ClusterCounters()
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Cluster:
             on_copied=opened.copies.note_positions,
         )
         fail_soon = self.log.fail_soon
-        self._member = KafkaGroupMember(
+        self._member = PartitionAssignment(
             opened.clients,
             client_id_of(node.node_id, node.address),
             on_assigned=self._note_assigned,
@@ -136,8 +136,8 @@ class Cluster:
             reload=opened.reload_rules,
         )
 
-    def _made_directory(self) -> GroupDirectory:
-        return GroupDirectory(
+    def _made_directory(self) -> KafkaNodeDirectory:
+        return KafkaNodeDirectory(
             self._opened.clients,
             ClusterNode(self._node.node_id, self._node.address, ()),
             topic_id=self._opened.copies.topic_id,
@@ -167,7 +167,7 @@ class Cluster:
         )
 
     def scheduled_backups(
-        self, settings: Settings, figures: BackupFigures, *, clock: Clock, random: Random
+        self, settings: Settings, figures: BackupCounters, *, clock: Clock, random: Random
     ) -> ClusterBackups:
         """The task that makes the cluster's backups, on one node at a time."""
         return ClusterBackups(

@@ -12,7 +12,7 @@ from offsetd_storage.errors import StorageError
 
 from offsetd_coordinator.cluster.copies import Copies, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
-from offsetd_coordinator.cluster.own_topics import catch_up_own_logs
+from offsetd_coordinator.cluster.shared_internal_topics import catch_up_internal_topics
 from offsetd_coordinator.cluster.shared_rules import LoadedRules, load_rules
 from offsetd_coordinator.cluster.topic_settings import CALL_SECONDS, ClusterTopics, topic_needs
 from offsetd_coordinator.errors import CoordinatorError
@@ -107,7 +107,7 @@ def open_cluster(
 def _catch_up(settings: Settings, clients: KafkaClients, store: LogStore, copies: Copies) -> None:
     """Gives the node's own logs what they lack. Raises StartFailed and the errors of the store."""
     try:
-        catch_up_own_logs(
+        catch_up_internal_topics(
             clients,
             store,
             copies,

@@ -19,7 +19,7 @@ import attrs
 import structlog
 from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 
-from offsetd_coordinator.cluster.own_topics import NODE_HEADER
+from offsetd_coordinator.cluster.shared_internal_topics import NODE_HEADER
 from offsetd_coordinator.cluster.topic_reading import (
     TopicUnreadable,
     ask_ends,

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.copies import Copies
     from offsetd_coordinator.cluster.copy_follower import CopyFollower
-    from offsetd_coordinator.cluster.group_member import KafkaGroupMember
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
-    from offsetd_coordinator.figures import ClusterFigures
+    from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
+    from offsetd_coordinator.counters import ClusterCounters
     from offsetd_coordinator.shard.shard import ShardConfig
 
 _log = structlog.get_logger(__name__)
@@ -70,12 +70,12 @@ class Takeovers:
         store: LogStore,
         copies: Copies,
         follower: CopyFollower,
-        member: KafkaGroupMember,
+        member: PartitionAssignment,
         *,
         identity: NodeIdentity,
         shard_config: ShardConfig,
         read_lease_seconds: float,
-        figures: ClusterFigures,
+        figures: ClusterCounters,
         is_member: Callable[[str], bool],
         commit_claims: Callable[[dict[int, Claim]], None],
         serve: Callable[[int, Shard, int], None],

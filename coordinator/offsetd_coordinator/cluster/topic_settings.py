@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_TOPIC
 from offsetd_coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:

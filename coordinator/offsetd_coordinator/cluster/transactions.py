@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
-from offsetd_coordinator.cluster.own_topics import own_record, own_topics
+from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, own_record
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.cluster.transactional_producers import (
     TransactionalProducers,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.frames import Frame, FrameEntry, OpenFrame
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
-    from offsetd_coordinator.figures import ClusterFigures
+    from offsetd_coordinator.counters import ClusterCounters
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class Transactions:
         producers: int,
         node_id: str,
         idle_seconds: float,
-        figures: ClusterFigures,
+        figures: ClusterCounters,
         on_committed: Callable[[CommittedFrame], object],
         on_failed: Callable[[BaseException], object],
     ) -> None:
@@ -108,7 +108,7 @@ class Transactions:
         self._figures = figures
         self._on_committed = on_committed
         self._on_failed = on_failed
-        self._topics = own_topics(clients.names)
+        self._topics = internal_topics(clients.names)
         self._producers = TransactionalProducers(clients, producers)
         # The marks of two processes of one node differ.
         self._mark = f"{node_id} {uuid.uuid4().hex}"

@@ -31,8 +31,8 @@ from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_need
 from offsetd_coordinator.commands.log_folder import failures_told, looked_at
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.observability.log_setup import set_up_logging

@@ -16,7 +16,7 @@ KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
 # A start does not wait for these kernels. The cleaner's first round loads them, in its thread.
 CLEANER_KERNELS: Final = frozenset(
     f"offsetd_storage.kernels.{name}"
-    for name in ("bitmap", "key_offsets", "producers", "record_retention", "segment_rewrite")
+    for name in ("bitmap", "key_offsets", "producers", "compaction_filter", "segment_rewrite")
 )
 # These kernels are loaded as soon as the server serves. A commit, a fetch and a start usually do
 # not need them. Code that needs one earlier loads it then.
@@ -32,6 +32,7 @@ LATER_KERNELS: Final = frozenset(
                 "records.tombstone_records",
                 "table.entries",
                 "table.expired_offsets",
+                "table.group_placement",
                 "table.lag_verdicts",
                 "table.names",
                 "table.slots",

@@ -13,7 +13,10 @@ from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
 
 from offsetd_coordinator.commands.terminal import Terminal
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 
 
 @contextmanager

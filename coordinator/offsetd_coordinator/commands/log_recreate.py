@@ -17,7 +17,10 @@ from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
 from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")

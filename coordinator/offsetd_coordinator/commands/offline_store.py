@@ -20,7 +20,7 @@ from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
-from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 from offsetd_coordinator.configuration.settings_sources import SettingsError
 from offsetd_coordinator.offline.folder_settings import configs_of_folder, configs_of_store
 from offsetd_coordinator.offline.offline_cleaning_run import (

@@ -37,7 +37,7 @@ from offsetd_storage.errors import InvalidSetting
 
 from offsetd_coordinator.configuration.cluster_settings import ClusterSettings
 from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     brought_settings,
     topic_floors,
     topic_rules,

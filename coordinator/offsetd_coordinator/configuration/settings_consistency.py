@@ -18,7 +18,10 @@ from offsetd_storage.journal.journal_format import (
 from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 
 if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.connections import Connection
-    from offsetd_coordinator.figures import CallFigures, StreamFigures
+    from offsetd_coordinator.counters import CallCounters, StreamCounters
     from offsetd_coordinator.grpc.call_tracing import CallTracing
     from offsetd_coordinator.grpc.stream_results import StreamResults
     from offsetd_coordinator.grpc.unary_calls import Context
@@ -76,7 +76,7 @@ class _Taken:
     """A message that admission counts until it is read and all its results are sent."""
 
     def __init__(
-        self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
+        self, admission: Admission, size: int, figures: StreamCounters, begun_seconds: float
     ) -> None:
         self.on_end: Callable[[], None] | None = None
         """Called when all results are sent."""
@@ -111,7 +111,7 @@ def stream_commits(
     node: Node,
     admission: Admission,
     parser: CommitParser,
-    figures: CallFigures,
+    figures: CallCounters,
     *,
     unanswered_max: int,
     request_bytes_max: int,
@@ -156,7 +156,7 @@ class CommitStream:
         parser: CommitParser,
         context: Context,
         connection: Connection,
-        figures: StreamFigures,
+        figures: StreamCounters,
         *,
         unanswered_max: int,
         request_bytes_max: int,

@@ -36,7 +36,7 @@ from offsetd_coordinator.services.membership_calls import MembershipService
 from offsetd_coordinator.services.offset_calls import OffsetService
 from offsetd_coordinator.services.offset_exports import ExportService
 from offsetd_coordinator.services.offset_imports import ImportService
-from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import ResetCalls
 from offsetd_coordinator.services.server_admin import AdminService
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.access_control import AccessControl
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.configuration.server_settings import Settings
-    from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.counters import CallCounters
     from offsetd_coordinator.grpc.call_tracing import CallTracing
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.quotas.caller_quotas import Quotas
@@ -69,7 +69,7 @@ def generic_handlers(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     *,
     authorizer: Authorizer,
     control: AccessControl | None = None,
@@ -90,7 +90,7 @@ def _services(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     authorizer: Authorizer,
     control: AccessControl | None,
     tracing: CallTracing | None,
@@ -100,7 +100,7 @@ def _services(
     history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
-    offset_admin = OffsetAdmin(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
+    offset_admin = ResetCalls(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
     unary = _unary_handlers(node, admission, settings, figures, access_of)
     return {
         OFFSET_SERVICE: {
@@ -137,7 +137,7 @@ def _unary_handlers(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     access_of: AccessOf,
 ) -> Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]:
     def unary(answer: unary_calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -158,7 +158,7 @@ def _offset_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     access_of: AccessOf,
     unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
     tracing: CallTracing | None,
@@ -233,7 +233,7 @@ def _file_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     access_of: AccessOf,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     exports = ExportService(node)
@@ -305,7 +305,7 @@ def _backup_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallFigures,
+    figures: CallCounters,
     access_of: AccessOf,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     return {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.call_life import LoadEnded
-    from offsetd_coordinator.figures import MethodFigures
+    from offsetd_coordinator.counters import MethodCounters
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
@@ -37,7 +37,7 @@ _END_OF_STREAM: Final[object] = grpc.aio.EOF
 def answering(
     answer: StreamedAnswer,
     admission: Admission,
-    figures: MethodFigures,
+    figures: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
@@ -78,7 +78,7 @@ def answering(
 def asking(
     answer: StreamedQuestion,
     admission: Admission,
-    figures: MethodFigures,
+    figures: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
@@ -127,7 +127,7 @@ async def run_call(
     run: Callable[[], Awaitable[None]],
     context: Context,
     life: CallLife,
-    figures: MethodFigures,
+    figures: MethodCounters,
     name: str,
     *,
     load_ended: LoadEnded,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.call_life import LoadEnded
     from offsetd_coordinator.calls.connections import Connection
-    from offsetd_coordinator.figures import MethodFigures
+    from offsetd_coordinator.counters import MethodCounters
     from offsetd_coordinator.messages.method_access import MethodAccess
 
     UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
@@ -53,7 +53,7 @@ class Ended(Protocol):
 def unary(
     answer: UnaryAnswer,
     admission: Admission,
-    figures: MethodFigures,
+    figures: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,

@@ -17,7 +17,7 @@ from offsetd_coordinator.configuration.watch_config import WatchConfig
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.grpc.streamed_calls import run_call
-from offsetd_coordinator.grpc.watch_view import WatchView
+from offsetd_coordinator.grpc.watcher_rights import WatcherRights
 from offsetd_coordinator.history.history_errors import WatcherTooSlow
 from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers
 from offsetd_coordinator.messages import validation
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.calls.connections import Connection
-    from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.counters import CallCounters
     from offsetd_coordinator.grpc.unary_calls import Context
     from offsetd_coordinator.history.offset_events import Change
     from offsetd_coordinator.messages.method_access import MethodAccess
@@ -50,7 +50,7 @@ class WatchService:
         self,
         node: Node,
         admission: Admission,
-        figures: CallFigures,
+        figures: CallCounters,
         *,
         request_bytes_max: int,
         method_access: MethodAccess | None,
@@ -72,7 +72,9 @@ class WatchService:
             check_size(len(message), self._request_bytes_max)
             view = None
             if self._method_access is not None:
-                view = await WatchView.open(self._method_access, context, life.connection, message)
+                view = await WatcherRights.open(
+                    self._method_access, context, life.connection, message
+                )
             try:
                 with contextlib.nullcontext() if view is None else view.one_watcher():
                     await self._watch(message, context, life.connection, view)
@@ -92,7 +94,7 @@ class WatchService:
         )
 
     async def _watch(
-        self, message: bytes, context: Context, connection: Connection, view: WatchView | None
+        self, message: bytes, context: Context, connection: Connection, view: WatcherRights | None
     ) -> None:
         runtime = self._node.serving()
         request = validation.parse(history_pb2.WatchOffsetsRequest, message)
@@ -153,7 +155,7 @@ class _Call:
         context: Context,
         connection: Connection,
         drained: asyncio.Future[None],
-        view: WatchView | None,
+        view: WatcherRights | None,
         *,
         idle_max_ms: int,
         interval_seconds: float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.offset_changes import OffsetChange, RestoreOffsets
 
@@ -34,7 +34,7 @@ def change_event(
     request_id: str,
 ) -> AuditEvent:
     """The audit event of a change by the current call's caller."""
-    caller = callers.caller()
+    caller = current_call.caller()
     return AuditEvent(
         time_ms=time_ms,
         method=method,

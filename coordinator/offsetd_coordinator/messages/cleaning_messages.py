@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
-from offsetd_storage.retention.cleaning_states import CleaningState
+from offsetd_storage.retention.log_claims import CleaningState
 
 from offsetd_coordinator.messages.timestamps import set_duration, set_time
 

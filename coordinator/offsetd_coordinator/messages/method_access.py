@@ -13,7 +13,7 @@ from offsetd.v1 import (
     offset_service_pb2,
 )
 
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.messages import validation
@@ -74,7 +74,7 @@ class MethodAccess:
         `size` is that of its first message, in bytes. Raises AuthenticationFailed, QuotaExceeded.
         """
         access = await self._control.enter(context)
-        callers.note_access(access)
+        current_call.note_access(access)
         if access.quotas is not None:
             access.quotas.begin_call(connection, size)
         return access

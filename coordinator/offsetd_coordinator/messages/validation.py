@@ -23,7 +23,7 @@ from offsetd_coordinator.errors import (
     InvalidRequestId,
     InvalidTopic,
 )
-from offsetd_coordinator.kernels.wire.request_limits import (
+from offsetd_coordinator.kernels.wire.field_length_limits import (
     GROUP_ID_BYTES_MAX,
     METADATA_BYTES_MAX,
     REQUEST_ID_BYTES_MAX,

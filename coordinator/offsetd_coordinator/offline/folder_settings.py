@@ -8,7 +8,7 @@ from offsetd_storage.cleaner.offline_cleaning import viewed_log
 from offsetd_storage.errors import StorageError
 
 from offsetd_coordinator.configuration.config_state import ConfigState
-from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 
 if TYPE_CHECKING:
     from offsetd_storage.configuration.topic_configs import TopicConfigs

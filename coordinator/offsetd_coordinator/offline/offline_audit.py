@@ -10,7 +10,7 @@ from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from offsetd_coordinator.quotas.token_buckets import TokenBuckets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from offsetd_coordinator.figures import QuotaFigures
+    from offsetd_coordinator.counters import QuotaCounters
 
 _SECOND_NS: Final = 1_000_000_000
 _MS_NS: Final = 1_000_000
@@ -48,7 +48,7 @@ class Quotas:
     def __init__(
         self,
         table: QuotaTable,
-        figures: QuotaFigures,
+        figures: QuotaCounters,
         *,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:

@@ -12,7 +12,7 @@ from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_coordinator.configuration.acl_filter import acl_order
 from offsetd_coordinator.configuration.acl_record import decode_acl_key, encode_acl_key
 from offsetd_coordinator.configuration.acl_state import ChangeAcls
-from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest, PolicyViolation
 from offsetd_coordinator.messages import validation

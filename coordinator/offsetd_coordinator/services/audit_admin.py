@@ -10,8 +10,8 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_storage.errors import CorruptBatch
 
 from offsetd_coordinator.administration.audit_reader import AuditFilter, read_page
-from offsetd_coordinator.calls import callers
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.calls import current_call
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import LogPartitionQuarantined
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.page_tokens import (
@@ -94,7 +94,7 @@ def _time_ms(request: admin_service_pb2.ListAuditEventsRequest, field: str) -> i
 
 def _may_see(recorded: RecordedEvent) -> bool:
     """Whether the caller may describe all groups that the event names."""
-    access = callers.access()
+    access = current_call.access()
     if access is None:
         return True
     named = (recorded.event.what.get(field) for field in _GROUP_FIELDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.messages.audit_events import group_event
 from offsetd_coordinator.offset_changes import OffsetsChangedReply, RestoredReply
@@ -74,7 +74,7 @@ async def changed_group(
     The audit event of the call contains what `what_of` returns for the reply. Raises the refusal
     once it is durable, QuotaExceeded, and the errors of `Administration.change_group`.
     """
-    quotas = callers.quotas()
+    quotas = current_call.quotas()
     if quotas is not None:
         quotas.take({Quota.OFFSET_RATE: 0})
     method = received.DESCRIPTOR.name.removesuffix("Request")

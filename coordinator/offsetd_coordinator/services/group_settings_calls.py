@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 from offsetd.v1 import group_service_pb2, types_pb2
 
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.messages import lease_validation, validation
 from offsetd_coordinator.messages.timestamps import set_duration, set_time
 from offsetd_coordinator.requests import LeaseReply, ReleaseGroupReply, UpdateGroupReply
@@ -45,7 +45,7 @@ class GroupSettingsService:
         """Acquires the lease; answers once the change is durable."""
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
-        quotas = callers.quotas()
+        quotas = current_call.quotas()
         if quotas is not None:
             quotas.check_lease(request.group_id, self._node.serving().holds_lease)
         if request.force:

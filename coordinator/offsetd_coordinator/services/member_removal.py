@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import group_service_pb2
 from offsetd_storage.offsets_topic.group_listing import GroupType
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import UnknownMemberId
 from offsetd_coordinator.membership.member_requests import LeaveGroup, LeftMember

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from offsetd.v1 import group_service_pb2
 
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.membership.member_requests import LeaveGroup
 from offsetd_coordinator.messages import member_validation, statuses, validation
@@ -119,7 +119,7 @@ class MembershipService:
 
 def client_host() -> str:
     """The caller's address in Kafka's form: `/10.0.0.1`. Unix sockets have no address."""
-    caller = callers.caller()
+    caller = current_call.caller()
     return f"/{caller.host}" if caller.address.startswith(("ipv4:", "ipv6:")) else "/"
 
 

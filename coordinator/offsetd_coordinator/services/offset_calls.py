@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
 
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
@@ -49,7 +49,7 @@ class OffsetService:
         """Commits offsets; answers once the commit is durable."""
         runtime = self._node.serving()
         request = self._parser.parse(message)
-        if (access := callers.access()) is not None:
+        if (access := current_call.access()) is not None:
             admit_commit(access, request)
         ticket, outcome = runtime.submit(request)
         waiting = runtime.durable(ticket)
@@ -65,7 +65,7 @@ class OffsetService:
         runtime = self._node.serving()
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
-        if (access := callers.access()) is not None:
+        if (access := current_call.access()) is not None:
             async for each in turns.each(selections):
                 access.require(Operation.DESCRIBE, ResourceType.GROUP, each.group_id.decode())
         answer = FetchAnswer(self._encoder)

@@ -17,7 +17,7 @@ from offsetd_storage.offsets_topic.offset_file_formats import (
     written,
 )
 
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import (
     InvalidGroupId,
@@ -163,7 +163,7 @@ class _Export:
 
 
 def _may_describe(resource_type: ResourceType, name: bytes) -> bool:
-    access = callers.access()
+    access = current_call.access()
     return access is None or access.allows(Operation.DESCRIBE, resource_type, name.decode())
 
 

@@ -10,7 +10,7 @@ import attrs
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.offset_file_formats import NAMELESS, OffsetReader, Unreadable
 
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.changes.large_decisions import rows_of_puts
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
@@ -106,7 +106,7 @@ class ImportService:
             await self._take(file_import, file_import.reader.end(), turns)
             held = self._hold(file_import, held)
             file_import.check()
-            if (access := callers.access()) is not None:
+            if (access := current_call.access()) is not None:
                 async for group_id in turns.each(file_import.groups):
                     access.require(Operation.ALTER, ResourceType.GROUP, group_id.decode())
                 async for topic in turns.each(file_import.topics):
@@ -147,7 +147,7 @@ class ImportService:
         self, options: admin_service_pb2.ImportOffsetsOptions, groups: Mapping[bytes, FileGroup]
     ) -> bytes:
         runtime = self._node.serving()
-        quotas = callers.quotas()
+        quotas = current_call.quotas()
         response = admin_service_pb2.ImportOffsetsResponse()
         tickets, changes_left = set[int](), CHANGES_LISTED_MAX
         turns = Turns()

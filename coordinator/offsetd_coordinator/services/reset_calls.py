@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.services.kafka_bounds import KafkaBounds
 
 
-class OffsetAdmin:
+class ResetCalls:
     """The methods: each takes a request's bytes and returns the answer's bytes."""
 
     def __init__(self, node: Node, kafka: KafkaBounds | None, *, metadata_units_max: int) -> None:

@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 
 from offsetd_pipeline.archive.restored_groups import Outcome
-from offsetd_pipeline.counts import counted, were
+from offsetd_pipeline.plurals import counted, were
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, plots
 
 if TYPE_CHECKING:

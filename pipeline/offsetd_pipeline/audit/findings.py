@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_clients.cli.arguments.time_spans import duration_text
 
-from offsetd_pipeline.counts import counted
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.reports.formats import shown
 from offsetd_pipeline.reports.report import Finding, Level
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
-from offsetd_pipeline.counts import counted
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.tables import Mode
 
 if TYPE_CHECKING:

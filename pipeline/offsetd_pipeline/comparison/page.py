@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from offsetd_pipeline.comparison.differences import DifferenceKind
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.offset_sources import write_bad_lines
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
 from offsetd_pipeline.reports.plots import bars
 

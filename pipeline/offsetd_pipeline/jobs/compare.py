@@ -17,7 +17,6 @@ from offsetd_pipeline.comparison import (
     compare,
     write_comparison,
 )
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import SparkOptions, job_session, told_progress
 from offsetd_pipeline.jobs.source_options import (
@@ -28,6 +27,7 @@ from offsetd_pipeline.jobs.source_options import (
     with_spark,
 )
 from offsetd_pipeline.offset_sources import SourceOptions, check_answers, named_source
+from offsetd_pipeline.plurals import counted
 
 COLUMNS = (
     *("group", "topic", "partition", "difference", "offset_a", "offset_b", "offsets_between"),

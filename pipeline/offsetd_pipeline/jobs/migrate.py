@@ -16,7 +16,6 @@ from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Term
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.selection import Selection
 
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import SparkOptions, job_session
 from offsetd_pipeline.jobs.source_options import (
@@ -37,6 +36,7 @@ from offsetd_pipeline.migration import (
 )
 from offsetd_pipeline.migration.migrating import PARALLELISM
 from offsetd_pipeline.offset_sources import SourceOptions, named_source
+from offsetd_pipeline.plurals import counted
 
 COLUMNS = ("outcome", "groups", "offsets")
 REFUSED_LISTED_MAX = 20

@@ -9,9 +9,9 @@ import typer
 from offsetd_clients.cli.arguments.option_groups import with_options
 from offsetd_clients.cli.connection import TLS_PREFIX, TOKEN_VARIABLE, is_tls_wanted
 
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.session import ConfOption, MasterOption, PyFilesOption, SparkOptions
 from offsetd_pipeline.offset_sources import SourceOptions
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.server_options import ServerOptions
 
 SOURCE_HELP = (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark.sql import functions as sf
 
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.migration.migrating import LISTED_MAX
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
 from offsetd_pipeline.reports.plots import bars
 

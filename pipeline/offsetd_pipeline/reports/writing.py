@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from offsetd_pipeline.counts import counted
 from offsetd_pipeline.files import make_folder, write_file
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.reports.formats import headings, is_number, shown
 from offsetd_pipeline.reports.report import Report, Table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_pipeline.counts import counted, were
+from offsetd_pipeline.plurals import counted, were
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

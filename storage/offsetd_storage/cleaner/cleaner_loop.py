@@ -38,7 +38,7 @@ from offsetd_storage.errors import (
     words_of,
 )
 from offsetd_storage.recovery.quarantine import DamageFound
-from offsetd_storage.retention.cleaning_states import CleaningState, CleaningStates
+from offsetd_storage.retention.log_claims import CleaningState, LogClaims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,7 +85,7 @@ class CleanerLoop:
         clock: Clock,
         backoff_ms: int,
         throttle: Throttle,
-        states: CleaningStates,
+        states: LogClaims,
         checkpoint: CleanerCheckpoint,
         retention: LogRetention,
         on_round: Callable[[FinishedRound], object],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.cleaner.uncleanable_logs import UncleanablePartition
     from offsetd_storage.log.partition_log import PartitionLog
-    from offsetd_storage.retention.cleaning_states import CleaningState
+    from offsetd_storage.retention.log_claims import CleaningState
     from offsetd_storage.tasks.supervision import RunStatus
     from offsetd_storage.topic_partition import TopicPartition
 

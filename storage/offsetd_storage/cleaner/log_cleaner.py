@@ -23,7 +23,7 @@ from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import CleaningAborted, StorageFailed, StorageFull
 from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
-from offsetd_storage.retention.cleaning_states import CleaningStates
+from offsetd_storage.retention.log_claims import LogClaims
 from offsetd_storage.retention.log_retention import LogRetention
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class LogCleaner:
         """
         self.config = config
         self.held = held
-        self.states = CleaningStates()
+        self.states = LogClaims()
         self.retention = LogRetention(
             store,
             self.states,

@@ -14,7 +14,7 @@ from offsetd_storage.batch.record_batch import (
     with_delete_horizon,
 )
 from offsetd_storage.cleaner.segment_chunks import CHUNK_BYTES, SegmentChunk
-from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, record_retention, scan
+from offsetd_storage.kernels import PADDING_BYTES, compaction_filter, padded_buffer, scan
 from offsetd_storage.kernels import key_offsets as map_kernel
 from offsetd_storage.kernels import segment_rewrite as retain
 from offsetd_storage.kernels.decode import RECORD_BYTES_MIN
@@ -138,7 +138,7 @@ class _Keeper:
         self._write = write
         self._bytes_read = 0
         self._state = _new_state(chunk.source, offset_map, mapped, rules)
-        self._rows = np.empty((_ROWS_MAX, record_retention.ROW_COLUMNS), dtype=np.int64)
+        self._rows = np.empty((_ROWS_MAX, compaction_filter.ROW_COLUMNS), dtype=np.int64)
         self._queue = np.empty((map_kernel.QUEUE_ROWS, map_kernel.QUEUE_COLUMNS), dtype=np.int64)
         self._verdicts = np.empty(0, dtype=np.uint8)
         self._out = np.empty(chunk.buffer.size, dtype=np.uint8)
@@ -162,27 +162,27 @@ class _Keeper:
         state = self._state
         self._chunk.skip_to(gone.end)
         self._bytes_read += gone.end - gone.start
-        state[record_retention.MESSAGES_READ] += gone.records
-        state[record_retention.BATCHES_DROPPED] += gone.batches
-        state[record_retention.OFFSET_NEXT] = gone.last_offset + 1
+        state[compaction_filter.MESSAGES_READ] += gone.records
+        state[compaction_filter.BATCHES_DROPPED] += gone.batches
+        state[compaction_filter.OFFSET_NEXT] = gone.last_offset + 1
 
     def finish(self) -> None:
         """Writes the rest."""
-        self._state[record_retention.RUN_START] = 0
+        self._state[compaction_filter.RUN_START] = 0
         self._flush(0)
 
     def stats(self) -> KeepStats:
         """The figures so far."""
         state = self._state.tolist()
-        horizon_ms = state[record_retention.HORIZON_MIN]
+        horizon_ms = state[compaction_filter.HORIZON_MIN]
         return KeepStats(
             bytes_read=self._bytes_read,
-            messages_read=state[record_retention.MESSAGES_READ],
-            invalid_messages=state[record_retention.INVALID_MESSAGES],
-            bytes_retained=state[record_retention.BYTES_RETAINED],
-            messages_retained=state[record_retention.MESSAGES_RETAINED],
-            batches_dropped=state[record_retention.BATCHES_DROPPED],
-            batches_rewritten=state[record_retention.BATCHES_REWRITTEN],
+            messages_read=state[compaction_filter.MESSAGES_READ],
+            invalid_messages=state[compaction_filter.INVALID_MESSAGES],
+            bytes_retained=state[compaction_filter.BYTES_RETAINED],
+            messages_retained=state[compaction_filter.MESSAGES_RETAINED],
+            batches_dropped=state[compaction_filter.BATCHES_DROPPED],
+            batches_rewritten=state[compaction_filter.BATCHES_REWRITTEN],
             delete_horizon_ms=None if horizon_ms == _NO_HORIZON_MS else horizon_ms,
         )
 
@@ -194,16 +194,16 @@ class _Keeper:
         chunk, state = self._chunk, self._state
         if self._verdicts.size * RECORD_BYTES_MIN < chunk.buffer.size:
             self._verdicts = np.empty(chunk.buffer.size // RECORD_BYTES_MIN + 1, dtype=np.uint8)
-        state[record_retention.RUN_START] = 0
+        state[compaction_filter.RUN_START] = 0
         at = 0
         while True:
             judged_end = self._judge(at)
-            reason = int(state[record_retention.REASON])
+            reason = int(state[compaction_filter.REASON])
             at = self._retain(at, judged_end)
             if reason in (scan.END, scan.INCOMPLETE):
-                self._append(chunk.buffer[state[record_retention.RUN_START] : at])
+                self._append(chunk.buffer[state[compaction_filter.RUN_START] : at])
                 return at
-            if reason == record_retention.ROWS_FULL:
+            if reason == compaction_filter.ROWS_FULL:
                 continue
             if reason == map_kernel.NEW_TRANSACTION:
                 header = chunk.header(at)
@@ -216,8 +216,8 @@ class _Keeper:
                 chunk.fail(reason, at)
 
     def _judge(self, at: int) -> int:
-        self._state[record_retention.OPEN_TRANSACTIONS] = self._transactions.open_count
-        return record_retention.judge_batches(
+        self._state[compaction_filter.OPEN_TRANSACTIONS] = self._transactions.open_count
+        return compaction_filter.judge_batches(
             self._chunk.buffer,
             at,
             self._chunk.end,
@@ -239,25 +239,25 @@ class _Keeper:
             at = retain.retain_batches(
                 chunk.buffer, at, state, self._rows, self._verdicts, self._out
             )
-            reason = int(state[record_retention.REASON])
+            reason = int(state[compaction_filter.REASON])
             if reason == scan.END:
                 assert at == judged_end, "each judged batch is retained or dropped"
                 return at
-            if reason != record_retention.OUT_FULL:
+            if reason != compaction_filter.OUT_FULL:
                 chunk.fail(reason, at)
             self._flush(at)
-            if state[record_retention.ROOM_NEEDED] > self._out.size:
-                self._out = np.empty(int(state[record_retention.ROOM_NEEDED]), dtype=np.uint8)
+            if state[compaction_filter.ROOM_NEEDED] > self._out.size:
+                self._out = np.empty(int(state[compaction_filter.ROOM_NEEDED]), dtype=np.uint8)
 
     def _flush(self, at: int) -> None:
         """Writes `out`, and then the untouched batches up to `at`."""
         state = self._state
-        if state[record_retention.OUT_BYTES]:
-            self._write(self._out[: state[record_retention.OUT_BYTES]])
-            state[record_retention.OUT_BYTES] = 0
-        if state[record_retention.RUN_START] < at:
-            self._write(self._chunk.buffer[state[record_retention.RUN_START] : at])
-            state[record_retention.RUN_START] = at
+        if state[compaction_filter.OUT_BYTES]:
+            self._write(self._out[: state[compaction_filter.OUT_BYTES]])
+            state[compaction_filter.OUT_BYTES] = 0
+        if state[compaction_filter.RUN_START] < at:
+            self._write(self._chunk.buffer[state[compaction_filter.RUN_START] : at])
+            state[compaction_filter.RUN_START] = at
 
     # Batches that no kernel handles.
 
@@ -273,7 +273,7 @@ class _Keeper:
             if header_stays:
                 replacement = self._empty_header(at)
             if not discards or header_stays:
-                self._state[record_retention.MESSAGES_READ] += batch.count
+                self._state[compaction_filter.MESSAGES_READ] += batch.count
             self._step(at, batch, replacement, retained=0, drops=not header_stays)
             return at + batch.size_bytes
         has_tombstone = any(each.value is None for each in batch.records)
@@ -282,7 +282,7 @@ class _Keeper:
             replacement = _stamped(batch, horizon_ms)
         if can_discard and horizon_ms is not None:
             self._note_horizon(horizon_ms)
-        self._state[record_retention.MESSAGES_READ] += batch.count
+        self._state[compaction_filter.MESSAGES_READ] += batch.count
         self._step(at, batch, replacement, retained=batch.count)
         return at + batch.size_bytes
 
@@ -304,11 +304,11 @@ class _Keeper:
         """Keeps some records of a compressed batch; returns the end of the batch."""
         state = self._state
         header = self._chunk.header(at)
-        header_stays = bool(state[record_retention.KEEPS_HEADER])
+        header_stays = bool(state[compaction_filter.KEEPS_HEADER])
         content = self._chunk.decompressed(at, header)
         verdicts = self._judge_decompressed(at, header, content)
-        retained = int(np.count_nonzero(verdicts != record_retention.GOES))
-        has_tombstones = bool(np.any(verdicts == record_retention.STAYS_AS_TOMBSTONE))
+        retained = int(np.count_nonzero(verdicts != compaction_filter.GOES))
+        has_tombstones = bool(np.any(verdicts == compaction_filter.STAYS_AS_TOMBSTONE))
         horizon_ms = header.delete_horizon_ms
         stamps = has_tombstones and horizon_ms is None
         if stamps:
@@ -324,7 +324,7 @@ class _Keeper:
             self._chunk.check(at, header)
         if has_tombstones and horizon_ms is not None:
             self._note_horizon(horizon_ms)
-        state[record_retention.MESSAGES_READ] += header.count
+        state[compaction_filter.MESSAGES_READ] += header.count
         drops = retained == 0 and not header_stays
         self._step(at, header, replacement, retained=retained, drops=drops)
         return at + header.size_bytes
@@ -338,7 +338,7 @@ class _Keeper:
             self._chunk.fail(map_kernel.BAD_RECORD, at)
         verdicts = np.empty(header.count, dtype=np.uint8)
         horizon_ms = header.delete_horizon_ms
-        reason = record_retention.judge_decompressed(
+        reason = compaction_filter.judge_decompressed(
             content,
             size_bytes,
             header.base_offset,
@@ -384,8 +384,8 @@ class _Keeper:
             attrs.evolve(
                 header,
                 attributes=with_delete_horizon(header.attributes, horizon_ms is not None),
-                base_timestamp_ms=int(self._state[record_retention.BASE_TIMESTAMP]),
-                max_timestamp_ms=int(self._state[record_retention.MAX_TIMESTAMP]),
+                base_timestamp_ms=int(self._state[compaction_filter.BASE_TIMESTAMP]),
+                max_timestamp_ms=int(self._state[compaction_filter.MAX_TIMESTAMP]),
                 count=retained,
             ),
         )
@@ -397,8 +397,8 @@ class _Keeper:
         return header.tobytes() if size_bytes else None
 
     def _note_horizon(self, horizon_ms: int) -> None:
-        self._state[record_retention.HORIZON_MIN] = min(
-            self._state[record_retention.HORIZON_MIN], horizon_ms
+        self._state[compaction_filter.HORIZON_MIN] = min(
+            self._state[compaction_filter.HORIZON_MIN], horizon_ms
         )
 
     def _step(
@@ -412,51 +412,51 @@ class _Keeper:
     ) -> None:
         """Continues after a batch that is kept, replaced or dropped."""
         state = self._state
-        state[record_retention.OFFSET_NEXT] = header.last_offset + 1
-        state[record_retention.MESSAGES_RETAINED] += retained
+        state[compaction_filter.OFFSET_NEXT] = header.last_offset + 1
+        state[compaction_filter.MESSAGES_RETAINED] += retained
         if replacement is None and not drops:
-            state[record_retention.BYTES_RETAINED] += header.size_bytes
+            state[compaction_filter.BYTES_RETAINED] += header.size_bytes
             return
-        self._append(self._chunk.buffer[state[record_retention.RUN_START] : at])
-        state[record_retention.RUN_START] = at + header.size_bytes
+        self._append(self._chunk.buffer[state[compaction_filter.RUN_START] : at])
+        state[compaction_filter.RUN_START] = at + header.size_bytes
         if replacement is None:
-            state[record_retention.BATCHES_DROPPED] += 1
+            state[compaction_filter.BATCHES_DROPPED] += 1
             return
-        state[record_retention.BATCHES_REWRITTEN] += 1
-        state[record_retention.BYTES_RETAINED] += len(replacement)
+        state[compaction_filter.BATCHES_REWRITTEN] += 1
+        state[compaction_filter.BYTES_RETAINED] += len(replacement)
         self._append(np.frombuffer(replacement, dtype=np.uint8))
 
     def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         state = self._state
         # Long batches are written directly. Only short ones are collected in the buffer.
         is_long = batches.size > self._out.size // 4
-        if is_long or batches.size > self._out.size - state[record_retention.OUT_BYTES]:
-            if state[record_retention.OUT_BYTES]:
-                self._write(self._out[: state[record_retention.OUT_BYTES]])
-                state[record_retention.OUT_BYTES] = 0
+        if is_long or batches.size > self._out.size - state[compaction_filter.OUT_BYTES]:
+            if state[compaction_filter.OUT_BYTES]:
+                self._write(self._out[: state[compaction_filter.OUT_BYTES]])
+                state[compaction_filter.OUT_BYTES] = 0
             if is_long:
                 self._write(batches)
                 return
-        start = int(state[record_retention.OUT_BYTES])
+        start = int(state[compaction_filter.OUT_BYTES])
         self._out[start : start + batches.size] = batches
-        state[record_retention.OUT_BYTES] = start + batches.size
+        state[compaction_filter.OUT_BYTES] = start + batches.size
 
 
 def _new_state(
     source: SegmentChunks, offset_map: OffsetMap, mapped: MappedRange, rules: KeepRules
 ) -> npt.NDArray[np.int64]:
-    state = np.zeros(record_retention.STATE_SLOTS, dtype=np.int64)
-    state[record_retention.FIRST_DIRTY] = mapped.first_dirty
-    state[record_retention.MAP_END] = mapped.offset_next
-    state[record_retention.BITS_END] = mapped.bits_end
-    state[record_retention.SLOTS] = offset_map.slots_used
-    state[record_retention.NOW] = rules.now_ms
-    state[record_retention.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
-    state[record_retention.ROUND_END] = rules.first_uncleanable
-    state[record_retention.TOMBSTONES_MAPPED] = mapped.tombstones
-    state[record_retention.SEGMENT_BASE_OFFSET] = source.base_offset
-    state[record_retention.OFFSET_NEXT] = source.base_offset
-    state[record_retention.HORIZON_MIN] = _NO_HORIZON_MS
+    state = np.zeros(compaction_filter.STATE_SLOTS, dtype=np.int64)
+    state[compaction_filter.FIRST_DIRTY] = mapped.first_dirty
+    state[compaction_filter.MAP_END] = mapped.offset_next
+    state[compaction_filter.BITS_END] = mapped.bits_end
+    state[compaction_filter.SLOTS] = offset_map.slots_used
+    state[compaction_filter.NOW] = rules.now_ms
+    state[compaction_filter.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
+    state[compaction_filter.ROUND_END] = rules.first_uncleanable
+    state[compaction_filter.TOMBSTONES_MAPPED] = mapped.tombstones
+    state[compaction_filter.SEGMENT_BASE_OFFSET] = source.base_offset
+    state[compaction_filter.OFFSET_NEXT] = source.base_offset
+    state[compaction_filter.HORIZON_MIN] = _NO_HORIZON_MS
     return state
 
 

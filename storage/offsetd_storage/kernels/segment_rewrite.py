@@ -20,22 +20,7 @@ from offsetd_storage.kernels.byte_order import (
     store_varint,
     varint_size,
 )
-from offsetd_storage.kernels.encode import (
-    ATTRIBUTES_AT,
-    BASE_OFFSET_AT,
-    BASE_SEQUENCE_AT,
-    BASE_TIMESTAMP_AT,
-    BATCH_HEADER_BYTES,
-    COUNT_AT,
-    LAST_OFFSET_DELTA_AT,
-    LEADER_EPOCH_AT,
-    MAX_TIMESTAMP_AT,
-    PRODUCER_EPOCH_AT,
-    PRODUCER_ID_AT,
-    seal_batch,
-)
-from offsetd_storage.kernels.key_offsets import CONTROL_BIT, TRANSACTIONAL_BIT
-from offsetd_storage.kernels.record_retention import (
+from offsetd_storage.kernels.compaction_filter import (
     ACTION,
     BASE_TIMESTAMP,
     BATCHES_DROPPED,
@@ -62,6 +47,21 @@ from offsetd_storage.kernels.record_retention import (
     RUN_START,
     STAYS_AS_TOMBSTONE,
 )
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_HEADER_BYTES,
+    COUNT_AT,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    seal_batch,
+)
+from offsetd_storage.kernels.key_offsets import CONTROL_BIT, TRANSACTIONAL_BIT
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import (
     BAD_CHECKSUM,

@@ -54,20 +54,3 @@ def utf16_length(buffer: Bytes, start: int, size: int) -> int:
             return -1
         length += 1 + (point > 0xFFFF)
     return length
-
-
-@kernel("int64(uint8[::1], int64, int64)")
-def java_hash(buffer: Bytes, start: int, size: int) -> int:
-    """Java's `String.hashCode` of UTF-8 text, an int32."""
-    hashed = 0
-    position = start
-    end = start + size
-    while position < end:
-        point, position = code_point(buffer, position, end)
-        if position < 0:
-            return hashed
-        if point > 0xFFFF:
-            hashed = 31 * hashed + 0xD7C0 + (point >> 10)
-            point = 0xDC00 + (point & 0x3FF)
-        hashed = (31 * hashed + point) & 0xFFFFFFFF
-    return hashed - ((hashed >> 31) << 32)

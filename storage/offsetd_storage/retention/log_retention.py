@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.retention.cleaning_states import CleaningStates
+    from offsetd_storage.retention.log_claims import LogClaims
     from offsetd_storage.retention.retention_rules import FutureTimestamp, RetentionPlan
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -164,7 +164,7 @@ class LogRetention:
     def __init__(
         self,
         store: LogStore,
-        states: CleaningStates,
+        states: LogClaims,
         *,
         files: Files,
         clock: Clock,

@@ -19,7 +19,7 @@ from offsetd_coordinator import server, server_folder
 from offsetd_coordinator.configuration.settings_consistency import journal_bytes_needed
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.configuration.shard_settings import shard_config
-from offsetd_coordinator.figures import AccessFigures
+from offsetd_coordinator.counters import AccessCounters
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.network.connection_limits import channel_options
 from offsetd_coordinator.network.ports import listen_error
@@ -57,7 +57,7 @@ def test_loopback_is_known_by_its_address(address: str, expected: bool) -> None:
 
 
 async def test_a_server_without_files_of_security_looks_at_none() -> None:
-    await ServerSecurity(load_settings(), AccessFigures(), lambda: 0).watch()
+    await ServerSecurity(load_settings(), AccessCounters(), lambda: 0).watch()
 
 
 def test_the_pings_of_our_own_client_are_permitted() -> None:

@@ -11,7 +11,7 @@ import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration.config_state import UpdateConfig
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.expiry.expiry_guard import Hold
 from offsetd_coordinator.expiry.uptime_marker import LastUp, recorded_ms
 from offsetd_coordinator.requests import DeleteOffsets

@@ -13,7 +13,7 @@ from offsetd_clients.cli.arguments.time_spans import parse_duration
 from offsetd_clients.cli.arguments.user_files import read_file
 from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
 from offsetd_clients.cli.printing.plain_text import error_words
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 
 _ISO_DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"

@@ -23,8 +23,8 @@ from offsetd_clients.cli.doctor.server_checks import SERVER_CHECKS
 from offsetd_clients.cli.doctor.server_facts import server_facts
 from offsetd_clients.cli.printing.server_summary import fail_if_any
 from offsetd_clients.cli.printing.terminal import OutputFormat, Terminal
-from offsetd_clients.counts import counted
 from offsetd_clients.installation import install_command
+from offsetd_clients.plurals import counted
 
 COLUMNS = ("grade", "check", "what", "remedy")
 ORDER = [Grade.BAD, Grade.WARN, Grade.OK]

@@ -50,8 +50,8 @@ from offsetd_clients.cli.printing.dry_runs import (
     told_dry_run,
 )
 from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, OutputFormat, Row, Terminal
-from offsetd_clients.counts import counted
 from offsetd_clients.messages.change_messages import ResetTarget
+from offsetd_clients.plurals import counted
 
 CHANGE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from offsetd_clients.cli.exit_codes import OURS
+from offsetd_clients.cli.command_exit import OURS
 from offsetd_clients.cli.printing.terminal import Terminal
 
 

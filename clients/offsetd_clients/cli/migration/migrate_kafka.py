@@ -21,7 +21,6 @@ from offsetd_clients.cli.migration import migrate_steps as steps
 from offsetd_clients.cli.migration.kafka_options import KafkaChoice, some_cluster, with_kafka
 from offsetd_clients.cli.migration.migrate_selection import with_selection
 from offsetd_clients.cli.printing.terminal import Terminal
-from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import KafkaCluster
@@ -47,6 +46,7 @@ from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import MigrationError, PlannedGroup, Source
+from offsetd_clients.plurals import counted
 
 ForceOption = Annotated[
     bool,

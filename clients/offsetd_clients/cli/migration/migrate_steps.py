@@ -22,7 +22,6 @@ from offsetd_clients.cli.printing.terminal import (
     Terminal,
     named_id,
 )
-from offsetd_clients.counts import counted
 from offsetd_clients.migration.batch_sizes import MESSAGE_BYTES_DEFAULT, batch_bytes_most
 from offsetd_clients.migration.differences import Difference, State
 from offsetd_clients.migration.journal import Journal
@@ -43,6 +42,7 @@ from offsetd_clients.migration.values import (
     Source,
 )
 from offsetd_clients.migration.verify import compared
+from offsetd_clients.plurals import counted
 
 PLAN_COLUMNS = ("source_group", "group", "offsets", "owners", "last_commit_time", "problems")
 DIFF_COLUMNS = (

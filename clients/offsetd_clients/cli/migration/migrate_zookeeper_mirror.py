@@ -25,7 +25,6 @@ from offsetd_clients.cli.migration.mirror_reports import (
 )
 from offsetd_clients.cli.migration.zookeeper_options import Session, ZooKeeperChoice, with_zookeeper
 from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal, named_id
-from offsetd_clients.counts import counted
 from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target
@@ -43,6 +42,7 @@ from offsetd_clients.migration.zookeeper.mirror_rules import (
     Deletions,
 )
 from offsetd_clients.migration.zookeeper.source import check_groups_there
+from offsetd_clients.plurals import counted
 
 MIRROR_COLUMNS = ("group", "source_group", "stored", "left", "deleted", "has_moved", "problem")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from offsetd_clients.cli.printing.terminal import Row, Terminal
 from offsetd_clients.cluster_values import Cluster, ClusterPartition, LogPartitionState
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 
 NODE_COLUMNS = ("node", "address", "state", "partitions", "groups", "offsets", "copy_lag")
 NODE_DROPPABLE = ("offsets", "groups", "address")

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from offsetd_clients.admin_values import ConfigSource
 from offsetd_clients.cli.printing.terminal import Terminal, time_text
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.values import ServerInfo
 

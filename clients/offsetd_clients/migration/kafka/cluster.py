@@ -22,8 +22,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from offsetd_clients import Bounds, OffsetToCommit, TopicPartition
-from offsetd_clients.counts import counted
 from offsetd_clients.migration.values import SourceFailed
+from offsetd_clients.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

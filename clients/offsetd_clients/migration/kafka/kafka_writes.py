@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_clients import OffsetdError, OffsetToCommit, TopicPartition
-from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import is_within
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
@@ -26,6 +25,7 @@ from offsetd_clients.migration.outcomes import (
     outcome_of,
 )
 from offsetd_clients.migration.target import alive_here
+from offsetd_clients.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import attrs
 
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 
 
 class MirrorEventKind(StrEnum):

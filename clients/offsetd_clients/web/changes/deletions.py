@@ -2,7 +2,7 @@
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.arguments.reset_targets import parse_topics
-from offsetd_clients.counts import counted
+from offsetd_clients.plurals import counted
 from offsetd_clients.web.changes.change import (
     Change,
     Fields,

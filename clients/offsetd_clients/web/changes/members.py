@@ -1,8 +1,8 @@
 """The wizard that removes members."""
 
 from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.counts import counted
 from offsetd_clients.membership_values import MemberToRemove
+from offsetd_clients.plurals import counted
 from offsetd_clients.values import GroupMember
 from offsetd_clients.web.changes.change import Change, Fields, Outcome, Terms, Wizard, lines
 from offsetd_clients.web.names import digest_of

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.cluster.backups.node_streams import NodeStreams
     from offsetd_coordinator.configuration.backup_settings import BackupSettings
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class ClusterBackups:
     def __init__(
         self,
         settings: BackupSettings,
-        figures: BackupFigures,
+        figures: BackupCounters,
         *,
         folder_id: str,
         makes: Callable[[], bool],

@@ -22,12 +22,12 @@ from offsetd_coordinator.cluster.moving.log_digest import (
     compared,
 )
 from offsetd_coordinator.cluster.moving.topic_contents import TopicContents
-from offsetd_coordinator.cluster.own_topics import own_record, own_topics
+from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, own_record
 from offsetd_coordinator.cluster.topic_reading import topic_ends
 from offsetd_coordinator.cluster.topic_records import TopicRecord, placed_header
 from offsetd_coordinator.cluster.transactional_producers import until_known
 from offsetd_coordinator.cluster.transactions import put_record
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ class MovingIn:
         """
         self._writer = TopicWriter(self.clients)
         there = self._contents().read()
-        topics = own_topics(self.clients.names)
+        topics = internal_topics(self.clients.names)
         logs = sorted(each for each in self.store.logs if each in there)
         for place, each in enumerate(logs):
             self.report(place, len(logs), each.folder_name)

@@ -9,7 +9,7 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.moving.log_digest import LogDigest
-from offsetd_coordinator.cluster.own_topics import own_topics, read_own_record
+from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, read_own_record
 from offsetd_coordinator.cluster.topic_reading import (
     committed_messages,
     topic_ends,
@@ -37,7 +37,7 @@ class TopicContents:
         self._clients = clients
         self._node_id = node_id
         self._offsets_topic = clients.names.offsets_topic
-        self._own = own_topics(clients.names)
+        self._own = internal_topics(clients.names)
         self.ends = topic_ends(clients, self._offsets_topic, range(partitions))
         self._own_ends = {topic: topic_ends(clients, topic, [0]) for topic in self._own.values()}
         for topic, ends in ((self._offsets_topic, self.ends), *self._own_ends.items()):
@@ -88,7 +88,7 @@ class TopicContents:
 def nodes_with_own_records(clients: KafkaClients, *, wait_seconds: float) -> set[str]:
     """The ids of the nodes whose settings or audit events are there. Raises TopicUnreadable."""
     found: set[str] = set()
-    for topic in own_topics(clients.names).values():
+    for topic in internal_topics(clients.names).values():
         ends = topic_ends(clients, topic, [0])
         wait_until_decided(clients, topic, ends, seconds=wait_seconds)
         messages: Iterator[Any] = committed_messages(clients, topic, ends)

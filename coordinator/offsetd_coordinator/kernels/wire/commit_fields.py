@@ -29,14 +29,14 @@ from offsetd_coordinator.kernels.columns import (
     TOPIC_SIZE,
     TOPIC_START,
 )
-from offsetd_coordinator.kernels.wire.named_partitions import has_duplicates
-from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
-from offsetd_coordinator.kernels.wire.request_limits import (
+from offsetd_coordinator.kernels.wire.field_length_limits import (
     GROUP_ID_BYTES_MAX,
     METADATA_BYTES_MAX,
     REQUEST_ID_BYTES_MAX,
     TOPIC_UNITS_MAX,
 )
+from offsetd_coordinator.kernels.wire.named_partitions import has_duplicates
+from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s

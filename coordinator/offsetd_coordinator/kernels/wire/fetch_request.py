@@ -13,9 +13,9 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import utf16_length
 
 from offsetd_coordinator.kernels.columns import PARTITION, TOPIC_SIZE, TOPIC_START
+from offsetd_coordinator.kernels.wire.field_length_limits import GROUP_ID_BYTES_MAX, TOPIC_UNITS_MAX
 from offsetd_coordinator.kernels.wire.named_partitions import has_duplicates
 from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
-from offsetd_coordinator.kernels.wire.request_limits import GROUP_ID_BYTES_MAX, TOPIC_UNITS_MAX
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s

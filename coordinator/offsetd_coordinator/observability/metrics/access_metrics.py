@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.figures import AccessFigures, QuotaFigures
+    from offsetd_coordinator.counters import AccessCounters, QuotaCounters
 
 
-def access_families(figures: AccessFigures) -> Iterator[Metric]:
+def access_families(figures: AccessCounters) -> Iterator[Metric]:
     """Metrics of refused callers, and of the server's certificate."""
     yield counter(
         "offsetd_authentication_failures_total",
@@ -37,7 +37,7 @@ def access_families(figures: AccessFigures) -> Iterator[Metric]:
         yield from _quota_families(figures.quotas)
 
 
-def _quota_families(figures: QuotaFigures) -> Iterator[Metric]:
+def _quota_families(figures: QuotaCounters) -> Iterator[Metric]:
     yield counters(
         "offsetd_quota_refusals_total",
         "Calls that were refused because their caller exceeds a quota.",

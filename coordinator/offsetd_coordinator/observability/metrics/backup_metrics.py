@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.figures import BackupFigures
+    from offsetd_coordinator.counters import BackupCounters
 
 
-def backup_families(figures: BackupFigures) -> Iterator[Metric]:
+def backup_families(figures: BackupCounters) -> Iterator[Metric]:
     """Metrics of backups. Without `backup.target`, they stay as they are at the start."""
     yield counter("offsetd_backups_total", "Backups that the server has made.", figures.made)
     yield counter(

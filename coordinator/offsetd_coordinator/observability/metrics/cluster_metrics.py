@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.figures import ClusterFigures
+    from offsetd_coordinator.counters import ClusterCounters
     from offsetd_coordinator.runtime.runtime import Runtime
 
 
 def cluster_families(
-    figures: ClusterFigures, runtime: Runtime, copy_lags: Mapping[int, int]
+    figures: ClusterCounters, runtime: Runtime, copy_lags: Mapping[int, int]
 ) -> Iterator[Metric]:
     """Metrics of the partitions that the node has, of its transactions and of its copies."""
     log = runtime.log

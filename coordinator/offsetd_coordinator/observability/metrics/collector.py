@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from offsetd_coordinator.figures import CODES, BackupFigures, ExpiryFigures
+from offsetd_coordinator.counters import CODES, BackupCounters, ExpiryCounters
 from offsetd_coordinator.node import NodeState
 from offsetd_coordinator.observability.metrics.access_metrics import access_families
 from offsetd_coordinator.observability.metrics.backup_metrics import backup_families
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.counters import CallCounters
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.observability.cleaner_log import CleanerLog
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -62,12 +62,12 @@ class ServerCollector(Collector):
         self,
         node: Node,
         admission: Admission,
-        figures: CallFigures,
+        figures: CallCounters,
         cleaner_log: CleanerLog,
         clock: Clock,
         *,
-        expiry: ExpiryFigures | None = None,
-        backups: BackupFigures | None = None,
+        expiry: ExpiryCounters | None = None,
+        backups: BackupCounters | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.load_seconds: float | None = None
@@ -76,8 +76,8 @@ class ServerCollector(Collector):
         self._figures = figures
         self._cleaner_log = cleaner_log
         self._clock = clock
-        self._expiry = expiry or ExpiryFigures()
-        self._backups = backups or BackupFigures()
+        self._expiry = expiry or ExpiryCounters()
+        self._backups = backups or BackupCounters()
         self._sleep = sleep
 
     def collect(self) -> Iterator[Metric]:
@@ -128,7 +128,7 @@ def registry_of(collector: Collector) -> CollectorRegistry:
     return registry
 
 
-def call_families(figures: CallFigures) -> Iterator[Metric]:
+def call_families(figures: CallCounters) -> Iterator[Metric]:
     """Metrics of calls, streams, watchers and the event loop."""
     methods = sorted(figures.methods.items())
     streams = figures.streams

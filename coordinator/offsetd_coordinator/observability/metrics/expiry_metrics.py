@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.figures import ExpiryFigures
+    from offsetd_coordinator.counters import ExpiryCounters
 
 
-def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
+def expiry_families(figures: ExpiryCounters) -> Iterator[Metric]:
     """Metrics of the expiry of offsets and groups."""
     yield counter(
         "offsetd_expired_offsets_total",

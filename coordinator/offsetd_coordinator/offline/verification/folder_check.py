@@ -20,7 +20,7 @@ from offsetd_storage.recovery.quarantine import (
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView
 
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.offline.verification.findings import Finding
 from offsetd_coordinator.offline.verification.log_check import LogVerifier
 

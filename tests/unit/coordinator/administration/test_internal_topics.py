@@ -15,12 +15,12 @@ from offsetd_coordinator.configuration.config_record import (
     encode_config_value,
 )
 from offsetd_coordinator.configuration.config_state import ConfigState, UpdateConfig
-from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
+from offsetd_coordinator.configuration.server_settings import Settings
 from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock

@@ -13,7 +13,10 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration import config_record
 from offsetd_coordinator.configuration.config_state import UpdateConfig
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_coordinator.errors import DiskFull, LogPartitionQuarantined
 from offsetd_coordinator.expiry.expiry_guard import Hold
 from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME, read_last_up
@@ -62,12 +65,11 @@ async def set_config(node: ServingNode, **changes: str) -> None:
 
 def audited(node: ServingNode) -> list[dict[str, Any]]:
     """What the audit log says that nobody asked for."""
-    log = node.store.logs[AUDIT_PARTITION]
     node.store.flush()
-    found = []
-    for buffer, end in log.read_chunks(1 << 20):
-        for batch in decode_batches(buffer[:end].tobytes()):
-            found += [json.loads(record.value or b"") for record in batch.records]
+    read = node.store.logs[AUDIT_PARTITION].read_chunks(1 << 20)
+    chunks = [buffer[:end].tobytes() for buffer, end in read]
+    batches = [batch for chunk in chunks for batch in decode_batches(chunk)]
+    found = [json.loads(each.value or b"") for batch in batches for each in batch.records]
     return [each for each in found if each["method"] in ("ExpireOffsets", "SuspendExpiry")]
 
 
@@ -374,8 +376,7 @@ async def test_it_runs_by_itself_and_notes_at_its_end_that_the_server_was_up() -
         node.clock.advance(1000)
         await node.expirer.stop()
         last_up = read_last_up(node.files, node.expirer._folder)
-        assert last_up is not None
-        assert last_up.up_ms == node.clock.now_ms()
+        assert (last_up and last_up.up_ms) == node.clock.now_ms()
 
 
 async def test_a_fetch_says_from_when_an_offset_expires_if_it_does() -> None:
@@ -482,8 +483,8 @@ async def test_a_setting_that_is_not_used_holds_expiry_until_it_is_taken_back() 
         await node.administration.update_config(removal, event)
         assert node.node.settings_doubt is None
         assert node.upkeep.cleaner.status.held is None
-        for _ in range(2):
-            await look(node, RETENTION_MS)
+        await look(node, RETENTION_MS)
+        await look(node, RETENTION_MS)
         assert await offsets_in(node, "g") == 0
 
 
@@ -496,5 +497,4 @@ async def test_a_damaged_note_of_the_last_stop_holds_for_a_whole_grace() -> None
     async with serving_node(files=files, clock=clock) as node:
         held = node.expirer.held()
         assert held is not None
-        assert held.hold is Hold.LONG_STOP
-        assert held.remaining_ms == DAY_MS
+        assert (held.hold, held.remaining_ms) == (Hold.LONG_STOP, DAY_MS)

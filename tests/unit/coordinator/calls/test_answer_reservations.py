@@ -12,7 +12,7 @@ from offsetd.v1 import (
     history_pb2,
     offset_service_pb2,
 )
-from offsetd_coordinator.calls import answer_reservations, callers, connections
+from offsetd_coordinator.calls import answer_reservations, connections, current_call
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.calls.connections import COPIES, Answer, AnswerBudget, Connection
 from offsetd_coordinator.errors import TooManyBytesInFlight
@@ -158,7 +158,7 @@ async def test_what_comes_from_inside_needs_no_room() -> None:
 
 async def test_what_a_call_reserved_is_let_go_of_when_it_fails(budget: AnswerBudget) -> None:
     async def call() -> Any:
-        callers.note_connection(connection(budget, "one"))
+        current_call.note_connection(connection(budget, "one"))
         await answer_reservations.reserve(100)
         assert budget.bytes_held == 100
         answer_reservations.let_go()
@@ -209,7 +209,7 @@ async def test_calls_that_read_much_wait_for_room_before_they_read(
             await serving.commit("g", 1, partitions=1000, topic=f"orders{number}")
 
         async def made() -> object:
-            callers.note_connection(connection(budget, "one"))
+            current_call.note_connection(connection(budget, "one"))
             return await call(serving)
 
         calling = asyncio.create_task(made())

@@ -10,10 +10,10 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.counters import CODES, MethodCounters
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
-from offsetd_coordinator.figures import CODES, MethodFigures
 from offsetd_coordinator.grpc import unary_calls
 from offsetd_coordinator.node import Node
 from patience import PATIENCE_SECONDS
@@ -66,14 +66,14 @@ async def called(
     admission: Admission,
     context: FakeContext,
     message: bytes,
-    figures: MethodFigures | None = None,
+    figures: MethodCounters | None = None,
 ) -> bytes:
     """What a handler makes of a message."""
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = unary_calls.unary(
         answer,
         admission,
-        figures or MethodFigures(),
+        figures or MethodCounters(),
         load_ended=node.load_ended,
         request_bytes_max=REQUEST_BYTES_MAX,
         method_access=None,
@@ -161,7 +161,7 @@ async def test_a_call_is_counted_once_by_the_code_it_ends_with(
             raise error
         return b""
 
-    figures = MethodFigures()
+    figures = MethodCounters()
     with contextlib.suppress(asyncio.CancelledError):
         await called(answer, Admission(100), FakeContext(), bytes(size), figures)
     assert {name: count for name, count in zip(CODES, figures.codes, strict=True) if count} == {
@@ -269,7 +269,7 @@ async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -
 
 async def test_whoever_answers_a_call_can_ask_who_made_it() -> None:
     async def answer(_: bytes) -> bytes:
-        return callers.caller().address.encode()
+        return current_call.caller().address.encode()
 
-    assert callers.caller().address == ""
+    assert current_call.caller().address == ""
     assert await called(answer, Admission(100), FakeContext(5.0), b"x") == b"ipv4:127.0.0.1:5"

@@ -10,8 +10,8 @@ import pytest
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.calls.incomplete_calls import IncompleteCalls
+from offsetd_coordinator.counters import MethodCounters
 from offsetd_coordinator.errors import DeadlineSpent
-from offsetd_coordinator.figures import MethodFigures
 from offsetd_coordinator.grpc import unary_calls
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.status_codes import StatusCode
@@ -92,7 +92,7 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
     async def answer(_: bytes) -> bytes:
         raise AssertionError("there is no message")
 
-    admission, figures, call = Admission(100), MethodFigures(), Call()
+    admission, figures, call = Admission(100), MethodCounters(), Call()
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = unary_calls.unary(
         answer,

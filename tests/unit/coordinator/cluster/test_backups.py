@@ -12,7 +12,7 @@ from log_stores import P0, commit, opened, seeded
 from offsetd_coordinator.cluster.backups import cluster_backups, node_streams
 from offsetd_coordinator.cluster.backups.cluster_backups import ClusterBackups
 from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
-from offsetd_coordinator.figures import BackupFigures
+from offsetd_coordinator.counters import BackupCounters
 from offsetd_coordinator.messages.backup_messages import chunk_message, head_message
 from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.chunk_reading import KnownDigests, chunks_of
@@ -83,7 +83,7 @@ class Maker:
         self.store = opened(SimulatedFiles())
         commit(self.store, P0)
         self.node = OneNode(self.store, self.clock)
-        self.figures = BackupFigures()
+        self.figures = BackupCounters()
         self.makes = True
         self.repository = Repository(target_of(str(target)))
         self.task = CountedBackups(

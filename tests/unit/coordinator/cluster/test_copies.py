@@ -17,7 +17,7 @@ from offsetd_coordinator.cluster.copies import (
     begin_copies,
     write_copies,
 )
-from offsetd_coordinator.cluster.group_directory import client_id_of, node_of
+from offsetd_coordinator.cluster.kafka_node_directory import client_id_of, node_of
 from offsetd_coordinator.cluster.standby_copies import standby_nodes, standby_partitions
 from offsetd_coordinator.cluster.topic_settings import DELETE_RETENTION_MS
 from offsetd_coordinator.runtime.node_directory import ClusterNode

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cluster_logs import LEASE_S, LogByHand
 from log_stores import P0, P1
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import NotCoordinator, StorageUnavailable
 from offsetd_coordinator.runtime.commit_log import NodeFenced, PartitionState
 from offsetd_storage.errors import StorageFailed

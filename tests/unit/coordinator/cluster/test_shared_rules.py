@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from offsetd_coordinator.cluster.cluster import silence_problems
-from offsetd_coordinator.cluster.own_topics import NODE_HEADER, own_record, read_own_record
+from offsetd_coordinator.cluster.shared_internal_topics import (
+    NODE_HEADER,
+    own_record,
+    read_own_record,
+)
 from offsetd_coordinator.cluster.shared_rules import replay_rules
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.configuration.acl_state import AclState, ChangeAcls

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from fake_producers import FakeKafka, failed
 from log_stores import P0
 from offsetd_coordinator.cluster import transactional_producers, transactions
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.runtime.commit_log import NodeFenced, OutcomeUnknown
 from patience import PATIENCE_SECONDS
 from server_process import poll

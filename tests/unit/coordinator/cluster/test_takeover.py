@@ -17,7 +17,7 @@ from offsetd_coordinator.cluster import takeover
 from offsetd_coordinator.cluster.claims import Claim
 from offsetd_coordinator.cluster.copies import Copies
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
-from offsetd_coordinator.figures import ClusterFigures
+from offsetd_coordinator.counters import ClusterCounters
 from offsetd_coordinator.shard.shard import ShardConfig
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from patience import PATIENCE_SECONDS
@@ -145,7 +145,7 @@ class Taking:
             identity=NodeIdentity(node_id="n1", address="a:1", producers=3),
             shard_config=ShardConfig(partitions=3),
             read_lease_seconds=LEASE_S,
-            figures=ClusterFigures(),
+            figures=ClusterCounters(),
             is_member=self.living.__contains__,
             commit_claims=self._commit_claims,
             serve=self._serve,

@@ -21,7 +21,7 @@ from log_stores import P0, P1
 from offsetd_coordinator.cluster import transactions
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.topic_records import PLACE_HEADER
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.runtime.commit_log import NodeFenced
 from partition_logs import NOW_MS
 from patience import PATIENCE_SECONDS

@@ -8,7 +8,7 @@ from typing import Any
 from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_storage.batch.record_batch import Record, batch_header, decode_batches, encode_batch
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig

@@ -16,7 +16,7 @@ from offsetd_coordinator.configuration.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_TOPIC, CONFIG_TOPIC
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.printing.terminal import OutputFormat
-from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_TOPIC, CONFIG_TOPIC
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import LogConfig

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.counters import CODES
 from offsetd_coordinator.errors import InvalidGroupId
-from offsetd_coordinator.figures import CODES
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from open_streams import OpenStream, settled

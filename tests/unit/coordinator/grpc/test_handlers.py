@@ -11,14 +11,14 @@ from offsetd.v1 import (
 )
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.configuration.settings_sources import load_settings
-from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.counters import CallCounters
 from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.security.authorizer import Authorizer
 
 
 def test_each_method_is_counted_under_its_name_in_the_contract() -> None:
-    figures = CallFigures()
+    figures = CallCounters()
     node = Node(node_id="n", address="a:1", start_ms=0)
     handlers.generic_handlers(node, Admission(1), load_settings(), figures, authorizer=Authorizer())
     contract = {

@@ -13,7 +13,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from offsetd.v1 import history_pb2, offset_service_pb2
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.counters import CallCounters
 from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages import statuses
 from offsetd_coordinator.status_codes import StatusCode
@@ -103,7 +103,7 @@ async def watched(**options: Any) -> AsyncIterator[tuple[ServingNode, WatchServi
         service = WatchService(
             node.node,
             Admission(1 << 20),
-            CallFigures(),
+            CallCounters(),
             request_bytes_max=1 << 20,
             method_access=None,
         )

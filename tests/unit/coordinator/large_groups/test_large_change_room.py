@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels.columns import ENTRY_COLUMNS, Table
-from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import ResetCalls
 from offsetd_coordinator.state import anonymous_memory, offset_table
 from serving_nodes import METADATA_UNITS_MAX, serving_node
 
@@ -34,7 +34,7 @@ async def test_no_turn_of_a_change_grows_the_array_of_entries(
         request = group_service_pb2.CloneGroupRequest(
             source_group_id="source", target_group_id="target"
         )
-        await OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
+        await ResetCalls(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
             request.SerializeToString()
         )
         assert table.count(b"target") == OFFSETS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
-from offsetd_coordinator.calls import answer_reservations, callers
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.changes import large_decisions
 from offsetd_coordinator.committed_offsets import OffsetRows
@@ -27,7 +27,7 @@ from offsetd_coordinator.services import history_calls, offset_imports, reset_ca
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.history_calls import HistoryService
 from offsetd_coordinator.services.offset_imports import ImportService
-from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import ResetCalls
 from offsetd_coordinator.state import offset_batches, tombstone_batches
 from offsetd_coordinator.state.offset_table import OffsetTable
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, ServingNode, serving_node
@@ -87,7 +87,7 @@ async def clone(serving: ServingNode) -> Any:
     request = group_service_pb2.CloneGroupRequest(
         source_group_id="source", target_group_id="large", overwrite=True, request_id="r"
     )
-    answer = await OffsetAdmin(
+    answer = await ResetCalls(
         serving.node, None, metadata_units_max=METADATA_UNITS_MAX
     ).clone_group(request.SerializeToString())
     return group_service_pb2.CloneGroupResponse.FromString(answer)
@@ -356,7 +356,7 @@ async def test_what_a_change_reads_counts_while_it_goes_on_and_leaves_room_for_o
     held: list[int] = []
 
     async def call() -> None:
-        callers.note_connection(Connection("one", budget))
+        current_call.note_connection(Connection("one", budget))
         await change(serving)
         answer_reservations.let_go()
 
@@ -451,7 +451,7 @@ async def test_a_dry_run_holds_nobody_up() -> None:
 async def test_a_reset_of_more_than_a_batch_takes_is_refused_and_of_less_is_done() -> None:
     async with serving_node(partitions=1) as serving:
         await fill(serving)
-        admin = OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX)
+        admin = ResetCalls(serving.node, None, metadata_units_max=METADATA_UNITS_MAX)
         request = offset_service_pb2.ResetOffsetsRequest(group_id="large", offset=3)
         answer = await admin.reset_offsets(request.SerializeToString())
         response = offset_service_pb2.ResetOffsetsResponse.FromString(answer)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
-from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidField
@@ -175,5 +175,5 @@ def test_a_commit_of_a_generation_below_0_is_refused() -> None:
 )
 def test_a_members_host_is_written_as_kafka_does(peer: str, host: str) -> None:
     context = copy_context()
-    context.run(callers.note_connection, Connection(peer, AnswerBudget(0)))
+    context.run(current_call.note_connection, Connection(peer, AnswerBudget(0)))
     assert context.run(client_host) == host

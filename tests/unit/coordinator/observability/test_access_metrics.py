@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetd_coordinator.figures import AccessFigures
+from offsetd_coordinator.counters import AccessCounters
 from offsetd_coordinator.observability.metrics.access_metrics import access_families
 from offsetd_coordinator.security.acl import Operation
 from prometheus_client import CollectorRegistry, generate_latest
@@ -22,21 +22,21 @@ EXPIRY = "offsetd_ssl_certificate_expiry_timestamp_seconds"
 
 
 class _Access(Collector):
-    def __init__(self, figures: AccessFigures) -> None:
+    def __init__(self, figures: AccessCounters) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
         return access_families(self._figures)
 
 
-def scraped(figures: AccessFigures) -> Scrape:
+def scraped(figures: AccessCounters) -> Scrape:
     registry = CollectorRegistry()
     registry.register(_Access(figures))
     return Scrape.of(generate_latest(registry).decode())
 
 
 def test_a_server_that_refused_nobody_says_zero() -> None:
-    scrape = scraped(AccessFigures())
+    scrape = scraped(AccessCounters())
     assert scrape.value(FAILURES) == 0
     assert {each.value: scrape.value(REFUSALS, operation=each.value) for each in Operation} == {
         each.value: 0 for each in Operation
@@ -44,7 +44,7 @@ def test_a_server_that_refused_nobody_says_zero() -> None:
 
 
 def test_refusals_are_counted_by_operation() -> None:
-    figures = AccessFigures()
+    figures = AccessCounters()
     figures.failed_authentications = 3
     figures.refusals.update(["Read", "Read", "AlterConfigs"])
     scrape = scraped(figures)
@@ -55,17 +55,17 @@ def test_refusals_are_counted_by_operation() -> None:
 
 
 def test_a_scrape_adds_no_operation_to_the_counts() -> None:
-    figures = AccessFigures()
+    figures = AccessCounters()
     scraped(figures)
     assert not figures.refusals
 
 
 def test_the_end_of_the_certificate_is_in_seconds() -> None:
-    figures = AccessFigures()
+    figures = AccessCounters()
     figures.certificate_expire_ms = 1_800_000_000_500
     assert scraped(figures).value(EXPIRY) == 1_800_000_000.5
 
 
 def test_without_tls_no_certificate_ends() -> None:
-    [family] = [each for each in access_families(AccessFigures()) if each.name == EXPIRY]
+    [family] = [each for each in access_families(AccessCounters()) if each.name == EXPIRY]
     assert family.samples == []

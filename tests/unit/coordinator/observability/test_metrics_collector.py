@@ -16,7 +16,7 @@ from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd_coordinator.background.lag_survey import LagReport, LagSurvey
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.figures import CallFigures, ClusterFigures, QuotaFigures
+from offsetd_coordinator.counters import CallCounters, ClusterCounters, QuotaCounters
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_log import CleanerLog
 from offsetd_coordinator.observability.metrics.collector import ServerCollector, registry_of
@@ -46,7 +46,7 @@ class ScrapedNode:
         self.serving = serving
         serving.clock.advance(60_000)
         self.cleaner_log = CleanerLog(None)
-        self.figures = CallFigures()
+        self.figures = CallCounters()
         self.upkeep = Upkeep(
             serving.store,
             Path("/data"),
@@ -197,7 +197,7 @@ def test_a_scrape_lets_the_loop_go_on_after_each_family() -> None:
     pauses: list[float] = []
     node = Node(node_id="n", address="a:1", start_ms=0)
     collector = ServerCollector(
-        node, Admission(1), CallFigures(), CleanerLog(None), ManualClock(), sleep=pauses.append
+        node, Admission(1), CallCounters(), CleanerLog(None), ManualClock(), sleep=pauses.append
     )
     assert len(list(collector.collect())) == len(pauses) > 5
 
@@ -213,7 +213,7 @@ async def test_series_are_bounded_whatever_clients_send() -> None:
 
 def test_while_the_log_loads_a_scrape_says_so() -> None:
     node = Node(node_id="n", address="a:1", start_ms=0)
-    collector = ServerCollector(node, Admission(1), CallFigures(), CleanerLog(None), ManualClock())
+    collector = ServerCollector(node, Admission(1), CallCounters(), CleanerLog(None), ManualClock())
     scrape = Scrape.of(generate_latest(registry_of(collector)).decode())
     assert scrape.value("offsetd_serving") == 0
     assert "offsetd_load_seconds" not in {
@@ -230,13 +230,13 @@ async def test_the_work_of_a_node_in_its_cluster_shows() -> None:
     directory.members = [node, other]
     node.release(0)
     node.log.damage_partition(1)
-    figures = node.node.cluster_figures = ClusterFigures()
+    figures = node.node.cluster_figures = ClusterCounters()
     node.node.cluster_report = lambda: ClusterReport(copy_lags={3: 7})
     figures.taken_partitions, figures.lost_partitions = 5, 1
     figures.transaction_retries, figures.producer_replacements = 9, 2
     figures.takeover_durations.note(0.5)
     collector = ServerCollector(
-        node.node, Admission(1), CallFigures(), CleanerLog(None), ManualClock()
+        node.node, Admission(1), CallCounters(), CleanerLog(None), ManualClock()
     )
     scrape = Scrape.of(generate_latest(registry_of(collector)).decode())
     assert list(rule_problems(scrape)) == []
@@ -266,9 +266,9 @@ async def test_a_single_server_has_no_metrics_of_a_cluster() -> None:
 async def test_the_guide_lists_every_metric() -> None:
     listed = re.findall(r"^\| `(offsetd_\w+)`", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     async with serving_node() as serving:
-        serving.node.cluster_figures = ClusterFigures()
+        serving.node.cluster_figures = ClusterCounters()
         with scraped(serving) as node:
-            node.figures.access.quotas = QuotaFigures(principals_max=1)
+            node.figures.access.quotas = QuotaCounters(principals_max=1)
             families = node.scrape().families.values()
     names = [
         family.name + ("_total" if family.type == "counter" else "")
@@ -283,7 +283,7 @@ async def test_every_metric_that_an_alert_names_exists() -> None:
     alerts = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len({alert["alert"] for alert in alerts}) == len(alerts) > 0
     async with serving_node() as serving:
-        serving.node.cluster_figures = ClusterFigures()
+        serving.node.cluster_figures = ClusterCounters()
         with scraped(serving) as node:
             existing = node.scrape().sample_names
     for alert in alerts:

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 
 import pytest
+from offsetd_coordinator.counters import QuotaCounters
 from offsetd_coordinator.errors import QuotaExceeded
-from offsetd_coordinator.figures import QuotaFigures
 from offsetd_coordinator.quotas.caller_quotas import CallerQuotas, Quotas
 from offsetd_coordinator.quotas.quota_file import InvalidQuotaFile, parse_quota_file
 from offsetd_coordinator.quotas.quota_table import Entity, Quota, QuotaTable
@@ -36,7 +36,7 @@ class Time:
 
 
 def quotas(text: str, time: Time | None = None, principals_max: int = 10) -> Quotas:
-    return Quotas(parse_quota_file(text), QuotaFigures(principals_max), now_ns=time or Time())
+    return Quotas(parse_quota_file(text), QuotaCounters(principals_max), now_ns=time or Time())
 
 
 def may(caller: CallerQuotas, quota: Quota = RATE, tokens: int = 1) -> bool:
@@ -137,7 +137,7 @@ def test_a_stream_pauses_until_its_debt_is_paid() -> None:
     async def paid() -> float:
         loop = asyncio.get_running_loop()
         text = '[[quota]]\nprincipal = "User:a"\noffset_rate = 1000\n'
-        real = Quotas(parse_quota_file(text), QuotaFigures(10))
+        real = Quotas(parse_quota_file(text), QuotaCounters(10))
         begun = loop.time()
         await real.of("User:a", "").pay({Quota.OFFSET_RATE: 1200})
         assert real.figures.delay_seconds["User:a"] > 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import acl_service_pb2 as pb
 from offsetd_coordinator import errors
-from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 from offsetd_coordinator.messages.field_counts import ACLS_MAX
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.disk.simulated_files import SimulatedFiles

@@ -14,7 +14,7 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.administration import audit_reader
 from offsetd_coordinator.services.audit_admin import AuditAdmin
 from offsetd_coordinator.services.group_calls import GroupService
-from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import ResetCalls
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, ServingNode, serving_node
 
 Event = admin_service_pb2.AuditEvent
@@ -43,7 +43,7 @@ async def shift(serving: ServingNode, group_id: str, by: int) -> None:
     request = offset_service_pb2.ResetOffsetsRequest(
         group_id=group_id, shift_by=by, reason=f"by {by}"
     )
-    answer = OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).reset_offsets(
+    answer = ResetCalls(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).reset_offsets(
         request.SerializeToString()
     )
     await asyncio.wait_for(answer, WAIT_SECONDS)

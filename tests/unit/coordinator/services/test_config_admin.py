@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,
@@ -32,7 +32,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.retention.cleaning_states import CleaningState
+from offsetd_storage.retention.log_claims import CleaningState
 from offsetd_storage.views.folder_view import read_folder
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 

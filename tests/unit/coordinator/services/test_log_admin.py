@@ -11,7 +11,7 @@ import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,

@@ -11,7 +11,7 @@ import pytest
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.services import offset_imports
 from offsetd_coordinator.services.offset_exports import PIECE_BYTES, ExportService

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, SLICE_ROWS
 from offsetd_coordinator.offset_changes import Bounds
-from offsetd_coordinator.services.reset_calls import OffsetAdmin
+from offsetd_coordinator.services.reset_calls import ResetCalls
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import METADATA_UNITS_MAX, PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
@@ -29,7 +29,7 @@ async def reset(
     serving: ServingNode, kafka: Any = None, **fields: Any
 ) -> offset_service_pb2.ResetOffsetsResponse:
     request = offset_service_pb2.ResetOffsetsRequest(**fields)
-    answer = OffsetAdmin(serving.node, kafka, metadata_units_max=METADATA_UNITS_MAX).reset_offsets(
+    answer = ResetCalls(serving.node, kafka, metadata_units_max=METADATA_UNITS_MAX).reset_offsets(
         request.SerializeToString()
     )
     return offset_service_pb2.ResetOffsetsResponse.FromString(
@@ -43,7 +43,7 @@ async def clone(
     request = group_service_pb2.CloneGroupRequest(
         source_group_id=source, target_group_id=target, **fields
     )
-    answer = OffsetAdmin(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
+    answer = ResetCalls(serving.node, None, metadata_units_max=METADATA_UNITS_MAX).clone_group(
         request.SerializeToString()
     )
     return group_service_pb2.CloneGroupResponse.FromString(

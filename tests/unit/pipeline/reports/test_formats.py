@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from offsetd_pipeline.counts import counted
+from offsetd_pipeline.plurals import counted
 from offsetd_pipeline.reports.formats import headings, is_number, shown
 
 

@@ -30,7 +30,7 @@ from offsetd_storage.errors import (
     StorageFull,
 )
 from offsetd_storage.log.segment_files import segment_path
-from offsetd_storage.retention.cleaning_states import CleaningState
+from offsetd_storage.retention.log_claims import CleaningState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ from offsetd_storage.errors import (
     CleaningAborted,
     PartitionQuarantined,
 )
-from offsetd_storage.retention.cleaning_states import CleaningState
+from offsetd_storage.retention.log_claims import CleaningState
 from offsetd_storage.topic_partition import TopicPartition
 
 CALM = attrs.evolve(CONFIG, log=attrs.evolve(LOG, dirty_ratio_min=1.0))  # Nothing by its ratio.

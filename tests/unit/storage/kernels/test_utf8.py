@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.kernels.utf8 import java_hash, utf16_length
-from offsetd_storage.offsets_topic import placement
+from offsetd_storage.kernels.utf8 import utf16_length
 
 pytestmark = pytest.mark.kernel
 
@@ -51,17 +50,3 @@ def test_the_length_in_utf16_units_is_pythons_and_what_is_not_utf8_has_none(enco
 )
 def test_the_edges_of_utf8_are_where_python_has_them(before: bytes, encoded: bytes) -> None:
     assert length(before + encoded) == expected_length(before + encoded)
-
-
-@given(st.text())
-def test_the_hash_of_a_name_is_javas(text: str) -> None:
-    encoded = text.encode()
-    hashed = java_hash(padded_copy(encoded), 0, len(encoded))
-    assert hashed == placement.java_hash(text)
-
-
-@pytest.mark.parametrize("text", ["", "a", "polygenelubricants", "grüppe", "🚀", "\U0010ffff" * 9])
-def test_known_names_hash_as_in_java(text: str) -> None:
-    encoded = text.encode()
-    hashed = java_hash(padded_copy(encoded), 0, len(encoded))
-    assert hashed == placement.java_hash(text)

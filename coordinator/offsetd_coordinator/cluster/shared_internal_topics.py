@@ -25,7 +25,10 @@ from offsetd_coordinator.cluster.topic_records import (
     batches_of,
     placed_record,
 )
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +53,7 @@ class OwnRecord(NamedTuple):
     placed: PlacedRecord
 
 
-def own_topics(names: ClusterNames) -> dict[TopicPartition, str]:
+def internal_topics(names: ClusterNames) -> dict[TopicPartition, str]:
     """The topic of each of a node's own logs."""
     return {CONFIG_PARTITION: names.config_topic, AUDIT_PARTITION: names.audit_topic}
 
@@ -100,7 +103,7 @@ def append_own_records(
     return count
 
 
-def catch_up_own_logs(
+def catch_up_internal_topics(
     clients: KafkaClients,
     store: LogStore,
     copies: Copies,
@@ -113,7 +116,7 @@ def catch_up_own_logs(
     It waits until transactions that are open now have ended, also those that an earlier process of
     this node has left. Raises TopicUnreadable and the errors of the store.
     """
-    for topic_partition, topic in own_topics(clients.names).items():
+    for topic_partition, topic in internal_topics(clients.names).items():
         if topic_partition not in store.logs:
             continue
         [end] = topic_ends(clients, topic, [0]).values()

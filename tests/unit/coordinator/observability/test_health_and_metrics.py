@@ -10,7 +10,7 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from listening_servers import listening
 from offsetd.v1 import offset_service_pb2_grpc
-from offsetd_coordinator.observability.reporting import DISK_SERVICE
+from offsetd_coordinator.observability.health_and_metrics import DISK_SERVICE
 from offsetd_coordinator.runtime.disk_guard import UnwatchedDisk
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
 from serving_nodes import commit_request

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from confluent_kafka import KafkaError
-from offsetd_coordinator.cluster.group_member import KafkaGroupMember
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
+from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
 from patience import PATIENCE_SECONDS
 from server_process import poll
 
@@ -87,7 +87,7 @@ class Group:
         self.said: list[tuple[str, Any, Any]] = []
         self.errors: list[BaseException] = []
         clients: Any = self
-        self.subject = KafkaGroupMember(
+        self.subject = PartitionAssignment(
             clients,
             "offsetd:n1@a:1",
             on_assigned=lambda terms: self._say("assigned", dict(terms)),

@@ -19,7 +19,7 @@ CODES: Final = tuple(code.name for code in StatusCode)
 """The names of the codes, by their numbers."""
 
 
-class MethodFigures:
+class MethodCounters:
     """Counts of the ended calls of one method."""
 
     __slots__ = ("codes", "durations")
@@ -34,7 +34,7 @@ class MethodFigures:
         self.durations.note(seconds)
 
 
-class StreamFigures:
+class StreamCounters:
     """Counts of StreamCommits. A message's duration is from its arrival to its last result."""
 
     __slots__ = ("message_durations", "open_streams", "result_codes")
@@ -45,7 +45,7 @@ class StreamFigures:
         self.message_durations = Durations()
 
 
-class WatchFigures:
+class WatchCounters:
     """Counts of WatchOffsets: calls now, and calls ended because the client did not read."""
 
     __slots__ = ("cut_off", "watchers")
@@ -55,7 +55,7 @@ class WatchFigures:
         self.cut_off = 0
 
 
-class AccessFigures:
+class AccessCounters:
     """Calls refused since the start by identity, rule or quota; the end of the certificate."""
 
     __slots__ = ("certificate_expire_ms", "failed_authentications", "quotas", "refusals")
@@ -66,11 +66,11 @@ class AccessFigures:
         self.failed_authentications = 0
         self.refusals: Counter[str] = Counter()
         """By Kafka's name of the operation."""
-        self.quotas: QuotaFigures | None = None
+        self.quotas: QuotaCounters | None = None
         """None without quotas."""
 
 
-class QuotaFigures:
+class QuotaCounters:
     """Refusals and delays for quotas, by principal. `OTHERS` has those of further principals."""
 
     __slots__ = ("_principals_max", "delay_seconds", "refusals")
@@ -101,25 +101,25 @@ class QuotaFigures:
         return principal
 
 
-class CallFigures:
+class CallCounters:
     """The figures of all methods, streams and watchers, and of the event loop."""
 
     def __init__(self) -> None:
-        self.methods: dict[str, MethodFigures] = {}
-        self.streams = StreamFigures()
-        self.watches = WatchFigures()
-        self.access = AccessFigures()
+        self.methods: dict[str, MethodCounters] = {}
+        self.streams = StreamCounters()
+        self.watches = WatchCounters()
+        self.access = AccessCounters()
         self.loop_delays = Durations()
         """The delay of the event loop at each measurement."""
         self.loop_holds = Durations()
         """Lower bound of the processor time that its thread used while it was late."""
 
-    def method(self, name: str) -> MethodFigures:
+    def method(self, name: str) -> MethodCounters:
         """The figures of a method, such as `CommitOffsets`; the first call makes them."""
-        return self.methods.setdefault(name, MethodFigures())
+        return self.methods.setdefault(name, MethodCounters())
 
 
-class ClusterFigures:
+class ClusterCounters:
     """What a node of a cluster has done since its start."""
 
     __slots__ = (
@@ -140,7 +140,7 @@ class ClusterFigures:
         self.producer_replacements = 0
 
 
-class BackupFigures:
+class BackupCounters:
     """The server's own backups in one run of the server."""
 
     __slots__ = (
@@ -168,7 +168,7 @@ class BackupFigures:
         """The size of all logs in the last backup."""
 
 
-class ExpiryFigures:
+class ExpiryCounters:
     """The work of expiry in one run of the server."""
 
     __slots__ = (

@@ -27,7 +27,7 @@ class CleaningState(enum.Enum):
     PAUSED = "paused"
 
 
-class CleaningStates:
+class LogClaims:
     """The states of all logs. Any thread may use them."""
 
     def __init__(self) -> None:

@@ -10,11 +10,11 @@ from cluster_logs import CONFIG
 from log_stores import opened
 from offsetd_coordinator.cluster.copies import Copies
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
-from offsetd_coordinator.cluster.own_topics import (
+from offsetd_coordinator.cluster.shared_internal_topics import (
     NODE_HEADER,
     append_own_records,
+    internal_topics,
     own_record,
-    own_topics,
     read_own_record,
 )
 from offsetd_coordinator.cluster.topic_records import (
@@ -23,7 +23,10 @@ from offsetd_coordinator.cluster.topic_records import (
     placed_header,
     topic_records,
 )
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+)
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from unit.coordinator.cluster.test_topic_records import Message
@@ -66,7 +69,7 @@ def test_a_record_that_no_node_wrote_is_left_out() -> None:
 
 
 def test_own_logs_have_topics_of_their_own() -> None:
-    assert own_topics(ClusterNames(cluster_id="c")) == {
+    assert internal_topics(ClusterNames(cluster_id="c")) == {
         CONFIG_PARTITION: "__c_config",
         AUDIT_PARTITION: "__c_audit",
     }

@@ -40,7 +40,7 @@ def node_of(client_id: str, partitions: Sequence[int]) -> ClusterNode | None:
     return ClusterNode(node_id, address, tuple(sorted(partitions)))
 
 
-class GroupDirectory:
+class KafkaNodeDirectory:
     """A NodeDirectory. It keeps what it knows while the brokers do not answer."""
 
     def __init__(

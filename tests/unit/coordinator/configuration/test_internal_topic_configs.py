@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_TOPIC, CONFIG_TOPIC
 from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC, CONFIG_TOPIC
 from offsetd_storage.configuration.log_config import COMPACT, DELETE, OFFSETS_TOPIC
 from offsetd_storage.errors import InvalidSetting
 

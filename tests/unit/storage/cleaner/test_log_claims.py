@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from offsetd_storage.retention.cleaning_states import CleaningState, CleaningStates
+from offsetd_storage.retention.log_claims import CleaningState, LogClaims
 from offsetd_storage.topic_partition import TopicPartition
 
 P0, P1 = (TopicPartition("t", partition) for partition in range(2))
 
 
 def test_one_round_at_a_time_takes_a_log() -> None:
-    states = CleaningStates()
+    states = LogClaims()
     assert states.begin(P0)
     assert not states.begin(P0)
     assert states.begin(P1)
@@ -22,7 +22,7 @@ def test_one_round_at_a_time_takes_a_log() -> None:
 
 
 def test_pauses_are_counted() -> None:
-    states = CleaningStates()
+    states = LogClaims()
     with states.paused(P0), states.paused(P0):
         assert states.state(P0) is CleaningState.PAUSED
     states.abort_and_pause(P0)
@@ -35,7 +35,7 @@ def test_pauses_are_counted() -> None:
 
 
 def test_whoever_pauses_waits_until_the_round_has_ended() -> None:
-    states = CleaningStates()
+    states = LogClaims()
     states.begin(P0)
     ended: list[bool] = []
 
@@ -56,7 +56,7 @@ def test_whoever_pauses_waits_until_the_round_has_ended() -> None:
 
 
 def test_who_has_patience_gets_a_log_when_it_is_given_back() -> None:
-    states = CleaningStates()
+    states = LogClaims()
     states.begin(P0)
     assert not states.begin(P0, patience_seconds=0.001)
     taken: list[bool] = []

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from grpc_health.v1 import health_pb2
 
+from offsetd_coordinator.counters import BackupCounters, CallCounters, ExpiryCounters
 from offsetd_coordinator.expiry.expiry_guard import CLOCK_JUMP_MS
-from offsetd_coordinator.figures import BackupFigures, CallFigures, ExpiryFigures
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE, CleanerWatch
 from offsetd_coordinator.observability.cleaner_log import CleanerLog
 
@@ -36,7 +36,7 @@ _LOOP_LOOK_SECONDS: Final = 0.1
 _log = structlog.get_logger(__name__)
 
 
-class Visibility:
+class Observability:
     """The metrics, logs and health of one server.
 
     For the event loop's thread, except `cleaner_log`, which any thread may use.
@@ -45,9 +45,9 @@ class Visibility:
     def __init__(
         self, settings: Settings, node: Node, admission: Admission, *, clock: Clock
     ) -> None:
-        self.figures = CallFigures()
-        self.expiry = ExpiryFigures()
-        self.backups = BackupFigures()
+        self.figures = CallCounters()
+        self.expiry = ExpiryCounters()
+        self.backups = BackupCounters()
         reports = settings.logging_cleaner_file
         self.cleaner_log = CleanerLog(Path(settings.data_dir) / reports if reports else None)
         self._settings = settings

@@ -10,7 +10,7 @@ from offsetd_clients import TopicPartition
 
 pytestmark = pytest.mark.kafka
 
-OWN_TOPICS = ("__offsetd_audit", "__offsetd_config")
+INTERNAL_TOPICS = ("__offsetd_audit", "__offsetd_config")
 
 
 def test_a_broker_sets_our_own_topics_aside_and_we_take_them_back(
@@ -28,7 +28,7 @@ def test_a_broker_sets_our_own_topics_aside_and_we_take_them_back(
             client.update_config({"log.retention.ms": "777000"}, reason="before the broker")
         with broker.running():
             assert "ours" in broker.groups()
-        for topic in OWN_TOPICS:
+        for topic in INTERNAL_TOPICS:
             assert not (broker.data_folder / f"{topic}-0").exists()
             assert len(list(broker.data_folder.glob(f"{topic}-0.*-stray"))) == 1
     with server.running() as client:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 from log_stores import P0, SMALL, append, opened
 from offsetd_coordinator.offline.copied_offsets import new_state
-from offsetd_coordinator.offline.restored_groups import end_leases_and_members
+from offsetd_coordinator.offline.restore_fencing import end_leases_and_members
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.simulated_files import SimulatedFiles

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @attrs.define
-class WatchView:
+class WatcherRights:
     """The rights of a watcher's caller. Rules may change while it watches."""
 
     access: Access

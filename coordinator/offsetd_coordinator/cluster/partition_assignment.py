@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 _POLL_SECONDS: Final = 0.05
 
 
-class KafkaGroupMember:
+class PartitionAssignment:
     """Joins the group with `start`, leaves it with `leave`. The callbacks run on its thread.
 
     `on_assigned` gets the *term* of each partition: a number that no later assignment has again.
