@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offsetd_coordinator.calls.admission import Admission
-    from offsetd_coordinator.figures import MethodFigures
+    from offsetd_coordinator.counters import MethodCounters
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -72,14 +72,14 @@ class JoinedCommits:
         node: Node,
         admission: Admission,
         parser: CommitParser,
-        figures: MethodFigures,
+        counters: MethodCounters,
         *,
         request_bytes_max: int,
     ) -> None:
         self._node = node
         self._admission = admission
         self._parser = parser
-        self._figures = figures
+        self._counters = counters
         self._request_bytes_max = request_bytes_max
         self._alone: set[asyncio.Task[None]] = set()
 
@@ -137,7 +137,7 @@ class JoinedCommits:
         except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
             refusal = refusal_of(error, "CommitOffsets")
             for each in taken:
-                _end(_Submitted(each.call, each.life, 0, refusal), self._figures)
+                _end(_Submitted(each.call, each.life, 0, refusal), self._counters)
             return
         tickets, refusals = runtime.log.tickets, submitted.refusals
         answers = submitted.answers[:, [ANSWER_LOG_PARTITION, ANSWER_LAST_OFFSET]].tolist()
@@ -195,26 +195,26 @@ class JoinedCommits:
                 task.add_done_callback(self._alone.discard)
             return
         for each in outcomes:
-            _end(each, self._figures)
+            _end(each, self._counters)
 
     async def _answer_alone(self, runtime: Runtime, submitted: _Submitted) -> None:
         try:
             await until_all_durable(runtime, [submitted.ticket])
         except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
             submitted = submitted._replace(outcome=refusal_of(error, "CommitOffsets"))
-        _end(submitted, self._figures)
+        _end(submitted, self._counters)
 
 
-def _end(submitted: _Submitted, figures: MethodFigures) -> None:
+def _end(submitted: _Submitted, counters: MethodCounters) -> None:
     """Answers or refuses a call, and closes its life."""
     call, life, _, outcome = submitted
     if call.done():
-        life.close(figures, StatusCode.CANCELLED)
+        life.close(counters, StatusCode.CANCELLED)
         return
     if isinstance(outcome, bytes):
         call.answer(outcome)
-        life.close(figures, StatusCode.OK)
+        life.close(counters, StatusCode.OK)
         return
     refuse(call, status_of(outcome))
     call.answer(b"")
-    life.close(figures, code_of(outcome))
+    life.close(counters, code_of(outcome))

@@ -1,0 +1,218 @@
+"""Unary commits of one turn of the loop: one run, and an outcome for each call by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from memory_commit_log import MemoryTopic
+from memory_nodes import MemoryNode
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.counters import CallCounters
+from offsetd_coordinator.grpc.joined_commits import JoinedCommits
+from offsetd_coordinator.messages.commit_parser import CommitParser
+from offsetd_storage.offsets_topic.placement import partition_of
+from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request, serving_node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_coordinator.node import Node
+    from serving_nodes import ServingNode
+
+MESSAGE_BYTES_MAX = 1 << 20
+
+
+class UnaryCall:
+    """A call's context, as a transport has it."""
+
+    def __init__(self, peer: str = "ipv4:127.0.0.1:5") -> None:
+        self.remaining_seconds: float | None = None
+        self.is_done = False
+        self.code = grpc.StatusCode.OK
+        self._peer = peer
+        self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def peer(self) -> str:
+        return self._peer
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def time_remaining(self) -> float | None:
+        return self.remaining_seconds
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        pass
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        pass
+
+    def answer(self, message: bytes) -> None:
+        self._answered.set_result(message)
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answered.done()
+
+    async def end(self) -> tuple[grpc.StatusCode, int]:
+        """The code, and the log offset of the commit."""
+        message = await asyncio.wait_for(self._answered, WAIT_SECONDS)
+        response = offset_service_pb2.CommitOffsetsResponse.FromString(message)
+        return self.code, response.revision.log_offset
+
+
+class Joining:
+    """The joined commits of a node."""
+
+    def __init__(self, node: Node, *, in_flight_bytes_max: int = 1 << 20) -> None:
+        self.admission = Admission(in_flight_bytes_max)
+        self.counters = CallCounters().method("CommitOffsets")
+        parser = CommitParser(
+            metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=MESSAGE_BYTES_MAX
+        )
+        self._joined = JoinedCommits(
+            node, self.admission, parser, self.counters, request_bytes_max=MESSAGE_BYTES_MAX
+        )
+
+    def take(self, messages: Sequence[bytes]) -> tuple[list[UnaryCall], list[int]]:
+        """New calls with these messages, and the places of those that are left."""
+        calls = [UnaryCall(f"ipv4:127.0.0.1:{place}") for place in range(len(messages))]
+        return calls, self.take_calls(calls, messages)
+
+    def take_calls(self, calls: Sequence[UnaryCall], messages: Sequence[bytes]) -> list[int]:
+        left = self._joined.take(list(zip(calls, messages, strict=True)))
+        return [calls.index(each) for each in left]  # type: ignore[arg-type]
+
+    def assert_all_ended(self) -> None:
+        assert (self.admission.bytes_taken, self.admission.requests) == (0, 0)
+        assert all(not each.calls for each in self.admission.connections.all())
+
+
+async def _values(serving: ServingNode, *group_ids: str) -> list[int]:
+    return [each.offsets[0].offset for each in await serving.fetch(*group_ids)]
+
+
+def _commit(group_id: str, value: int = 1, **fields: Any) -> bytes:
+    return commit_request(group_id, value, **fields).SerializeToString()
+
+
+def _conflicting(group_id: str) -> bytes:
+    request = commit_request(group_id, 1)
+    request.offsets[0].expected_offset = 3
+    return request.SerializeToString()
+
+
+def _by_member(group_id: str) -> bytes:
+    request = commit_request(group_id, 1)
+    request.member_id, request.generation_id = "nobody", 3
+    return request.SerializeToString()
+
+
+async def test_each_call_has_the_outcome_of_its_own_commit() -> None:
+    async with serving_node() as serving:
+        joining = Joining(serving.node)
+        messages = [
+            _commit("a"),
+            _conflicting("b"),
+            b"\xff garbage",
+            _commit(""),
+            _commit("c"),
+            _by_member("d"),
+            b"",
+            _commit("e", partitions=20),
+        ]
+        calls, left = joining.take(messages)
+        assert left == [2, 3, 6], "the handler of one call refuses these"
+        codes = [
+            (await call.end())[0].name for place, call in enumerate(calls) if place not in left
+        ]
+        assert codes == ["OK", "ABORTED", "OK", "NOT_FOUND", "OK"]
+        assert await _values(serving, "a", "c") == [1, 1]
+        joining.assert_all_ended()
+
+
+async def test_commits_of_one_group_are_in_the_order_of_their_arrival() -> None:
+    async with serving_node() as serving:
+        calls, left = Joining(serving.node).take([_commit("g", value) for value in range(1300)])
+        assert not left
+        assert [await call.end() for call in calls] == [
+            (grpc.StatusCode.OK, offset) for offset in range(1300)
+        ]
+        assert await _values(serving, "g") == [1299]
+
+
+async def test_no_call_is_answered_before_its_commit_is_durable() -> None:
+    async with serving_node(flushing=False) as serving:
+        joining = Joining(serving.node)
+        calls, _ = joining.take([_commit("a"), _conflicting("a"), _commit("b")])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not any(call.is_answered for call in calls)
+        assert joining.admission.requests == 3
+        serving.runtime.start()
+        assert [(await call.end())[0].name for call in calls] == ["OK", "ABORTED", "OK"]
+        joining.assert_all_ended()
+
+
+async def test_what_has_no_room_or_no_time_is_left() -> None:
+    async with serving_node() as serving:
+        message = _commit("g")
+        joining = Joining(serving.node, in_flight_bytes_max=2 * len(message))
+        calls = [UnaryCall() for _ in range(5)]
+        calls[1].remaining_seconds = 0.0
+        messages = [message, message, bytes(MESSAGE_BYTES_MAX + 1), message, message]
+        assert joining.take_calls(calls, messages) == [1, 2, 4]
+        assert [(await calls[place].end())[1] for place in (0, 3)] == [0, 1]
+        joining.assert_all_ended()
+
+
+async def test_a_node_that_is_loading_or_draining_leaves_all() -> None:
+    async with serving_node() as serving:
+        joining = Joining(serving.node)
+        serving.node.drain()
+        assert joining.take([_commit("a"), _commit("b")])[1] == [0, 1]
+        joining.assert_all_ended()
+
+
+async def test_a_call_that_has_ended_is_not_answered() -> None:
+    async with serving_node(flushing=False) as serving:
+        joining = Joining(serving.node)
+        calls, _ = joining.take([_commit("a"), _commit("b")])
+        calls[0].is_done = True
+        serving.runtime.start()
+        assert (await calls[1].end())[0] is grpc.StatusCode.OK
+        assert not calls[0].is_answered
+        joining.assert_all_ended()
+        assert await _values(serving, "a") == [1], "the commit stays"
+
+
+@pytest.mark.parametrize("is_newest", [False, True])
+async def test_a_partition_that_is_lost_refuses_its_own_calls_only(is_newest: bool) -> None:
+    node = MemoryNode(MemoryTopic(4), range(4))
+    groups = [f"g{number}" for number in range(40)]
+    by_partition = {partition_of(group, 4): group for group in groups}
+    kept, lost = by_partition[0], by_partition[1]
+    node.log.holds = True
+    joining = Joining(node.node)
+    order = [kept, lost] if is_newest else [lost, kept]
+    calls, _ = joining.take([_commit(group) for group in order])
+    ends = dict(zip(order, calls, strict=True))
+    node.lose(1)
+    assert (await ends[lost].end())[0] is grpc.StatusCode.UNAVAILABLE
+    assert not ends[kept].is_answered, "its commit is not durable"
+    node.log.flush()
+    assert (await ends[kept].end())[0] is grpc.StatusCode.OK
+    joining.assert_all_ended()
