@@ -11,6 +11,7 @@ from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 
+from offsetd_coordinator.administration.begun_repairs import complete_repairs, partition_of
 from offsetd_coordinator.administration.internal_topics import internal_topic_specs
 from offsetd_coordinator.background.expirer import begin_where_left
 from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
@@ -59,6 +60,7 @@ def open_store(
             on_progress=lambda at: progress.note(at.partitions_done, at.partitions, at.bytes_done),
         ),
     )
+    _complete_repairs(store, folder)
     begin_where_left(clock, store, store.files, folder)
     report = store.report
     _log.info(
@@ -80,6 +82,19 @@ def open_store(
     # A second time, because now the folder's number of partitions is known.
     raise_descriptor_limit(store.partitions, settings.max_connections)
     return store
+
+
+def _complete_repairs(store: LogStore, folder: Path) -> None:
+    """The audit events of repairs that were broken off. Raises StorageFailed."""
+    try:
+        done = complete_repairs(store, folder)
+    except BaseException:
+        store.abandon()
+        raise
+    for event in done.events:
+        _log.warning("audit entry of an earlier repair written", partition=partition_of(event))
+    if done.problem:
+        _log.warning("found while opening", warning=done.problem)
 
 
 def load_shards(store: LogStore, settings: Settings, threads: int) -> dict[int, Shard]:

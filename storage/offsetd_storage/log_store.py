@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.recovery.recovery_report import RecoveryProgress
+    from offsetd_storage.recovery.recovery_request import RepairWitness
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
@@ -121,13 +122,15 @@ class LogStore:
         on_progress: Callable[[RecoveryProgress], None] | None = None,
         begin_anew: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
+        witness: RepairWitness | None = None,
         ends_restore: bool = False,
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
         Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
-        the offsets at which they ended. Damaged logs in `repaired` keep their valid batches. Only
-        a restore opens a folder that it has not completed (`ends_restore`).
+        the offsets at which they ended. Damaged logs in `repaired` keep their valid batches, and
+        `witness` is told of each. Only a restore opens a folder that it has not completed
+        (`ends_restore`).
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (after
         these, only the lock's file has changed), StorageFull, StorageFailed.
@@ -144,6 +147,7 @@ class LogStore:
                     on_progress=on_progress,
                     begin_anew=begin_anew,
                     repaired=repaired,
+                    witness=witness,
                     ends_restore=ends_restore,
                 )
             except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
+_BROKEN_OFF = "tests/unit/coordinator/commands/test_broken_off_repairs.py"
 _LOSSES = "offsetd_coordinator.offline.repair_losses"
 _PLAN = "offsetd_storage.recovery.repair_plan"
 _RANDOM = "tests/unit/coordinator/offline/test_repair_of_random_damage.py"
@@ -48,10 +49,38 @@ FOLDER_REPAIR_MUTANTS = (
     ),
     Mutant(
         name="a repair is not in the audit log",
-        where="offsetd_coordinator.offline.offline_audit:append_event",
+        where="offsetd_coordinator.administration.begun_repairs:append_event",
         replace="store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))",
         by="pass",
         caught_by=_REPAIR,
+    ),
+    Mutant(
+        name="a repair rewrites before its entry is on the disk",
+        where="offsetd_storage.recovery.folder_recovery:apply_all",
+        replace="witness.begins(folder.files, plan.repair)",
+        by="pass",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="a repair forgets the entries of one before it",
+        where="offsetd_coordinator.commands.log_repair:_Work.begins",
+        replace="[*read_begun(files, self._folder), event]",
+        by="[event]",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="the entries of repairs are dropped if the audit log is damaged",
+        where="offsetd_coordinator.administration.begun_repairs:complete_repairs",
+        replace="if AUDIT_PARTITION not in store.logs:",
+        by="if False:",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="a repair begins though a folder cannot be written",
+        where="offsetd_coordinator.commands.log_repair:_refuse_unwritable",
+        replace="not files.may_write(each)",
+        by="False",
+        caught_by=_BROKEN_OFF,
     ),
     Mutant(
         name="a transaction is committed instead of aborted",

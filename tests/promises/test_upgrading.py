@@ -20,6 +20,7 @@ ROWS: Final = {
     "quarantine": "quarantine file",
     "segment list": "[list of segments]",
     "last-up": "`offsetd.last-up`",
+    "repairs": "`offsetd.repairs`",
     "checkpoints": "[Kafka's checkpoints]",
     "settings": "record of [`__offsetd_config`]",
     "audit": "record of [`__offsetd_audit`]",

@@ -8,6 +8,7 @@ from offsetd_storage.log.segment_list import SEGMENT_LIST_VERSION
 from offsetd_storage.recovery.quarantine import QUARANTINE_FORMAT_VERSION
 
 from offsetd_coordinator.administration.audit import AUDIT_VERSION
+from offsetd_coordinator.administration.begun_repairs import REPAIRS_VERSION
 from offsetd_coordinator.configuration.config_record import VERSION as SETTINGS_VERSION
 from offsetd_coordinator.expiry.uptime_marker import LAST_UP_VERSION
 
@@ -20,6 +21,7 @@ def format_versions() -> dict[str, int]:
         "segment list": SEGMENT_LIST_VERSION,
         "quarantine": QUARANTINE_FORMAT_VERSION,
         "last-up": LAST_UP_VERSION,
+        "repairs": REPAIRS_VERSION,
         "checkpoints": CHECKPOINT_VERSION,
         "settings": SETTINGS_VERSION,
         "audit": AUDIT_VERSION,

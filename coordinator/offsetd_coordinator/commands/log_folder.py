@@ -8,6 +8,7 @@ from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint, StorageError, words_of
 from offsetd_storage.folder.checkpoint_files import read_offset_checkpoint
+from offsetd_storage.folder.unfinished_restore import refuse_unfinished
 from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
@@ -30,11 +31,18 @@ def failures_told(terminal: Terminal) -> Iterator[None]:
         terminal.fail(words_of(error))
 
 
+def looked_into(folder: Path) -> FolderView:
+    """What is in a folder. Raises FolderMismatch if a restore into it has not ended."""
+    files = OsFiles()
+    refuse_unfinished(files, folder)
+    return read_folder(files, folder)
+
+
 def selected(
     terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
     """The selected logs; fails if one of them is missing."""
-    view = read_folder(OsFiles(), folder)
+    view = looked_into(folder)
     by_partition = {
         log.topic_partition.partition: log
         for log in view.logs

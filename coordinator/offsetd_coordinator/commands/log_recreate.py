@@ -12,9 +12,9 @@ from offsetd_storage.log.kafka_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log.segment_files import LOG_SUFFIX
 from offsetd_storage.recovery.quarantine import DamageFound, list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.views.folder_view import FolderView, LogView
 
-from offsetd_coordinator.commands.log_folder import failures_told
+from offsetd_coordinator.commands.log_folder import failures_told, looked_into
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.configuration.internal_topic_configs import (
@@ -50,7 +50,7 @@ def recreate(
         if topic == OFFSETS_TOPIC and not partitions:
             terminal.fail(f"name the --partition of {topic} to recreate", code=WRONG_USE)
         asked = [checked(terminal, topic, each) for each in sorted(set(partitions or [0]))]
-        view = read_folder(OsFiles(), folder)
+        view = looked_into(folder)
         _refuse_unknown(terminal, view, asked)
         lost = {each: _bytes_of(folder / each.folder_name) for each in asked}
         for each in _undamaged(view, asked):

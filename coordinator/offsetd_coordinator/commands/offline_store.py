@@ -16,9 +16,12 @@ from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.folder.folder_format import read_properties
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.recovery.quarantine import DamageFound
+from offsetd_storage.recovery.recovery_request import RepairWitness
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView
 
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.administration.begun_repairs import complete_repairs, partition_of
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
 from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 from offsetd_coordinator.configuration.settings_sources import SettingsError
@@ -27,6 +30,7 @@ from offsetd_coordinator.offline.offline_cleaning_run import (
     CleaningSettings,
     read_cleaning_settings,
 )
+from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.server_folder import StartFailed, raise_descriptor_limit
 
 if TYPE_CHECKING:
@@ -119,8 +123,12 @@ def opened_store(
     *,
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
+    witness: RepairWitness | None = None,
 ) -> Iterator[LogStore]:
-    """Locks and recovers the folder, and closes it. After an error, the next start recovers it."""
+    """Locks and recovers the folder, and closes it. After an error, the next start recovers it.
+
+    Repairs whose events the audit log lacks get them here.
+    """
     try:
         raise_descriptor_limit(view.offsets_partitions, 0)
     except StartFailed as error:
@@ -138,13 +146,24 @@ def opened_store(
             on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
             begin_anew=begin_anew,
             repaired=repaired,
+            witness=witness,
         ),
     )
     for warning in store.report.warnings:
         terminal.note(f"found while opening: {warning}")
     try:
+        completed = complete_repairs(store, view.folder)
+        if completed.problem:
+            terminal.note(completed.problem)
+        for event in completed.events:
+            terminal.note(f"the audit log has the entry of the repair of {told(event)}")
         yield store
     except BaseException:
         store.abandon()
         raise
     store.close()
+
+
+def told(event: AuditEvent) -> str:
+    """A repair in a sentence: the partition, who began it, and when."""
+    return f"{partition_of(event)}, begun at {rfc3339(event.time_ms)} by {event.peer}"

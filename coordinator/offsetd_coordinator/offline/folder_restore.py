@@ -16,10 +16,10 @@ from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import LogStore
 
 from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.administration.begun_repairs import append_event
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.configuration.server_settings import Settings
 from offsetd_coordinator.expiry.uptime_marker import LastUp, write_last_up
-from offsetd_coordinator.offline.offline_audit import append_event
 from offsetd_coordinator.offline.restore_fencing import EndedGroups, end_leases_and_members
 from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.server_folder import store_config

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log.store_config import LogStoreConfig
     from offsetd_storage.recovery.recovery_report import RecoveryProgress
+    from offsetd_storage.recovery.recovery_request import RepairWitness
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = ["CLEAN_SHUTDOWN_NAME", "RecoveredFolder", "recover_folder"]
@@ -88,6 +89,7 @@ def recover_folder(
     on_progress: Callable[[RecoveryProgress], None] | None,
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
+    witness: RepairWitness | None = None,
     ends_restore: bool = False,
 ) -> RecoveredFolder:
     """Locks, checks and recovers a folder, and begins a new life of its journal.
@@ -105,6 +107,7 @@ def recover_folder(
         random=random,
         begin_anew=frozenset(begin_anew),
         repaired=frozenset(repaired),
+        witness=witness,
     )
     survey = survey_folder(folder, on_progress)
     properties = survey.properties or new_properties(
@@ -124,13 +127,11 @@ def recover_folder(
     logs = apply_all(folder, survey, cleanup)
     cleaned = CleanerCheckpoint(files, path)
     forget_what_was_clean(cleaned, survey)
-    offsets_next = {each: log.offset_next for each, log in logs.items()}
-    survey.checkpoints.write(offsets_next, logs.values())
+    survey.checkpoints.write({each: log.offset_next for each, log in logs.items()}, logs.values())
     begin_new_life(folder, journal, survey.journal, points_at_end(survey, logs))
-    properties = forget_old_life(folder, properties, survey)
     return RecoveredFolder(
         lock=lock,
-        properties=properties,
+        properties=forget_old_life(folder, properties, survey),
         journal=journal,
         logs=logs,
         quarantined=dict(survey.damaged),
@@ -254,7 +255,10 @@ def apply_all(
 ) -> dict[TopicPartition, PartitionLog]:
     """9. Cuts logs, appends the journal's batches again, and makes missing folders, durably."""
     logs = {}
+    witness = folder.witness
     for topic_partition, plan in survey.plans.items():
+        if plan.repair is not None and witness is not None:
+            witness.begins(folder.files, plan.repair)
         log_start_offset = (
             survey.checkpoints.log_start(topic_partition, plan.offset_next)
             if plan.point is None
@@ -271,6 +275,8 @@ def apply_all(
         )
         cleanup.callback(log.abandon)
         logs[topic_partition] = log
+        if plan.repair is not None and witness is not None:
+            witness.is_done(plan.repair)
     return logs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.store_config import LogStoreConfig
+    from offsetd_storage.recovery.repair_plan import Repair
     from offsetd_storage.topic_partition import TopicPartition
+
+
+class RepairWitness(Protocol):
+    """Is told of each repair, one partition after the other."""
+
+    def begins(self, files: Files, repair: Repair) -> None:
+        """Called before anything of the partition is rewritten. Raises OSError: then it is not."""
+
+    def is_done(self, repair: Repair) -> None:
+        """Called when the partition's log is repaired, durably."""
 
 
 @attrs.frozen(kw_only=True)
@@ -21,7 +32,7 @@ class RecoveryRequest:
     """The folder, its settings, and the operator's requests. Every step of a recovery needs them.
 
     `begin_anew` has the partitions whose logs are recreated empty. `repaired` has the damaged
-    partitions whose valid batches are kept.
+    partitions whose valid batches are kept, and `witness` is told of their repairs.
     """
 
     files: Files
@@ -31,3 +42,4 @@ class RecoveryRequest:
     random: Random
     begin_anew: frozenset[TopicPartition] = frozenset()
     repaired: frozenset[TopicPartition] = frozenset()
+    witness: RepairWitness | None = None
