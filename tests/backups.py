@@ -50,7 +50,7 @@ def back_up(
 ) -> WrittenBackup:
     """A backup of all that is durable. `change` is what a bad connection does to a chunk."""
     with pin(store, moment_ms) as pinned:
-        held = repository.chunks()
+        held = repository.reusable_chunks()
         chunks = chunks_of(pinned, held, known=known or KnownDigests())
         return write_backup(
             repository,

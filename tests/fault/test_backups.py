@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backup_commands import SECONDS_MAX, command, done
 from chance import seed_of
 from offsetd_clients import (
     EpochFenced,
@@ -40,27 +38,6 @@ promised = promised_by("docs/guides/backup.md")
 ORDERS = TopicPartition("orders", 0)
 HOUR = timedelta(hours=1)
 KILLS = 60 if os.environ.get("OFFSETD_NIGHTLY") else 2
-SECONDS_MAX = 240
-_COMMAND = "from offsetd_clients.cli.main import main; main()"
-
-
-def command(address: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    """`offsetd backup` in a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if "OFFSETD_" not in name}
-    return subprocess.Popen(
-        [sys.executable, "-c", _COMMAND, "backup", *map(str, arguments), "-o", "json"],
-        env={**environment, "OFFSETD_ADDRESS": address},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def done(process: subprocess.Popen[str], *, code: int = 0) -> Any:
-    """What it printed, once it has ended with this exit code; its stderr if that is not 0."""
-    out, err = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode == code, err
-    return err if code else json.loads(out or "null")
 
 
 def backup_help(name: str) -> str:
@@ -340,8 +317,7 @@ def test_a_target_without_backups_is_an_error(tmp_path: Path) -> None:
     for arguments in (("list",), ("verify",), ("prune", "--keep", "1", "--execute")):
         name, *others = arguments
         ended = command("", name, tmp_path / "nothing", *others)
-        assert "has no backup" in ended.communicate()[1]
-        assert ended.returncode == 2
+        assert "has no backup" in done(ended, code=1)
     assert not (tmp_path / "nothing").exists()
 
 

@@ -8,6 +8,8 @@ _STORAGE = "offsetd_storage.backups"
 _UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
+_REUSED = "tests/unit/storage/backups/test_reused_chunks.py"
+_ENDED = "tests/fault/test_backups_ended.py"
 _CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
 _GROUPS = "tests/unit/coordinator/offline/test_restore_fencing.py"
 _NODES = "tests/unit/coordinator/cluster/test_backups.py"
@@ -94,6 +96,48 @@ BACKUP_MUTANTS = (
         caught_by=_UNIT,
     ),
     Mutant(
+        name="what a killed backup wrote is written again",
+        where=f"{_STORAGE}.repository:Repository.reusable_chunks",
+        replace="self.target.complete(_CHUNKS, _is_chunk)",
+        by="",
+        caught_by=_REUSED,
+    ),
+    Mutant(
+        name="a chunk that was cut off is taken for whole",
+        where=f"{_STORAGE}.repository:_is_chunk",
+        replace="name == _chunk_name(digest_of(content))",
+        by="bool(content)",
+        caught_by=_REUSED,
+    ),
+    Mutant(
+        name="a chunk that another backup has named stops a backup",
+        where=f"{_STORAGE}.targets:FolderTarget._name",
+        replace="if self._files.exists(path):",
+        by="if not path:",
+        caught_by=_REUSED,
+    ),
+    Mutant(
+        name="SIGTERM leaves the mark of a backup",
+        where="offsetd_coordinator.commands.backup_work:_ended_in_order",
+        replace="before = signal.signal(signal.SIGTERM, end)",
+        by="before = signal.signal(signal.SIGTERM, signal.SIG_DFL)",
+        caught_by=_ENDED,
+    ),
+    Mutant(
+        name="a restore of a group needs all logs",
+        where="offsetd_coordinator.offline.folder_restore:logs_of_groups",
+        replace="if each.topic_partition in wanted",
+        by="if wanted",
+        caught_by=_ENDED,
+    ),
+    Mutant(
+        name="what is in the way of a prune is called wrong use",
+        where="offsetd_coordinator.commands.backup_work:BackupWork._told",
+        replace="except BackupBlocked as error:",
+        by="except ZeroDivisionError as error:",
+        caught_by=_ENDED,
+    ),
+    Mutant(
         name="the manifest is durable before the chunks",
         where=f"{_STORAGE}.repository:Repository.put_manifest",
         replace="self.target.settle()\n        self.target.put(",
@@ -102,7 +146,7 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="a file gets its name before it is synced",
-        where=f"{_STORAGE}.targets:FolderTarget.settle",
+        where=f"{_STORAGE}.targets:FolderTarget._name",
         replace="file.sync()",
         by="pass",
         caught_by=_CRASHES,

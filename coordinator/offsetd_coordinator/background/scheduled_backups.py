@@ -91,7 +91,7 @@ class ScheduledBackups:
     def _written(self, repository: Repository) -> WrittenBackup:
         self._check_last(repository)
         with self._source.pinned() as pinned:
-            held = repository.chunks()
+            held = repository.reusable_chunks()
             written = write_backup(
                 repository,
                 pinned.head,

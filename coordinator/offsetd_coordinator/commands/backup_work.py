@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 from offsetd_storage.backups.backup_check import chunk_problems
-from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.backup_errors import BackupBlocked, BackupDamaged, BackupRefused
 from offsetd_storage.backups.backup_writing import write_backup
 from offsetd_storage.backups.repository import MARK_MS_MAX, Repository
 from offsetd_storage.backups.targets import target_of
@@ -38,6 +40,8 @@ LIST_COLUMNS: Final = ("backup", "moment", "logs", "bytes", "server_version", "f
 LIST_DROPPABLE: Final = ("folder", "server_version", "logs")
 VERIFY_COLUMNS: Final = ("backup", "log", "problem")
 PRUNE_COLUMNS: Final = ("backup", "action")
+_SIGNAL_CODE: Final = 128
+"""A shell's exit code for a signal is this and its number."""
 RESTORE_COLUMNS: Final = ("topic", "partition", "restored_end", "next_offset", "bytes")
 
 
@@ -55,7 +59,7 @@ class BackupWork:
         """
         with self._told(), self.terminal.progress("backup") as report:
             repository = Repository(target_of(target))
-            held = repository.chunks()
+            held = repository.reusable_chunks()
             streams = open_streams([bytes.fromhex(each) for each in held])
             head, chunks = joined_answers(streams)
             written = write_backup(
@@ -191,7 +195,11 @@ class BackupWork:
         with self._told():
             repository = Repository(target_of(source))
             chosen = chosen_backup(
-                repository, backup_id, time_ms=to_ms, now_ms=SystemClock().now_ms()
+                repository,
+                backup_id,
+                time_ms=to_ms,
+                now_ms=SystemClock().now_ms(),
+                group_ids=group_ids,
             )
             found = list(groups_in_backup(repository, chosen, group_ids))
         for each in found:
@@ -205,15 +213,39 @@ class BackupWork:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Ends the command with one line for a failure."""
+        """Ends the command with one line for a failure, and in good order for a signal."""
         try:
-            yield
+            with _ended_in_order():
+                yield
+        except BackupBlocked as error:
+            self.terminal.fail(str(error))
         except BackupRefused as error:
             self.terminal.fail(str(error), code=WRONG_USE)
         except StorageError as error:
             self.terminal.fail(str(error))
         except OSError as error:
             self.terminal.fail(words_of(error))
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM raises SystemExit in what goes on, as Ctrl-C raises KeyboardInterrupt.
+
+    So marks at the target are removed. A second SIGTERM ends the process at once.
+    """
+    if threading.current_thread() is not threading.main_thread():  # It gets no signals.
+        yield
+        return
+
+    def end(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(_SIGNAL_CODE + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _counted(count: int, one: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from offsetd.v1 import backup_service_pb2
-from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.backup_errors import BackupBlocked, BackupDamaged
 from offsetd_storage.backups.chunk_reading import Chunk
 from offsetd_storage.backups.manifest import LogEntry, Manifest, SegmentEntry
 from offsetd_storage.topic_partition import TopicPartition
@@ -93,7 +93,7 @@ def joined_answers(
 ) -> Stream:
     """The backup of a whole cluster, of the head and the other answers of each node.
 
-    Raises BackupRefused if no node has a log partition now, and as `joined`.
+    Raises BackupBlocked if no node has a log partition now, and as `joined`.
     """
     head, chunks = joined(
         [
@@ -102,7 +102,7 @@ def joined_answers(
         ]
     )
     if missing := head.missing_partitions:
-        raise BackupRefused(
+        raise BackupBlocked(
             f"no node serves log partition {missing[0]} now ({len(missing)} in all): try again"
         )
     return head, chunks

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.backup_errors import BackupBlocked, BackupDamaged, BackupRefused
 from offsetd_storage.backups.log_restoring import (
     LogRestoring,
     check_chunks_there,
     offset_after_restore,
 )
 from offsetd_storage.backups.point_in_time import backup_for, cuts_at
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import LogStore
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.administration.begun_repairs import append_event
@@ -25,7 +28,7 @@ from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.server_folder import store_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
     from random import Random
 
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from offsetd_storage.backups.repository import Repository
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
-    from offsetd_storage.topic_partition import TopicPartition
 
 METHOD: Final = "RestoreBackup"
 _RECOVERY_THREADS: Final = 2
@@ -61,11 +63,17 @@ class RestoredLog:
 
 
 def chosen_backup(
-    repository: Repository, backup_id: str | None, *, time_ms: int | None, now_ms: int
+    repository: Repository,
+    backup_id: str | None,
+    *,
+    time_ms: int | None,
+    now_ms: int,
+    group_ids: Collection[str] = (),
 ) -> ChosenBackup:
     """The backup with this id, or the newest; for a time, the earliest that reaches it.
 
-    Raises BackupRefused, BackupDamaged, NewerFormat, TargetFailed.
+    With groups, only their logs are looked at, and are in the manifest that is returned. Raises
+    BackupRefused, BackupDamaged, NewerFormat, TargetFailed.
     """
     if time_ms is None:
         chosen = backup_id or repository.newest_id()
@@ -78,7 +86,9 @@ def chosen_backup(
         hint = f"take another one: --backup {usable[-1]}" if usable else "no other one is whole"
         raise BackupDamaged(f"{error}; {hint}") from error
     if manifest.missing_partitions:  # They would give out their first offsets again.
-        raise BackupRefused(f"backup {chosen} has not all log partitions")
+        raise BackupDamaged(f"backup {chosen} has not all log partitions")
+    if group_ids:
+        manifest = logs_of_groups(manifest, group_ids)
     for log in manifest.logs:  # Also checks the clock.
         offset_after_restore(log.end_offset, moment_ms=manifest.moment_ms, now_ms=now_ms)
     check_chunks_there(repository, manifest)
@@ -90,6 +100,15 @@ def chosen_backup(
         )
     cuts = cuts_at(repository, manifest, time_ms, of=rfc3339)
     return ChosenBackup(backup_id=chosen, manifest=manifest, time_ms=time_ms, cuts=cuts)
+
+
+def logs_of_groups(manifest: Manifest, group_ids: Collection[str]) -> Manifest:
+    """The manifest with only the logs in which these groups are."""
+    partitions = {partition_of(each, manifest.offsets_partitions) for each in group_ids}
+    wanted = {TopicPartition(OFFSETS_TOPIC, each) for each in partitions}
+    return attrs.evolve(
+        manifest, logs=tuple(each for each in manifest.logs if each.topic_partition in wanted)
+    )
 
 
 def restore_folder(
@@ -145,7 +164,7 @@ def restore_folder(
 
 def _refuse_damaged(store: LogStore) -> None:
     for damage in store.quarantined.values():
-        raise BackupRefused(f"the backup holds a damaged log: {damage}")
+        raise BackupDamaged(f"the backup holds a damaged log: {damage}")
 
 
 def _state_ms(chosen: ChosenBackup) -> int:
@@ -153,10 +172,10 @@ def _state_ms(chosen: ChosenBackup) -> int:
 
 
 def _check_room(files: Files, folder: Path, manifest: Manifest) -> None:
-    """Raises BackupRefused if the disk cannot hold the logs."""
+    """Raises BackupBlocked if the disk cannot hold the logs."""
     free_bytes = files.free_bytes(folder if files.exists(folder) else folder.parent)
     if free_bytes < manifest.size_bytes:
-        raise BackupRefused(
+        raise BackupBlocked(
             f"the backup has {manifest.size_bytes} bytes, and {folder} has room for {free_bytes}"
         )
 

@@ -11,6 +11,10 @@ class BackupRefused(StorageError):
     """A backup, or a restore, that cannot be done as asked. Nothing was changed."""
 
 
+class BackupBlocked(BackupRefused):
+    """The target, the disk or other work is in the way: the same request can succeed later."""
+
+
 class TargetFailed(StorageError):
     """The place of the backups could not be read or written."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused, TargetFailed
+from offsetd_storage.backups.backup_errors import BackupBlocked, BackupDamaged, TargetFailed
 from offsetd_storage.backups.manifest import backup_id, chunk_sizes, digest_of
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def write_backup(
 
     `held` are the chunks that the target had before, with their sizes; the sender leaves them out.
     If this fails, there is no new backup; its chunks serve the next one. Raises BackupDamaged if
-    what comes does not fit, BackupRefused, TargetFailed, and what `chunks` raises.
+    what comes does not fit, BackupBlocked, TargetFailed, and what `chunks` raises.
     """
     writer = _Writer(repository, chunks, dict(held), on_bytes)
-    repository.begin_backup(head.folder_id, now_ms=now_ms)
     try:
+        repository.begin_backup(head.folder_id, now_ms=now_ms)
         _check_held(repository, held)
         logs = tuple(writer.log(each) for each in head.logs)
         if next(chunks, None) is not None:
@@ -65,12 +65,12 @@ def write_backup(
 
 
 def _check_held(repository: Repository, held: Mapping[str, int]) -> None:
-    """Raises BackupRefused if a prune has removed chunks since `held` was listed.
+    """Raises BackupBlocked if a prune has removed chunks since `held` was listed.
 
     The mark of the backup is there now, so no prune removes any more.
     """
     if held and held.keys() - repository.chunks().keys():
-        raise BackupRefused(
+        raise BackupBlocked(
             f"{repository.target.address} was pruned while the backup began: make it again"
         )
 

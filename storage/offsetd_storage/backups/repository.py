@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
+from offsetd_storage.backups.backup_errors import BackupBlocked, BackupDamaged, BackupRefused
 from offsetd_storage.backups.manifest import (
     Manifest,
     checked_id,
@@ -88,16 +88,16 @@ class Repository:
         return Manifest.decode(content, name)
 
     def newest_id(self) -> str:
-        """The newest backup. Raises BackupRefused if there is none."""
+        """The newest backup. Raises BackupBlocked if there is none."""
         ids = self.backup_ids()
         if not ids:
-            raise BackupRefused(f"{self.target.address} has no backup")
+            raise BackupBlocked(f"{self.target.address} has no backup")
         return ids[-1]
 
     def require_any(self) -> None:
-        """Raises BackupRefused for a target without backups, and without parts of any."""
+        """Raises BackupBlocked for a target without backups, and without parts of any."""
         if not (self.backup_ids() or self.chunks()):
-            raise BackupRefused(f"{self.target.address} has no backup")
+            raise BackupBlocked(f"{self.target.address} has no backup")
 
     def put_manifest(self, backup_id: str, manifest: Manifest) -> None:
         """Makes a backup whole: its chunks are durable before, and the backup is afterwards."""
@@ -115,6 +115,11 @@ class Repository:
             if len(name := each.name.rpartition("/")[2]) == _DIGEST_CHARACTERS
         }
 
+    def reusable_chunks(self) -> dict[str, int]:
+        """The chunks that a new backup need not write; those that a killed one left whole, too."""
+        self.target.complete(_CHUNKS, _is_chunk)
+        return self.chunks()
+
     def put_chunk(self, digest: str, content: bytes) -> None:
         """Adds a chunk. It is there after `settle` of the target."""
         self.target.put(_chunk_name(digest), content)
@@ -131,21 +136,21 @@ class Repository:
     # Work that goes on -----------------------------------------------------------------------
 
     def begin_backup(self, folder_id: str, *, now_ms: int) -> None:
-        """Marks a backup of this folder. Raises BackupRefused while a prune goes on."""
+        """Marks a backup of this folder. Raises BackupBlocked while a prune goes on."""
         self.target.put(f"{_BACKUP_MARKS}{folder_id}", str(now_ms).encode())
         self.target.settle()
         if self._marks(_PRUNE_MARK, now_ms):
             self.end_backup(folder_id, begun_ms=now_ms)
-            raise BackupRefused(f"{self.target.address} is being pruned: try again")
+            raise BackupBlocked(f"{self.target.address} is being pruned: try again")
 
     def check_backup(self, folder_id: str, *, begun_ms: int) -> None:
-        """Raises BackupRefused if the mark of `begin_backup` is not there any more.
+        """Raises BackupBlocked if the mark of `begin_backup` is not there any more.
 
         Then a prune took the backup for one that was killed, or another backup of the same folder
         began since, and a prune may have followed it.
         """
         if not self._has_mark(folder_id, begun_ms):
-            raise BackupRefused(
+            raise BackupBlocked(
                 f"{self.target.address} was pruned while the backup went on, or another backup of"
                 " the same folder began: make it again"
             )
@@ -203,16 +208,16 @@ class Repository:
     def prune(self, keep: int, *, now_ms: int) -> Prune:
         """Removes all backups but the newest `keep`, and chunks that no backup needs.
 
-        Raises BackupRefused while a backup or another prune goes on; the errors of
+        Raises BackupBlocked while a backup or another prune goes on; the errors of
         `planned_prune`.
         """
         if others := self._marks(_PRUNE_MARK, now_ms):
-            raise BackupRefused(f"{self.target.address} is being pruned ({others[0]})")
+            raise BackupBlocked(f"{self.target.address} is being pruned ({others[0]})")
         self.target.put(_PRUNE_MARK, str(now_ms).encode())
         self.target.settle()
         try:
             if others := self._marks(_BACKUP_MARKS, now_ms):
-                raise BackupRefused(
+                raise BackupBlocked(
                     f"{self.target.address}: a backup goes on ({others[0]}); if it was killed, make"
                     " another one, or wait a day"
                 )
@@ -251,6 +256,10 @@ class Repository:
 
 def _chunk_name(digest: str) -> str:
     return f"{_CHUNKS}{digest[:2]}/{digest}"
+
+
+def _is_chunk(name: str, content: bytes) -> bool:
+    return name == _chunk_name(digest_of(content))
 
 
 def _is_manifest(name: str) -> bool:

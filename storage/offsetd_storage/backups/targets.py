@@ -16,7 +16,7 @@ from offsetd_storage.errors import words_of
 from offsetd_storage.folder.folder_format import PROPERTIES_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from offsetd_storage.disk.files import Files
 
@@ -50,6 +50,9 @@ class Target(Protocol):
 
     def settle(self) -> None:
         """Makes durable what was put and removed before."""
+
+    def complete(self, prefix: str, is_whole: Callable[[str, bytes], bool]) -> None:
+        """Makes objects of puts that were broken off, if a name and its bytes are whole."""
 
 
 def target_of(address: str, *, files: Files | None = None) -> Target:
@@ -149,12 +152,7 @@ class FolderTarget:
         """See `Target.settle`."""
         try:
             for path in self._unnamed:
-                file = self._files.open(_unfinished(path))
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-                self._files.rename(_unfinished(path), path)
+                self._name(path)
                 self._unsynced.add(path.parent)
             for folder in self._unsynced:
                 self._files.sync_folder(folder)
@@ -162,6 +160,31 @@ class FolderTarget:
             raise self._failed(error) from error
         self._unnamed.clear()
         self._unsynced.clear()
+
+    def complete(self, prefix: str, is_whole: Callable[[str, bytes], bool]) -> None:
+        """See `Target.complete`."""
+        for each in list(self.objects(prefix)):
+            name = each.name.removesuffix(_UNFINISHED)
+            if name == each.name:
+                continue
+            content = self.get(each.name)
+            if content is not None and is_whole(name, content):
+                self._unnamed[self._folder / name] = None
+        self.settle()
+
+    def _name(self, path: Path) -> None:
+        """Gives a file of a put its name, unless another backup has completed it already."""
+        try:
+            file = self._files.open(_unfinished(path))
+        except FileNotFoundError:
+            if self._files.exists(path):
+                return
+            raise
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(_unfinished(path), path)
 
     def _make_folder(self, folder: Path) -> None:
         if self._files.is_folder(folder):
@@ -237,6 +260,9 @@ class ObjectStoreTarget:
 
     def settle(self) -> None:
         """Does nothing: a put is durable when it returns."""
+
+    def complete(self, prefix: str, is_whole: Callable[[str, bytes], bool]) -> None:
+        """Does nothing: a put that is broken off leaves nothing."""
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

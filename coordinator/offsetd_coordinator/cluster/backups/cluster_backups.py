@@ -172,7 +172,7 @@ class ClusterBackups:
         return self._known[backup_id]
 
     def _written(self, repository: Repository) -> WrittenBackup:
-        held = repository.chunks()
+        held = repository.reusable_chunks()
         self._client = client = self._connect()
         try:
             self._check_stop()
