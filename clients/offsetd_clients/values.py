@@ -159,8 +159,8 @@ class GroupListing:
     """A group in a list. `protocol_type` is empty for a group that never had members.
 
     `details` is None unless the list was asked for them.
-    `lag_verdict` is OK, WARN or ERR; None for a group without a verdict, and unless the list was
-    asked for verdicts.
+    `lag_verdict` is OK, WARN or ERR; None for a group without a verdict (no commit since the start
+    of the server reported an end offset), and unless the list was asked for verdicts.
     """
 
     group_id: str
@@ -197,14 +197,10 @@ class LagVerdict(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ListedDetails:
-    """What a list can say of a group besides. `lease_holder` is empty if nobody has its lease.
-
-    `lag_verdict` is None if no commit since the start of the server reported an end offset.
-    """
+    """What a list can say of a group besides. `lease_holder` is empty if nobody has its lease."""
 
     offset_count: int
     member_count: int
-    lag_verdict: LagVerdict | None
     lease_holder: str
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from interop.requirements import no_chromium
 from web.hostile_names import ODD, XSS
-from web.web_process import WebProcess
+from web.web_process import PATIENT, WebProcess
 from web.world import served
 
 if TYPE_CHECKING:
@@ -40,20 +40,23 @@ def changed_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 @pytest.fixture(scope="session")
 def changing(changed_world: ServerProcess) -> Iterator[WebProcess]:
     """Its pages, with changes."""
-    with WebProcess(changed_world.address, "--allow-changes") as pages:
+    with WebProcess(changed_world.address, "--allow-changes", *PATIENT) as pages:
         yield pages
 
 
 @pytest.fixture(scope="session")
 def web(world: ServerProcess) -> Iterator[WebProcess]:
     """Its pages."""
-    with WebProcess(world.address) as pages:
+    with WebProcess(world.address, *PATIENT) as pages:
         yield pages
 
 
 @pytest.fixture(scope="session")
 def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
-    """Pages of a server whose groups, topics and metadata all have hostile names."""
+    """Pages of a server whose groups, topics and metadata all have hostile names.
+
+    Tests count its groups and compare their pages: none may change it.
+    """
     from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
     from server_process import ServerProcess
 
@@ -67,7 +70,7 @@ def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess
                 client.delete_offsets(name, [deleted], reason=name[:200])
             many = {TopicPartition("😀" * 124, each): OffsetToCommit(1) for each in range(120)}
             client.commit("'" * 100, many)
-        with WebProcess(server.address) as pages:
+        with WebProcess(server.address, *PATIENT) as pages:
             yield pages
 
 

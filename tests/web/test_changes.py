@@ -14,7 +14,7 @@ from offsetd_clients.web.names import digest_of, group_link
 from web.form_browser import FormBrowser, Forms
 from web.hostile_names import ODD, XSS
 from web.test_pages_over_http import PAGE_BYTES_MAX, _Inline
-from web.web_process import WebProcess
+from web.web_process import PATIENT, WebProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,7 +267,7 @@ def test_without_the_option_there_is_no_change(web: WebProcess) -> None:
 
 def test_hostile_names_stay_names_in_every_wizard(hostile_web: WebProcess) -> None:
     address = hostile_web.first_line.split()[2]
-    with WebProcess(address, "--allow-changes") as pages:
+    with WebProcess(address, "--allow-changes", *PATIENT) as pages:
         browser = FormBrowser(pages)
         for place, name in enumerate((*XSS, *ODD)):
             kind = KINDS[place % len(KINDS)]
@@ -287,12 +287,13 @@ def test_hostile_names_stay_names_in_every_wizard(hostile_web: WebProcess) -> No
 
 
 @pytest.mark.parametrize("name", ["line\nand line", " \u202eodd' \\ name", *ODD[4:6]])
-def test_a_group_with_any_name_can_be_changed(hostile_web: WebProcess, name: str) -> None:
-    address = hostile_web.first_line.split()[2]
-    with WebProcess(address, "--allow-changes") as pages, OffsetClient(address) as client:
+def test_a_group_with_any_name_can_be_changed(
+    changed_world: ServerProcess, changing: WebProcess, name: str
+) -> None:
+    with OffsetClient(changed_world.address) as client:
         client.commit(name, dict.fromkeys(ORDERS, 40))
         path = group_link(name, "/change/reset")
-        browser = FormBrowser(pages)
+        browser = FormBrowser(changing)
         _, fields = browser.look(path, to="offset", value="3", topics="orders")
         as_a_browser = {key: value.replace("\n", "\r\n") for key, value in fields.items()}
         assert browser.confirm(path, as_a_browser, "any name").status == 200

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECONDS_MAX = 60
+# By default, a page gives up after 2 s, and says that the server is lost. On a busy machine a
+# server may stand still for longer; only tests about a lost server need the default.
+PATIENT = ("--timeout", "60")
 _COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 

@@ -190,7 +190,6 @@ def _details_of(message: group_service_pb2.ListedDetails) -> ListedDetails:
     return ListedDetails(
         offset_count=message.offset_count,
         member_count=message.member_count,
-        lag_verdict=verdict_of(message.lag_verdict),
         lease_holder=message.lease_holder,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.responses import StreamingResponse
 
 from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.values import GroupListPage, ListedDetails
+from offsetd_clients.values import GroupListing, GroupListPage
 from offsetd_clients.web.pages.groups import Choice
 
 COLUMNS = (
@@ -44,17 +44,18 @@ def _rows(page: GroupListPage) -> list[tuple[str, ...]]:
             each.type,
             each.state,
             harmless(each.protocol_type),
-            *_details(each.details),
+            *_details(each),
         )
         for each in page.groups
     ]
 
 
-def _details(details: ListedDetails | None) -> tuple[str, ...]:
+def _details(listing: GroupListing) -> tuple[str, ...]:
+    details, verdict = listing.details, listing.lag_verdict or ""
     if details is None:  # Of an older server.
-        return ("",) * 4
+        return "", "", verdict, ""
     counts = str(details.member_count), str(details.offset_count)
-    return (*counts, details.lag_verdict or "", harmless(details.lease_holder))
+    return (*counts, verdict, harmless(details.lease_holder))
 
 
 def harmless(cell: str) -> str:

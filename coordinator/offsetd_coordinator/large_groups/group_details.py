@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetd_coordinator.large_groups.lag_reading import verdict_of
-
 if TYPE_CHECKING:
     from offsetd_coordinator.cooperative_scheduling import Turns
     from offsetd_coordinator.runtime.runtime import Runtime
-    from offsetd_coordinator.state.lag_judge import LagVerdict
 
 _ITEMS_PER_GROUP = 4
 
@@ -19,16 +16,11 @@ class GroupDetails(NamedTuple):
 
     offset_count: int
     member_count: int
-    verdict: LagVerdict
     lease_holder: str
 
 
-async def details_of(
-    runtime: Runtime, group_id: bytes, turns: Turns, verdict: LagVerdict | None
-) -> GroupDetails:
+async def details_of(runtime: Runtime, group_id: bytes, turns: Turns) -> GroupDetails:
     """The details of a group; zeros for one that was deleted meanwhile.
-
-    `verdict` is the one that was found before; None: it is looked for.
 
     Raises the errors of `submit` if the log partition is no longer served here.
     """
@@ -38,6 +30,5 @@ async def details_of(
     return GroupDetails(
         offset_count=shard.offsets.count(group_id),
         member_count=shard.member_count(group_id),
-        verdict=await verdict_of(runtime, group_id) if verdict is None else verdict,
         lease_holder=status.lease.holder if status is not None and status.is_held else "",
     )

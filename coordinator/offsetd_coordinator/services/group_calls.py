@@ -115,10 +115,7 @@ class GroupService:
         shown = found[:page_size]
         if not request.include_details:
             return await encoded_with(response, shown, verdicts.add_listing)
-        detailed = []
-        for each in shown:
-            known = verdicts.known(group_id := each[1].group_id)
-            detailed.append((each, await details_of(runtime, group_id, turns, known)))
+        detailed = [(each, await details_of(runtime, each[1].group_id, turns)) for each in shown]
         return await encoded_with(response, detailed, verdicts.add_detailed)
 
     async def get_group(self, message: bytes) -> bytes:
@@ -203,10 +200,6 @@ class _Verdicts:
                 wanted.append(each)
         return wanted
 
-    def known(self, group_id: bytes) -> LagVerdict | None:
-        """The verdict on a group, if it was found already."""
-        return self._found.get(group_id)
-
     async def note(self, listings: Iterable[GroupListing]) -> None:
         """Finds the verdicts that the filter has not found."""
         async for each in self._turns.each(listings):
@@ -230,7 +223,6 @@ class _Verdicts:
             group_service_pb2.ListedDetails(
                 offset_count=details.offset_count,
                 member_count=details.member_count,
-                lag_verdict=int(details.verdict),  # type: ignore[arg-type]
                 lease_holder=details.lease_holder,
             )
         )

@@ -79,16 +79,14 @@ class GroupListing(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., details: _Optional[_Union[ListedDetails, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
 
 class ListedDetails(_message.Message):
-    __slots__ = ("offset_count", "member_count", "lag_verdict", "lease_holder")
+    __slots__ = ("offset_count", "member_count", "lease_holder")
     OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
-    LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
     LEASE_HOLDER_FIELD_NUMBER: _ClassVar[int]
     offset_count: int
     member_count: int
-    lag_verdict: LagVerdict
     lease_holder: str
-    def __init__(self, offset_count: _Optional[int] = ..., member_count: _Optional[int] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ..., lease_holder: _Optional[str] = ...) -> None: ...
+    def __init__(self, offset_count: _Optional[int] = ..., member_count: _Optional[int] = ..., lease_holder: _Optional[str] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix", "this_node_only", "log_partitions", "lag_verdicts", "topics", "lease_holder", "include_details", "include_lag_verdicts")

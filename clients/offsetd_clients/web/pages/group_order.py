@@ -8,12 +8,12 @@ import attrs
 from offsetd_clients.values import GroupListing, LagVerdict, ListedDetails
 
 Key: TypeAlias = Callable[[GroupListing, ListedDetails], Any]
-_NO_DETAILS = ListedDetails(offset_count=0, member_count=0, lag_verdict=None, lease_holder="")
+_NO_DETAILS = ListedDetails(offset_count=0, member_count=0, lease_holder="")
 _SEVERITY = {None: 0, LagVerdict.OK: 1, LagVerdict.WARN: 2, LagVerdict.ERR: 3}
 _KEYS: Mapping[str, Key] = {
     "group": lambda listing, _: listing.group_id,
     "state": lambda listing, _: listing.state,
-    "verdict": lambda _, details: _SEVERITY.get(details.lag_verdict, 0),
+    "verdict": lambda listing, _: _SEVERITY.get(listing.lag_verdict, 0),
     "members": lambda _, details: details.member_count,
     "offsets": lambda _, details: details.offset_count,
     "owner": lambda _, details: details.lease_holder,

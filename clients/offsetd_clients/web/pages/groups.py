@@ -61,6 +61,7 @@ class Choice:
                 topics=[self.topic] if self.topic else [],
                 lease_holder=self.owner,
                 include_details=True,
+                include_lag_verdicts=True,
                 page_size=size,
                 page_token=token,
             )

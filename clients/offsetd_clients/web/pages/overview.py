@@ -78,9 +78,7 @@ async def unhealthy(client: AsyncOffsetClient) -> list[str]:
 async def sampled(client: AsyncOffsetClient) -> SampledGroups:
     """States and verdicts of the first groups in the order of the log, lags of fewer."""
     page = await Choice().page(client, LISTED_MAX, "")
-    verdicts = Counter(
-        each.details.lag_verdict or "none" for each in page.groups if each.details is not None
-    )
+    verdicts = Counter(each.lag_verdict or "none" for each in page.groups)
     return SampledGroups(
         states=Counter(each.state for each in page.groups),
         listed=len(page.groups),
@@ -101,9 +99,9 @@ async def _worst(client: AsyncOffsetClient, groups: Sequence[GroupListing]) -> t
         return WorstLag(group_id, verdict, sum(each.lag for each in page.lags.values()))
 
     judged = [
-        (_VERDICTS.index(each.details.lag_verdict), each)
+        (_VERDICTS.index(each.lag_verdict), each)
         for each in groups
-        if each.details and each.details.lag_verdict and each.details.offset_count <= OFFSETS_MAX
+        if each.lag_verdict and each.details and each.details.offset_count <= OFFSETS_MAX
     ]
     measured = sorted(judged, key=lambda each: each[0])[:MEASURED_MAX]
     parts = await asyncio.gather(

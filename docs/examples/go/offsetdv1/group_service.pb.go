@@ -308,10 +308,8 @@ type ListedDetails struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	OffsetCount int64                  `protobuf:"varint,1,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
 	MemberCount int32                  `protobuf:"varint,2,opt,name=member_count,json=memberCount,proto3" json:"member_count,omitempty"`
-	// The verdict on the lag; UNSPECIFIED if there is none.
-	LagVerdict LagVerdict `protobuf:"varint,3,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
 	// Empty: nobody holds the group's lease.
-	LeaseHolder   string `protobuf:"bytes,4,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
+	LeaseHolder   string `protobuf:"bytes,3,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,13 +358,6 @@ func (x *ListedDetails) GetMemberCount() int32 {
 	return 0
 }
 
-func (x *ListedDetails) GetLagVerdict() LagVerdict {
-	if x != nil {
-		return x.LagVerdict
-	}
-	return LagVerdict_LAG_VERDICT_UNSPECIFIED
-}
-
 func (x *ListedDetails) GetLeaseHolder() string {
 	if x != nil {
 		return x.LeaseHolder
@@ -402,7 +393,7 @@ type ListGroupsRequest struct {
 	LeaseHolder string `protobuf:"bytes,10,opt,name=lease_holder,json=leaseHolder,proto3" json:"lease_holder,omitempty"`
 	// Also return `details`. It may differ between pages.
 	IncludeDetails bool `protobuf:"varint,11,opt,name=include_details,json=includeDetails,proto3" json:"include_details,omitempty"`
-	// Whether each group comes with the verdict on its lag.
+	// Whether each group comes with the verdict on its lag. It may differ between pages.
 	IncludeLagVerdicts bool `protobuf:"varint,12,opt,name=include_lag_verdicts,json=includeLagVerdicts,proto3" json:"include_lag_verdicts,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -3032,13 +3023,11 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\x123\n" +
 	"\adetails\x18\x06 \x01(\v2\x19.offsetd.v1.ListedDetailsR\adetails\x127\n" +
 	"\vlag_verdict\x18\a \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
-	"lagVerdict\"\xb1\x01\n" +
+	"lagVerdict\"x\n" +
 	"\rListedDetails\x12!\n" +
 	"\foffset_count\x18\x01 \x01(\x03R\voffsetCount\x12!\n" +
-	"\fmember_count\x18\x02 \x01(\x05R\vmemberCount\x127\n" +
-	"\vlag_verdict\x18\x03 \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
-	"lagVerdict\x12!\n" +
-	"\flease_holder\x18\x04 \x01(\tR\vleaseHolder\"\xf2\x03\n" +
+	"\fmember_count\x18\x02 \x01(\x05R\vmemberCount\x12!\n" +
+	"\flease_holder\x18\x03 \x01(\tR\vleaseHolder\"\xf2\x03\n" +
 	"\x11ListGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3390,83 +3379,82 @@ var file_offsetd_v1_group_service_proto_depIdxs = []int32{
 	41, // 2: offsetd.v1.GroupListing.retention:type_name -> offsetd.v1.Retention
 	4,  // 3: offsetd.v1.GroupListing.details:type_name -> offsetd.v1.ListedDetails
 	2,  // 4: offsetd.v1.GroupListing.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	2,  // 5: offsetd.v1.ListedDetails.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	1,  // 6: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
-	0,  // 7: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
-	2,  // 8: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
-	3,  // 9: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
-	42, // 10: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	10, // 11: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
-	43, // 12: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
-	9,  // 13: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
-	2,  // 14: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
-	0,  // 15: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
-	1,  // 16: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
-	12, // 17: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
-	44, // 18: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
-	41, // 19: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
-	11, // 20: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
-	2,  // 21: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
-	44, // 22: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	45, // 23: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	44, // 24: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	46, // 25: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
-	47, // 26: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
-	45, // 27: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
-	45, // 28: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
-	15, // 29: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
-	18, // 30: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
-	20, // 31: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
-	25, // 32: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
-	30, // 33: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
-	27, // 34: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
-	47, // 35: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
-	30, // 36: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
-	48, // 37: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
-	49, // 38: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
-	47, // 39: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
-	50, // 40: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
-	41, // 41: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
-	47, // 42: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
-	45, // 43: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
-	47, // 44: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
-	11, // 45: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
-	45, // 46: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
-	11, // 47: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
-	47, // 48: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
-	5,  // 49: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
-	7,  // 50: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
-	13, // 51: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
-	31, // 52: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
-	51, // 53: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
-	16, // 54: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
-	19, // 55: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
-	22, // 56: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
-	24, // 57: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
-	28, // 58: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
-	33, // 59: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
-	35, // 60: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
-	37, // 61: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
-	39, // 62: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
-	6,  // 63: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
-	8,  // 64: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
-	14, // 65: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
-	32, // 66: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
-	52, // 67: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
-	17, // 68: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
-	21, // 69: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
-	23, // 70: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
-	26, // 71: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
-	29, // 72: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
-	34, // 73: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
-	36, // 74: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
-	38, // 75: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
-	40, // 76: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
-	63, // [63:77] is the sub-list for method output_type
-	49, // [49:63] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	1,  // 5: offsetd.v1.ListGroupsRequest.states:type_name -> offsetd.v1.GroupState
+	0,  // 6: offsetd.v1.ListGroupsRequest.types:type_name -> offsetd.v1.GroupType
+	2,  // 7: offsetd.v1.ListGroupsRequest.lag_verdicts:type_name -> offsetd.v1.LagVerdict
+	3,  // 8: offsetd.v1.ListGroupsResponse.groups:type_name -> offsetd.v1.GroupListing
+	42, // 9: offsetd.v1.ListGroupsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	10, // 10: offsetd.v1.GetGroupResponse.group:type_name -> offsetd.v1.Group
+	43, // 11: offsetd.v1.GetGroupResponse.offsets:type_name -> offsetd.v1.CommittedOffset
+	9,  // 12: offsetd.v1.GetGroupResponse.lags:type_name -> offsetd.v1.PartitionLag
+	2,  // 13: offsetd.v1.PartitionLag.verdict:type_name -> offsetd.v1.LagVerdict
+	0,  // 14: offsetd.v1.Group.type:type_name -> offsetd.v1.GroupType
+	1,  // 15: offsetd.v1.Group.state:type_name -> offsetd.v1.GroupState
+	12, // 16: offsetd.v1.Group.members:type_name -> offsetd.v1.GroupMember
+	44, // 17: offsetd.v1.Group.state_time:type_name -> google.protobuf.Timestamp
+	41, // 18: offsetd.v1.Group.retention:type_name -> offsetd.v1.Retention
+	11, // 19: offsetd.v1.Group.lease:type_name -> offsetd.v1.Lease
+	2,  // 20: offsetd.v1.Group.lag_verdict:type_name -> offsetd.v1.LagVerdict
+	44, // 21: offsetd.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	45, // 22: offsetd.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	44, // 23: offsetd.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 24: offsetd.v1.GroupMember.assignment:type_name -> offsetd.v1.TopicPartition
+	47, // 25: offsetd.v1.DeleteGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 26: offsetd.v1.JoinGroupRequest.session_timeout:type_name -> google.protobuf.Duration
+	45, // 27: offsetd.v1.JoinGroupRequest.rebalance_timeout:type_name -> google.protobuf.Duration
+	15, // 28: offsetd.v1.JoinGroupRequest.protocols:type_name -> offsetd.v1.GroupProtocol
+	18, // 29: offsetd.v1.JoinGroupResponse.members:type_name -> offsetd.v1.JoinedMember
+	20, // 30: offsetd.v1.SyncGroupRequest.assignments:type_name -> offsetd.v1.MemberAssignment
+	25, // 31: offsetd.v1.LeaveGroupRequest.members:type_name -> offsetd.v1.LeavingMember
+	30, // 32: offsetd.v1.LeaveGroupResponse.members:type_name -> offsetd.v1.LeftMember
+	27, // 33: offsetd.v1.RemoveMembersRequest.members:type_name -> offsetd.v1.MemberToRemove
+	47, // 34: offsetd.v1.RemoveMembersResponse.revision:type_name -> offsetd.v1.Revision
+	30, // 35: offsetd.v1.RemoveMembersResponse.members:type_name -> offsetd.v1.LeftMember
+	48, // 36: offsetd.v1.LeftMember.error:type_name -> google.rpc.Status
+	49, // 37: offsetd.v1.CloneGroupRequest.source_offsets:type_name -> offsetd.v1.GroupOffsets
+	47, // 38: offsetd.v1.CloneGroupResponse.revision:type_name -> offsetd.v1.Revision
+	50, // 39: offsetd.v1.CloneGroupResponse.changes:type_name -> offsetd.v1.OffsetChange
+	41, // 40: offsetd.v1.UpdateGroupRequest.retention:type_name -> offsetd.v1.Retention
+	47, // 41: offsetd.v1.UpdateGroupResponse.revision:type_name -> offsetd.v1.Revision
+	45, // 42: offsetd.v1.AcquireGroupRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 43: offsetd.v1.AcquireGroupResponse.revision:type_name -> offsetd.v1.Revision
+	11, // 44: offsetd.v1.AcquireGroupResponse.lease:type_name -> offsetd.v1.Lease
+	45, // 45: offsetd.v1.RenewGroupRequest.ttl:type_name -> google.protobuf.Duration
+	11, // 46: offsetd.v1.RenewGroupResponse.lease:type_name -> offsetd.v1.Lease
+	47, // 47: offsetd.v1.ReleaseGroupResponse.revision:type_name -> offsetd.v1.Revision
+	5,  // 48: offsetd.v1.GroupService.ListGroups:input_type -> offsetd.v1.ListGroupsRequest
+	7,  // 49: offsetd.v1.GroupService.GetGroup:input_type -> offsetd.v1.GetGroupRequest
+	13, // 50: offsetd.v1.GroupService.DeleteGroup:input_type -> offsetd.v1.DeleteGroupRequest
+	31, // 51: offsetd.v1.GroupService.CloneGroup:input_type -> offsetd.v1.CloneGroupRequest
+	51, // 52: offsetd.v1.GroupService.RestoreGroup:input_type -> offsetd.v1.RestoreGroupRequest
+	16, // 53: offsetd.v1.GroupService.JoinGroup:input_type -> offsetd.v1.JoinGroupRequest
+	19, // 54: offsetd.v1.GroupService.SyncGroup:input_type -> offsetd.v1.SyncGroupRequest
+	22, // 55: offsetd.v1.GroupService.Heartbeat:input_type -> offsetd.v1.HeartbeatRequest
+	24, // 56: offsetd.v1.GroupService.LeaveGroup:input_type -> offsetd.v1.LeaveGroupRequest
+	28, // 57: offsetd.v1.GroupService.RemoveMembers:input_type -> offsetd.v1.RemoveMembersRequest
+	33, // 58: offsetd.v1.GroupService.UpdateGroup:input_type -> offsetd.v1.UpdateGroupRequest
+	35, // 59: offsetd.v1.GroupService.AcquireGroup:input_type -> offsetd.v1.AcquireGroupRequest
+	37, // 60: offsetd.v1.GroupService.RenewGroup:input_type -> offsetd.v1.RenewGroupRequest
+	39, // 61: offsetd.v1.GroupService.ReleaseGroup:input_type -> offsetd.v1.ReleaseGroupRequest
+	6,  // 62: offsetd.v1.GroupService.ListGroups:output_type -> offsetd.v1.ListGroupsResponse
+	8,  // 63: offsetd.v1.GroupService.GetGroup:output_type -> offsetd.v1.GetGroupResponse
+	14, // 64: offsetd.v1.GroupService.DeleteGroup:output_type -> offsetd.v1.DeleteGroupResponse
+	32, // 65: offsetd.v1.GroupService.CloneGroup:output_type -> offsetd.v1.CloneGroupResponse
+	52, // 66: offsetd.v1.GroupService.RestoreGroup:output_type -> offsetd.v1.RestoreGroupResponse
+	17, // 67: offsetd.v1.GroupService.JoinGroup:output_type -> offsetd.v1.JoinGroupResponse
+	21, // 68: offsetd.v1.GroupService.SyncGroup:output_type -> offsetd.v1.SyncGroupResponse
+	23, // 69: offsetd.v1.GroupService.Heartbeat:output_type -> offsetd.v1.HeartbeatResponse
+	26, // 70: offsetd.v1.GroupService.LeaveGroup:output_type -> offsetd.v1.LeaveGroupResponse
+	29, // 71: offsetd.v1.GroupService.RemoveMembers:output_type -> offsetd.v1.RemoveMembersResponse
+	34, // 72: offsetd.v1.GroupService.UpdateGroup:output_type -> offsetd.v1.UpdateGroupResponse
+	36, // 73: offsetd.v1.GroupService.AcquireGroup:output_type -> offsetd.v1.AcquireGroupResponse
+	38, // 74: offsetd.v1.GroupService.RenewGroup:output_type -> offsetd.v1.RenewGroupResponse
+	40, // 75: offsetd.v1.GroupService.ReleaseGroup:output_type -> offsetd.v1.ReleaseGroupResponse
+	62, // [62:76] is the sub-list for method output_type
+	48, // [48:62] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_group_service_proto_init() }
