@@ -66,7 +66,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a wait of a moment for more commits never ends",
-        where="offsetd_coordinator.runtime.wake_up:WakeUp.sleep",
+        where="offsetd_coordinator.runtime.flusher:WakeUp.sleep",
         replace="timeout=-1 if seconds is None else",
         by="timeout=-1 if seconds is None or seconds < 1e-6 else",
         caught_by="tests/unit/coordinator/runtime/test_wake_up.py",

@@ -9,6 +9,7 @@ thread flushes that commit itself if the flush takes no longer than the hand-ove
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +18,6 @@ from offsetd_storage.duration_histogram import Durations
 from offsetd_storage.errors import StorageFailed, storage_failed
 
 from offsetd_coordinator.runtime.flush_pace import FlushPace
-from offsetd_coordinator.runtime.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,27 @@ class FlushedStore(Protocol):
     @property
     def journal_used_ratio(self) -> float:
         """The used share of the journal, 0 to 1."""
+
+
+class WakeUp:
+    """A wake-up before a sleep ends that sleep at once. Several wake-ups count as one.
+
+    It costs less than `threading.Event` or `threading.Condition`. A `queue.SimpleQueue` is as
+    cheap, but in CPython 3.11 its `get` may never return from a timeout of microseconds.
+    """
+
+    def __init__(self) -> None:
+        self._awake = threading.Lock()  # Not held after a wake-up without a later sleep.
+        self._awake.acquire()
+
+    def wake(self) -> None:
+        """Ends the sleep, or the next one. For any thread."""
+        with contextlib.suppress(RuntimeError):  # It was woken before.
+            self._awake.release()
+
+    def sleep(self, seconds: float | None = None) -> None:
+        """Returns after a wake-up, or after `seconds`. For one thread."""
+        self._awake.acquire(timeout=-1 if seconds is None else max(0, seconds))
 
 
 class Flusher:
