@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsetd_storage.folder.folder_format import FolderIdentity
-from offsetd_storage.journal.batches_frame import BatchesFrame
 from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal.journal_format import (
     COUNT,
@@ -15,6 +14,7 @@ from offsetd_storage.journal.journal_format import (
     batch_entry_bytes,
 )
 from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
+from offsetd_storage.journal.pending_frames import BatchesFrame
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 

@@ -95,7 +95,7 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="a call waits for its message for ever",
-        where="offsetd_coordinator.calls.incomplete_calls:IncompleteCalls._look",
+        where="offsetd_coordinator.calls.admission:IncompleteCalls._look",
         replace="if since_seconds > oldest_seconds:",
         by="if since_seconds > 0:",
         caught_by="tests/unit/coordinator/calls/test_incomplete_calls.py",

@@ -10,35 +10,35 @@ _PACES = "tests/unit/coordinator/runtime/test_flush_pace.py"
 FLUSH_MUTANTS = (
     Mutant(
         name="a flush waits though all have come",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.wait",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.wait",
         replace="while now < self._earliest and not self.has_all:",
         by="while now < self._earliest:",
         caught_by=f"{_PACES}::test_as_many_are_waited_for_as_were_answered_and_came_meanwhile",
     ),
     Mutant(
         name="who came during a flush is not expected",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.note_ended",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.note_ended",
         replace="max(covered + came, self._commits_expected",
         by="max(covered, self._commits_expected",
         caught_by=f"{_PACES}::test_as_many_are_waited_for_as_were_answered_and_came_meanwhile",
     ),
     Mutant(
         name="who comes no more is expected for ever",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.note_ended",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.note_ended",
         replace="self._commits_expected * 15 // 16)",
         by="self._commits_expected)",
         caught_by=f"{_PACES}::test_who_comes_no_more_is_expected_for_a_while",
     ),
     Mutant(
         name="the loop's thread goes on with flushes that take long",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.note_ended",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.note_ended",
         replace="or now - self._begun > _SHORT_SECONDS:",
         by=":",
         caught_by=f"{_PACES}::test_any_other_flush_is_the_threads_and_so_are_the_next",
     ),
     Mutant(
         name="the flush thread never looks after what has gathered",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.is_alone",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.is_alone",
         replace="or past % (_FLUSHES_HERE_MAX + 1) == _FLUSHES_HERE_MAX:",
         by=":",
         caught_by=f"{_PACES}::test_flushes_of_one_commit_need_no_thread_but_for_one_now_and_then",
@@ -66,7 +66,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a wait of a moment for more commits never ends",
-        where="offsetd_coordinator.runtime.wake_up:WakeUp.sleep",
+        where="offsetd_coordinator.runtime.flusher:WakeUp.sleep",
         replace="timeout=-1 if seconds is None else",
         by="timeout=-1 if seconds is None or seconds < 1e-6 else",
         caught_by="tests/unit/coordinator/runtime/test_wake_up.py",
@@ -93,7 +93,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="who was alone is so however long ago that was",
-        where="offsetd_coordinator.runtime.flush_pace:FlushPace.is_alone",
+        where="offsetd_coordinator.runtime.flusher:FlushPace.is_alone",
         replace="return self._now() - self._begun <= _PAUSE_SECONDS_MAX",
         by="return True",
         caught_by=_PACES,

@@ -7,9 +7,8 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.calls.admission import Admission, IncompleteCalls
 from offsetd_coordinator.calls.connections import AnswerBudget, Connection
-from offsetd_coordinator.calls.incomplete_calls import IncompleteCalls
 from offsetd_coordinator.counters import MethodCounters
 from offsetd_coordinator.errors import DeadlineSpent
 from offsetd_coordinator.grpc import unary_calls

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from offsetd_coordinator.runtime.flush_pace import FlushPace, loop_clock
+from offsetd_coordinator.runtime.flusher import FlushPace, loop_clock
 from patience import PATIENCE_SECONDS
 from server_process import poll
 

@@ -7,8 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_coordinator.runtime.flush_pace import FlushPace
-from offsetd_coordinator.runtime.flusher import FlushDefect, Flusher, as_storage_failed
+from offsetd_coordinator.runtime.flusher import FlushDefect, Flusher, FlushPace, as_storage_failed
 from offsetd_storage.errors import StorageFailed
 from patience import PATIENCE_SECONDS
 from server_process import poll

@@ -29,7 +29,7 @@ from offsetd_coordinator.requests import (
     DeleteOffsetsReply,
     OffsetEntry,
 )
-from offsetd_coordinator.runtime.flush_pace import FlushPace
+from offsetd_coordinator.runtime.flusher import FlushPace
 from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.state.group_search import GroupSearch

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from offsetd_coordinator.runtime.wake_up import WakeUp
+from offsetd_coordinator.runtime.flusher import WakeUp
 from patience import PATIENCE_SECONDS
 
 # In CPython 3.11 a queue may never return from a timeout that is over before it has looked twice.
