@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.server_topics import (
+from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     CONFIG_PARTITION,
 )

@@ -18,7 +18,7 @@ from offsetd_storage.errors import NewerFormat, StorageError, StorageFailed, wor
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from damaged_folders import damaged_folder, offsets_partition, opened, repairs_i
 from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_coordinator.administration.begun_repairs import REPAIRS_NAME
-from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import OsFiles
 from promised import promised_by
