@@ -11,9 +11,9 @@ from offsetd_storage.backups.chunk_reading import KnownDigests, chunks_of
 from offsetd_storage.backups.log_restoring import LogRestoring
 from offsetd_storage.backups.pinned_logs import PinnedLogs
 from offsetd_storage.backups.repository import Repository
+from offsetd_storage.backups.restored_folder import begin_restore, end_restore
 from offsetd_storage.backups.targets import FolderTarget
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import LogStore
 from partition_logs import NOW_MS
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetd_storage.backups.manifest import Manifest
     from offsetd_storage.backups.point_in_time import Cut
     from offsetd_storage.disk.files import Files
+    from offsetd_storage.folder.folder_lock import FolderLock
     from offsetd_storage.topic_partition import TopicPartition
 
 BACKUPS = Path("/backups")
@@ -71,9 +72,9 @@ def fill(
     *,
     now_ms: int = NOW_MS + LATER_MS,
     cuts: Mapping[TopicPartition, Cut] | None = None,
-) -> None:
+) -> FolderLock:
     """A restore up to the point where the store is opened: the mark is still there."""
-    begin_restore(files, folder)
+    lock = begin_restore(files, folder)
     LogRestoring(
         repository=repository,
         manifest=manifest,
@@ -82,11 +83,12 @@ def fill(
         now_ms=now_ms,
         cuts=cuts or {},
     ).restore(seeded())
+    return lock
 
 
-def opened_restored(files: Files, folder: Path = RESTORED) -> LogStore:
+def opened_restored(files: Files, lock: FolderLock, folder: Path = RESTORED) -> LogStore:
     return LogStore.open(
-        files, folder, SMALL, clock=ManualClock(NOW_MS), random=seeded(), ends_restore=True
+        files, folder, SMALL, clock=ManualClock(NOW_MS), random=seeded(), restore_lock=lock
     )
 
 
@@ -99,7 +101,8 @@ def restore(
     now_ms: int = NOW_MS + LATER_MS,
 ) -> LogStore:
     """A restore, and a start of the restored folder."""
-    fill(files, repository, manifest, folder, now_ms=now_ms)
-    opened_restored(files, folder).close()
+    lock = fill(files, repository, manifest, folder, now_ms=now_ms)
+    opened_restored(files, lock, folder).close()
     end_restore(files, folder)
+    lock.release()
     return LogStore.open(files, folder, SMALL, clock=ManualClock(now_ms), random=seeded())

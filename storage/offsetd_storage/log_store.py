@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
     from offsetd_storage.duration_histogram import Durations
+    from offsetd_storage.folder.folder_lock import FolderLock
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.journal.pending_frames import BatchesFrame
     from offsetd_storage.kernels.scan import Bytes, Numbers
@@ -123,14 +124,14 @@ class LogStore:
         begin_anew: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
         witness: RepairWitness | None = None,
-        ends_restore: bool = False,
+        restore_lock: FolderLock | None = None,
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
         Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
         the offsets at which they ended. Damaged logs in `repaired` keep their valid batches, and
-        `witness` is told of each. Only a restore opens a folder that it has not completed
-        (`ends_restore`).
+        `witness` is told of each. A restore opens the folder that it fills under its lock
+        (`restore_lock`), and keeps the lock.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (after
         these, only the lock's file has changed), StorageFull, StorageFailed.
@@ -148,7 +149,7 @@ class LogStore:
                     begin_anew=begin_anew,
                     repaired=repaired,
                     witness=witness,
-                    ends_restore=ends_restore,
+                    restore_lock=restore_lock,
                 )
             except OSError as error:
                 failed = storage_failed(error, f"{folder} could not be recovered")

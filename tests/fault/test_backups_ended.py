@@ -1,4 +1,4 @@
-"""`offsetd backup` that a signal ends, and restores of what is damaged in part."""
+"""`offsetd backup` that a signal ends, and restores of what is damaged, or is in use."""
 
 from __future__ import annotations
 
@@ -128,14 +128,53 @@ def test_what_is_in_the_way_is_a_failure_and_not_wrong_use(
 ) -> None:
     target = tmp_path / "backups"
     done(command(server.address, "create", target))
-    making = begun(server, target)
+    (target / "running" / "backup-other").write_text(str(time.time_ns() // 1_000_000))
     told = done(command("", "prune", target, "--keep", "1", "--execute"), code=1)
     assert "a backup goes on" in told
-    making.terminate()
-    making.communicate()
     nothing = tmp_path / "nothing"
     for arguments in (("--data-dir", tmp_path / "restored"), ("--group", "whole")):
         assert "has no backup" in done(command("", "restore", nothing, *arguments), code=1)
     unknown = ("restore", target, "--backup", "20261128T101500.000Z-0a1b2c3d", "--data-dir")
     assert "has no backup 2026" in done(command("", *unknown, tmp_path / "restored"), code=2)
     assert not (tmp_path / "restored").exists()
+
+
+@promised(
+    "A folder that a server or another restore has is refused, and so is one within the target.",
+    "another one is refused and not changed",
+)
+def test_a_restore_is_alone_in_its_folder(server: ServerProcess, tmp_path: Path) -> None:
+    target, folder = tmp_path / "backups", tmp_path / "restored"
+    done(command(server.address, "create", target))
+    both = [command("", "restore", target, "--data-dir", folder) for _ in range(2)]
+    told = [each.communicate(timeout=SECONDS_MAX)[1] for each in both]
+    assert sorted(each.returncode for each in both) == [0, 1], told
+    assert any("is in use by another process" in each or "is not empty" in each for each in told)
+    within = ("restore", target, "--data-dir", target / "restored")
+    assert "where the backups are" in done(command("", *within), code=2)
+    assert not (target / "restored").exists()
+    with ServerProcess(folder) as restored:
+        restored.wait_until_serving()
+        (folder / "offsetd.restoring").touch()  # As if a restore had not ended there.
+        again = ("restore", target, "--data-dir", folder)
+        assert "is in use by another process" in done(command("", *again), code=1)
+        (folder / "offsetd.restoring").unlink()
+        restored.stop_well()
+
+
+@promised(
+    "The run removes what the first one wrote, and refuses the folder if anything else is in it."
+)
+def test_a_folder_that_a_killed_restore_left_is_not_emptied_of_other_files(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    target, folder = tmp_path / "backups", tmp_path / "restored"
+    done(command(server.address, "create", target))
+    folder.mkdir()
+    (folder / "offsetd.restoring").touch()
+    (folder / "notes.txt").write_text("mine")
+    restore = ("restore", target, "--data-dir", folder)
+    assert "notes.txt is not from it" in done(command("", *restore), code=1)
+    assert (folder / "notes.txt").read_text() == "mine"
+    (folder / "notes.txt").unlink()
+    done(command("", *restore))

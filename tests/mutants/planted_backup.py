@@ -9,6 +9,7 @@ _UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
 _REUSED = "tests/unit/storage/backups/test_reused_chunks.py"
+_RESTORED = "tests/unit/storage/backups/test_restored_folder.py"
 _ENDED = "tests/fault/test_backups_ended.py"
 _CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
 _GROUPS = "tests/unit/coordinator/offline/test_restore_fencing.py"
@@ -216,17 +217,38 @@ BACKUP_MUTANTS = (
     ),
     Mutant(
         name="the mark of a restore is written last",
-        where="offsetd_storage.folder.unfinished_restore:begin_restore",
-        replace="replace_file(files, folder / RESTORE_MARK, _TEXT)",
+        where=f"{_STORAGE}.restored_folder:begin_restore",
+        replace="replace_file(lock.files, folder / RESTORE_MARK, _TEXT)",
         by="",
         caught_by=_UNIT,
     ),
     Mutant(
         name="a restore goes into a folder with files",
-        where="offsetd_storage.folder.unfinished_restore:begin_restore",
+        where=f"{_STORAGE}.restored_folder:_unmarked_names",
         replace="if RESTORE_MARK not in names and names - {_MARK_BEGUN}:",
         by="if not names and names - {_MARK_BEGUN}:",
         caught_by=_UNIT,
+    ),
+    Mutant(
+        name="a restore lets the folder go before its end",
+        where="offsetd_storage.recovery.folder_recovery:recover_folder",
+        replace="lock = restore_lock or _locked(files, path, cleanup)",
+        by="lock = restore_lock or lock_folder(files, path)\ncleanup.callback(lock.release)",
+        caught_by=_RESTORED,
+    ),
+    Mutant(
+        name="a folder with a mark is emptied of all files",
+        where=f"{_STORAGE}.restored_folder:_left_names",
+        replace="if (foreign := _foreign(files, folder, name)) is not None:",
+        by="if foreign := None:",
+        caught_by=_RESTORED,
+    ),
+    Mutant(
+        name="a restore goes into the target",
+        where=f"{_STORAGE}.targets:check_apart",
+        replace="isinstance(target, FolderTarget) and target.has(folder)",
+        by="isinstance(target, FolderTarget) and not folder",
+        caught_by=_RESTORED,
     ),
     Mutant(
         name="the start of a log is not restored",

@@ -16,10 +16,10 @@ from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.log_restoring import LogRestoring
 from offsetd_storage.backups.pinned_logs import PinnedLogs
 from offsetd_storage.backups.point_in_time import backup_for, cuts_at
+from offsetd_storage.backups.restored_folder import begin_restore, end_restore
 from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, everything
@@ -80,7 +80,7 @@ def restored(
     cuts: dict[TopicPartition, Cut] | None = None,
 ) -> LogStore:
     now_ms = store.clock.now_ms()
-    begin_restore(store.files, RESTORED)
+    lock = begin_restore(store.files, RESTORED)
     LogRestoring(
         repository=repository,
         manifest=manifest,
@@ -90,6 +90,7 @@ def restored(
         cuts=cuts or {},
     ).restore(store.random)
     end_restore(store.files, RESTORED)
+    lock.release()
     return LogStore.open(
         store.files, RESTORED, CONFIG, clock=ManualClock(now_ms), random=store.random
     )

@@ -115,13 +115,16 @@ class Call:
     # What a handler asks.
 
     async def read(self) -> Any:
-        """The next message, or `grpc.aio.EOF`."""
+        """The next message, or `grpc.aio.EOF`.
+
+        A message that cannot be read ends the call, and cancels its handler.
+        """
         if self._has_read and not self._messages:
             self._connection.want(self.number)
         self._has_read = True
         while not self._messages:
             if self._refused is not None:
-                raise self._refused
+                self._refuse(self._refused)
             if self._is_half_closed:
                 return grpc.aio.EOF
             if self._is_done:
@@ -134,9 +137,19 @@ class Call:
         content, is_compressed = self._messages.popleft()
         if is_compressed:
             bytes_max = self._connection.limits.message_bytes_max
-            content = decompressed(content, self._encoding, bytes_max=bytes_max)
+            try:
+                content = decompressed(content, self._encoding, bytes_max=bytes_max)
+            except RefusedMessage as refused:
+                self._refuse(refused)
         deserialize = None if self.handler is None else self.handler.request_deserializer
         return content if deserialize is None else deserialize(content)
+
+    def _refuse(self, refused: RefusedMessage) -> NoReturn:
+        """Ends the call for a message that cannot be read, and its handler."""
+        self.end(refused.code, refused.details)
+        if self.task is not None:
+            self.task.cancel()
+        raise asyncio.CancelledError
 
     async def requests(self) -> AsyncIterator[Any]:
         """All messages of the client."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import grpc
 import grpc.aio
 
-from offsetd_wire.compression import RefusedMessage
 from offsetd_wire.connection import Connection
 from offsetd_wire.limits import limits_of
 from offsetd_wire.sockets import bind
@@ -188,8 +187,6 @@ async def _run(call: Call) -> None:
         call.end(grpc.StatusCode.CANCELLED, "the call was cancelled")
     except grpc.aio.AbortError:
         call.end_stream()
-    except RefusedMessage as refused:
-        call.end(refused.code, refused.details)
     except Exception as error:  # noqa: BLE001  A defect of the handler ends its call only.
         _end_for_defect(call, error)
 

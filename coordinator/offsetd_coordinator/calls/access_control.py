@@ -67,6 +67,17 @@ class AccessControl:
         except AuthenticationFailed:
             self._figures.failed_authentications += 1
             raise
+        return self._access(context, identity)
+
+    def enter_now(self, context: Context) -> Access | None:
+        """As `enter`; None for callers that only `enter` can find or refuse."""
+        try:
+            identity = self._identities.identify_now(context)
+        except AuthenticationFailed:
+            return None
+        return None if identity is None else self._access(context, identity)
+
+    def _access(self, context: Context, identity: Identity) -> Access:
         principal, client_id, quotas = identity.principal, "", None
         if self.quotas is not None:
             client_id = metadata_text(context, _CLIENT_ID_KEY)[:_CLIENT_ID_CHARACTERS_MAX]

@@ -46,10 +46,20 @@ class Identities:
 
     async def identify(self, context: Context) -> Identity:
         """The identity of a call. Raises AuthenticationFailed if what it shows is not valid."""
+        known = self.identify_now(context)
+        if known is not None:
+            return known
+        token = _token_of(context)
+        assert token is not None, "a certificate is known at once"
+        assert self._web_tokens is not None, "other tokens are known at once"
+        return await self._web_tokens.verify(token, self._now_ms())
+
+    def identify_now(self, context: Context) -> Identity | None:
+        """As `identify`; None for a web token, whose check may have to wait for its keys."""
         if self._tokens is not None or self._web_tokens is not None:
             token = _token_of(context)
             if token is not None:
-                return await self._of_token(token)
+                return self._of_token(token)
         if self._principal_of is None:
             return _NOBODY
         shown = context.auth_context().get(_CERTIFICATE)
@@ -68,14 +78,14 @@ class Identities:
         expires_ms = identity.expires_ms
         return None if expires_ms is None else (expires_ms - self._now_ms()) / 1000
 
-    async def _of_token(self, token: str) -> Identity:
+    def _of_token(self, token: str) -> Identity | None:
         if self._tokens is not None:
             known = self._tokens.current.identify(token, self._now_ms())
             if known is not None:
                 return known
         if self._web_tokens is None:
             raise AuthenticationFailed("the token is not valid")
-        return await self._web_tokens.verify(token, self._now_ms())
+        return None
 
     def _of_certificate(self, certificate: bytes) -> Identity:
         known = self._of_certificates.get(certificate)

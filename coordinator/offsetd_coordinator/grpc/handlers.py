@@ -176,15 +176,15 @@ def _offset_methods(
         method_access=access_of("WatchOffsets"),
     )
     commit_handler = unary(offsets.commit_offsets)
-    if access_of("CommitOffsets") is None:
-        # `offsetd_wire` looks for this; grpcio does not.
-        commit_handler.join = JoinedCommits(  # type: ignore[attr-defined]
-            node,
-            admission,
-            parser,
-            figures.method("CommitOffsets"),
-            request_bytes_max=settings.socket_request_max_bytes,
-        ).take
+    # `offsetd_wire` looks for this; grpcio does not.
+    commit_handler.join = JoinedCommits(  # type: ignore[attr-defined]
+        node,
+        admission,
+        parser,
+        figures.method("CommitOffsets"),
+        request_bytes_max=settings.socket_request_max_bytes,
+        method_access=access_of("CommitOffsets"),
+    ).take
     return {
         "CommitOffsets": commit_handler,
         "StreamCommits": stream_commits(

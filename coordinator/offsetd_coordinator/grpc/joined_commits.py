@@ -18,6 +18,7 @@ from offsetd_coordinator.kernels.records.commit_batches import (
     ANSWER_LAST_OFFSET,
     ANSWER_LOG_PARTITION,
 )
+from offsetd_coordinator.messages.commit_access import refusals_of, require_commit
 from offsetd_coordinator.messages.commit_parser import stream_of
 from offsetd_coordinator.messages.revisions import committed_response
 from offsetd_coordinator.messages.statuses import status_of
@@ -29,9 +30,11 @@ from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.counters import MethodCounters
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
+    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
 
@@ -50,6 +53,7 @@ class _Taken(NamedTuple):
     call: Call
     life: CallLife
     message: bytes
+    access: Access | None
 
 
 class _Submitted(NamedTuple):
@@ -64,7 +68,7 @@ class _Submitted(NamedTuple):
 class JoinedCommits:
     """The calls of CommitOffsets, by turns. For the event loop's thread.
 
-    It is for servers at which everybody may commit: a caller's rights are found call by call.
+    Without `method_access`, everybody may commit.
     """
 
     def __init__(
@@ -75,12 +79,14 @@ class JoinedCommits:
         counters: MethodCounters,
         *,
         request_bytes_max: int,
+        method_access: MethodAccess | None,
     ) -> None:
         self._node = node
         self._admission = admission
         self._parser = parser
         self._counters = counters
         self._request_bytes_max = request_bytes_max
+        self._method_access = method_access
         self._alone: set[asyncio.Task[None]] = set()
 
     def take(self, calls: Sequence[tuple[Call, bytes]]) -> list[Call]:
@@ -91,24 +97,29 @@ class JoinedCommits:
             return [call for call, _ in calls]
         taken, left = [], []
         for call, message in calls:
-            life = self._admitted(call, len(message))
-            if life is None:
+            admitted = self._admitted(call, message)
+            if admitted is None:
                 left.append(call)
             else:
-                taken.append(_Taken(call, life, message))
+                taken.append(admitted)
         for first in range(0, len(taken), COMMITS_AT_ONCE):
             left += self._submit(runtime, taken[first : first + COMMITS_AT_ONCE])
         return left
 
-    def _admitted(self, call: Call, size: int) -> CallLife | None:
-        remaining = call.time_remaining()
+    def _admitted(self, call: Call, message: bytes) -> _Taken | None:
+        remaining, size = call.time_remaining(), len(message)
         is_late = remaining is not None and remaining <= 0
         if is_late or size > self._request_bytes_max or not self._admission.has_room(size):
             return None
+        access = None
+        if self._method_access is not None:
+            access = self._method_access.enter_now(call)
+            if access is None:
+                return None
         life = CallLife(self._admission, call)
         life.connection.note_message(call, size)
         life.take(size, self._request_bytes_max)
-        return life
+        return _Taken(call, life, message, access)
 
     def _submit(self, runtime: Runtime, taken: Sequence[_Taken]) -> list[Call]:
         """Submits at most 512 commits. Returns the calls whose commits break a rule."""
@@ -132,12 +143,14 @@ class JoinedCommits:
         return left
 
     def _submit_run(self, runtime: Runtime, taken: Sequence[_Taken], read: ReadCommits) -> None:
+        accesses = [each.access for each in taken if each.access is not None]
         try:
-            submitted = self._node.commit_runs.submit(read)
+            refused = refusals_of(accesses, read) if accesses else {}
+            submitted = self._node.commit_runs.submit(read, refused)
         except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
-            refusal = refusal_of(error, "CommitOffsets")
+            defect = refusal_of(error, "CommitOffsets")
             for each in taken:
-                _end(_Submitted(each.call, each.life, 0, refusal), self._counters)
+                _end(_Submitted(each.call, each.life, 0, defect), self._counters)
             return
         tickets, refusals = runtime.log.tickets, submitted.refusals
         answers = submitted.answers[:, [ANSWER_LOG_PARTITION, ANSWER_LAST_OFFSET]].tolist()
@@ -145,13 +158,13 @@ class JoinedCommits:
         for place, (each, (log_partition, last_offset)) in enumerate(
             zip(taken, answers, strict=True)
         ):
-            refused = refusals.get(place)
+            refusal = refusals.get(place)
             outcomes.append(
                 _Submitted(
                     each.call,
                     each.life,
                     tickets[log_partition],
-                    committed_response(log_partition, last_offset) if refused is None else refused,
+                    committed_response(log_partition, last_offset) if refusal is None else refusal,
                 )
             )
         self._answer_later(runtime, submitted.ticket, outcomes)
@@ -161,6 +174,8 @@ class JoinedCommits:
         assert not isinstance(commit, InvalidField), "such a commit is left"
         outcome: bytes | CoordinatorError
         try:
+            if taken.access is not None:
+                require_commit(taken.access, commit)
             ticket, reply = runtime.submit(commit)
             if isinstance(reply, CommitReply):
                 log_partition = runtime.partition_of(commit.group_id)

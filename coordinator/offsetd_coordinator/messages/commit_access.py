@@ -13,7 +13,7 @@ from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.security.security_errors import AuthorizationFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
@@ -40,6 +40,20 @@ def require_commit(access: Access, commit: CommitOffsets) -> None:
         spans = commit.columns[:, TOPIC_START : TOPIC_SIZE + 1].tolist()
         for topic in {names[start : start + size].tobytes() for start, size in spans}:
             access.require(_READ, _TOPIC, topic.decode())
+
+
+def refusals_of(accesses: Sequence[Access], read: ReadCommits) -> Mapping[int, AuthorizationFailed]:
+    """The commits that their callers may not make, by their places. Each has its own caller."""
+    refused: dict[int, AuthorizationFailed] = {}
+    for place, (access, group_id) in enumerate(zip(accesses, read.all_group_ids, strict=True)):
+        try:
+            if access.allows_all(_READ, _TOPIC):
+                access.require(_READ, _GROUP, group_id.decode())
+            else:
+                require_commit(access, read.commit(place))
+        except AuthorizationFailed as refusal:
+            refused[place] = refusal.without_traces()
+    return refused
 
 
 class CommitAccess:

@@ -79,6 +79,17 @@ class MethodAccess:
             access.quotas.begin_call(connection, size)
         return access
 
+    def enter_now(self, context: Context) -> Access | None:
+        """Finds the caller of a call that needs no `check`, without making it that of the task.
+
+        None for callers that only `enter` can find, refuse or charge, and before the rules are
+        loaded.
+        """
+        if not (self.rights.reads_itself and self._control.has_loaded_rules):
+            return None
+        access = self._control.enter_now(context)
+        return None if access is None or access.quotas is not None else access
+
     async def check(self, access: Access, message: bytes) -> None:
         """Raises AuthorizationFailed if the caller lacks a right that a request needs.
 

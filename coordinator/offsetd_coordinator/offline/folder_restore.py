@@ -12,8 +12,9 @@ from offsetd_storage.backups.log_restoring import (
     offset_after_restore,
 )
 from offsetd_storage.backups.point_in_time import backup_for, cuts_at
+from offsetd_storage.backups.restored_folder import begin_restore, end_restore
+from offsetd_storage.backups.targets import check_apart
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
-from offsetd_storage.folder.unfinished_restore import begin_restore, end_restore
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from offsetd_storage.backups.repository import Repository
     from offsetd_storage.clock import Clock
     from offsetd_storage.disk.files import Files
+    from offsetd_storage.folder.folder_lock import FolderLock
 
 METHOD: Final = "RestoreBackup"
 _RECOVERY_THREADS: Final = 2
@@ -123,12 +125,29 @@ def restore_folder(
 ) -> tuple[list[RestoredLog], EndedGroups]:
     """Fills an empty folder. Until it returns, no server opens the folder.
 
-    If it is broken off, the next restore into the folder begins anew. Raises FolderMismatch for
-    a folder that is not empty; BackupDamaged, StorageError, OSError.
+    If it is broken off, the next restore into the folder begins anew. Raises BackupRefused for a
+    folder within the target; FolderMismatch for one that is not empty, FolderLocked for one that is
+    in use; BackupDamaged, StorageError, OSError.
     """
-    now_ms = clock.now_ms()
+    check_apart(repository.target, folder)
     _check_room(files, folder, chosen.manifest)
-    begin_restore(files, folder)
+    lock = begin_restore(files, folder)
+    try:
+        return _restore_locked(lock, folder, repository, chosen, clock, random, on_bytes)
+    finally:
+        lock.release()
+
+
+def _restore_locked(
+    lock: FolderLock,
+    folder: Path,
+    repository: Repository,
+    chosen: ChosenBackup,
+    clock: Clock,
+    random: Random,
+    on_bytes: Callable[[int], object],
+) -> tuple[list[RestoredLog], EndedGroups]:
+    files, now_ms = lock.files, clock.now_ms()
     LogRestoring(
         repository=repository,
         manifest=chosen.manifest,
@@ -144,7 +163,7 @@ def restore_folder(
         store_config(Settings(), _RECOVERY_THREADS),
         clock=clock,
         random=random,
-        ends_restore=True,
+        restore_lock=lock,
     )
     try:
         _refuse_damaged(store)

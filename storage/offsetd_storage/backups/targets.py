@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from offsetd_storage.backups.backup_errors import TargetFailed
+from offsetd_storage.backups.backup_errors import BackupRefused, TargetFailed
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import words_of
 from offsetd_storage.folder.folder_format import PROPERTIES_NAME
@@ -78,6 +78,14 @@ def _refuse_servers_folder(files: Files, path: Path) -> None:
             raise TargetFailed(f"{path} is in the data folder {folder}: keep backups elsewhere")
 
 
+def check_apart(target: Target, folder: Path) -> None:
+    """Raises BackupRefused if a restore into this folder would change the target."""
+    if isinstance(target, FolderTarget) and target.has(folder):
+        raise BackupRefused(
+            f"{folder} is in {target.address}, where the backups are: restore elsewhere"
+        )
+
+
 class FolderTarget:
     """A folder. An object is a file, complete and synced before it gets its name.
 
@@ -91,6 +99,10 @@ class FolderTarget:
         self._folder = folder
         self._unnamed: dict[Path, None] = {}  # What the files of puts will be named, in order.
         self._unsynced: set[Path] = set()  # Folders.
+
+    def has(self, path: Path) -> bool:
+        """Whether a path is the folder, or lies within it; links are followed."""
+        return path.resolve().is_relative_to(self._folder.resolve())
 
     def put(self, name: str, content: bytes) -> None:
         """See `Target.put`."""

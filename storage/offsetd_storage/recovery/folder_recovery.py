@@ -78,6 +78,12 @@ class RecoveredFolder:
     report: RecoveryReport
 
 
+def _locked(files: Files, path: Path, cleanup: ExitStack) -> FolderLock:
+    lock = lock_folder(files, path)
+    cleanup.callback(lock.release)
+    return lock
+
+
 def recover_folder(
     files: Files,
     path: Path,
@@ -90,14 +96,13 @@ def recover_folder(
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
     witness: RepairWitness | None = None,
-    ends_restore: bool = False,
+    restore_lock: FolderLock | None = None,
 ) -> RecoveredFolder:
     """Locks, checks and recovers a folder, and begins a new life of its journal.
 
     The options are those of `LogStore.open`. `cleanup` will release everything, in any case.
     """
-    lock = lock_folder(files, path, ends_restore=ends_restore)
-    cleanup.callback(lock.release)
+    lock = restore_lock or _locked(files, path, cleanup)
     files = lock.files
     folder = RecoveryRequest(
         files=files,

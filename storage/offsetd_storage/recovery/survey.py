@@ -177,7 +177,7 @@ def survey_as_it_is(
 # Step 1 --------------------------------------------------------------------------------------
 
 
-def lock_folder(files: Files, path: Path, *, ends_restore: bool = False) -> FolderLock:
+def lock_folder(files: Files, path: Path) -> FolderLock:
     """1. Locks the folder, and makes it if it is missing: one process at a time.
 
     A folder of a newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat,
@@ -190,7 +190,7 @@ def lock_folder(files: Files, path: Path, *, ends_restore: bool = False) -> Fold
     read_properties(files, path)
     for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT):
         refuse_newer_checkpoint(files, path / name)
-    return FolderLock.acquire(files, path, ends_restore=ends_restore)
+    return FolderLock.acquire(files, path)
 
 
 def check_format(folder: RecoveryRequest) -> FolderProperties | None:

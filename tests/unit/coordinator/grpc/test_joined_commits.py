@@ -20,6 +20,7 @@ from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request, serv
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from serving_nodes import ServingNode
 
@@ -77,14 +78,25 @@ class UnaryCall:
 class Joining:
     """The joined commits of a node."""
 
-    def __init__(self, node: Node, *, in_flight_bytes_max: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        in_flight_bytes_max: int = 1 << 20,
+        method_access: MethodAccess | None = None,
+    ) -> None:
         self.admission = Admission(in_flight_bytes_max)
         self.counters = CallCounters().method("CommitOffsets")
         parser = CommitParser(
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=MESSAGE_BYTES_MAX
         )
         self._joined = JoinedCommits(
-            node, self.admission, parser, self.counters, request_bytes_max=MESSAGE_BYTES_MAX
+            node,
+            self.admission,
+            parser,
+            self.counters,
+            request_bytes_max=MESSAGE_BYTES_MAX,
+            method_access=method_access,
         )
 
     def take(self, messages: Sequence[bytes]) -> tuple[list[UnaryCall], list[int]]:

@@ -213,10 +213,11 @@ def test_a_folder_that_is_not_restored_to_the_end_is_refused_and_restored_anew()
     files = SimulatedFiles()
     store, repository = filled(files), repository_of(files)
     manifest = back_up(store, repository).manifest
-    fill(files, repository, manifest)
+    lock = fill(files, repository, manifest)
     with pytest.raises(FolderMismatch, match="has not ended: run offsetd backup restore again"):
         opened(files, folder=RESTORED)
-    opened_restored(files).abandon()  # Killed, while it ended leases.
+    opened_restored(files, lock).abandon()  # Killed, while it ended leases.
+    lock.release()
     with pytest.raises(FolderMismatch, match="has not ended"):
         opened(files, folder=RESTORED)
     assert contents(restore(files, repository, manifest)) == contents(store)
