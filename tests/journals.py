@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsetd_storage.folder.folder_format import FolderIdentity
+from offsetd_storage.journal.batches_frame import BatchesFrame
 from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal.journal_format import (
     COUNT,
@@ -14,7 +15,6 @@ from offsetd_storage.journal.journal_format import (
     batch_entry_bytes,
 )
 from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
-from offsetd_storage.journal.pending_frames import BatchesFrame
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 

@@ -19,7 +19,7 @@ from partition_logs import NOW_MS, batch_of, segment_bytes
 if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.errors import StorageError
-    from offsetd_storage.journal.pending_frames import BatchesFrame
+    from offsetd_storage.journal.batches_frame import BatchesFrame
     from offsetd_storage.log.partition_log import PartitionLog
 
 FOLDER = Path("/offsets")

@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import gc
 import os
+import ssl
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import structlog
@@ -281,6 +282,8 @@ class Server:
         try:
             port = add_port(server, settings, security.credentials, security.tls_context)
         except (RuntimeError, OSError) as error:
+            if isinstance(error.__cause__, ssl.SSLError):  # It names the files.
+                raise StartFailed(str(cast("OSError", error).strerror)) from error
             raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
         if not settings.listen_address.startswith(UNIX_PREFIXES):
             limits = connection_limits(settings)

@@ -25,10 +25,10 @@ from offsetd_storage.errors import (
     storage_failed,
 )
 from offsetd_storage.journal.journal_format import frame_bytes
-from offsetd_storage.journal.pending_frames import PendingFrames
 from offsetd_storage.log.file_presence import FilePresence
 from offsetd_storage.log.journal_size import JournalSize, StoreLocks
 from offsetd_storage.log.log_appends import LogAppends
+from offsetd_storage.log.pending_frames import PendingFrames
 from offsetd_storage.log.recovery_points import points_to_reach, with_listings
 from offsetd_storage.log.segment_swap import delete_oldest
 from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.folder.folder_lock import FolderLock
+    from offsetd_storage.journal.batches_frame import BatchesFrame
     from offsetd_storage.journal.journal_format import RecoveryPoint
-    from offsetd_storage.journal.pending_frames import BatchesFrame
     from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.recovery.recovery_report import RecoveryProgress

@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _WRITES = "tests/unit/storage/test_log_store_writes.py"
 _SEGMENT = "tests/unit/storage/log/test_segment.py"
-_UNFLUSHED = "tests/unit/storage/journal/test_pending_frames.py"
+_UNFLUSHED = "tests/unit/storage/log/test_pending_frames.py"
 _RUNS = "tests/unit/storage/batch/test_batch_runs.py"
 _CRASHES = "tests/sim/test_crashes.py"
 
@@ -131,28 +131,28 @@ LATE_WRITE_MUTANTS = (
     ),
     Mutant(
         name="a frame that grows loses what it held",
-        where="offsetd_storage.journal.pending_frames:BatchesFrame._make_room",
+        where="offsetd_storage.journal.batches_frame:BatchesFrame._make_room",
         replace="larger[: self._end] = self._buffer[: self._end]",
         by="",
         caught_by=_UNFLUSHED,
     ),
     Mutant(
         name="what is appended goes into the frame that is being flushed",
-        where="offsetd_storage.journal.pending_frames:PendingFrames.take",
+        where="offsetd_storage.log.pending_frames:PendingFrames.take",
         replace="free = BatchesFrame() if self._taken else self._taken",
         by="free = self._taken",
         caught_by=_UNFLUSHED,
     ),
     Mutant(
         name="a frame does not say where the logs of its runs end",
-        where="offsetd_storage.journal.pending_frames:PendingFrames.add_runs",
+        where="offsetd_storage.log.pending_frames:PendingFrames.add_runs",
         replace="self._logs.update(dict.fromkeys(logs))",
         by="",
         caught_by=_UNFLUSHED,
     ),
     Mutant(
         name="runs go into a frame that cannot take them",
-        where="offsetd_storage.journal.pending_frames:PendingFrames.make_room",
+        where="offsetd_storage.log.pending_frames:PendingFrames.make_room",
         replace="return COUNT.size + added_bytes <= self.payload_bytes_max",
         by="return True",
         caught_by=_UNFLUSHED,

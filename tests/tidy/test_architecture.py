@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -15,15 +16,23 @@ PACKAGES = (
     "pipeline/offsetd_pipeline",
 )
 MODULES_MAX = 20  # In a folder.
-ROOM = re.compile(r"^\| `([a-z_]+)/` \|", re.MULTILINE)
+MAP_LINES_MAX = 50  # One screen.
+ROW = re.compile(r"^\| ([a-z]+) \| (.+) \|$", re.MULTILINE)
+ROOM = re.compile(r"(?:^|; )`([a-z_]+)/` ")
 NAMED_FILE = re.compile(r"`([a-z_]+/[a-z_/]+\.py)`")
 
 
+def the_map(text: str) -> str:
+    """The section that names the packages and their rooms."""
+    _, _, behind = text.partition("\n## The map\n")
+    return behind.partition("\n## ")[0]
+
+
 def mapped_rooms(text: str, package: str) -> list[str]:
-    """The rooms that the table of a package lists."""
-    _, _, behind = text.partition(f"### {package}\n")
-    section, _, _ = behind.partition("\n#")
-    return ROOM.findall(section)
+    """The rooms in a package's rows of the map, in their order. `package` is a path."""
+    rows = ROW.findall(the_map(text))
+    name = package.partition("/")[0]
+    return [room for first, rooms in rows if first == name for room in ROOM.findall(rooms)]
 
 
 def rooms_in(folder: Path) -> list[str]:
@@ -60,7 +69,26 @@ def test_no_module_of_the_two_large_packages_has_the_name_of_another() -> None:
     assert {name: paths for name, paths in names.items() if len(paths) > 1} == {}
 
 
-def test_rooms_are_read_of_their_own_section_only() -> None:
-    text = "### p\n\n| room |\n|---|\n| `a/` | one |\n| `b/` | two |\n\n### q\n\n| `c/` | no |\n"
-    assert mapped_rooms(text, "p") == ["a", "b"]
-    assert mapped_rooms(text, "q") == ["c"]
+def test_rooms_are_read_of_their_own_rows_only() -> None:
+    rows = "| p | `a/` one, of `x`; `b/` two |\n| q | `c/` no |\n| p | `d/` three |\n"
+    text = f"\n## The map\n\n| package | rooms |\n|---|---|\n{rows}\n## Threads\n| p | `e/` no |\n"
+    assert mapped_rooms(text, "p/package") == ["a", "b", "d"]
+    assert mapped_rooms(text, "q/package") == ["c"]
+
+
+def test_the_map_is_one_screen() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert 0 < len(the_map(text).splitlines()) <= MAP_LINES_MAX
+
+
+@pytest.mark.parametrize("package", PACKAGES[:2])
+def test_the_map_lists_rooms_in_the_order_of_their_imports(package: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [
+        each["layers"]
+        for each in contracts["contracts"]
+        if each.get("exhaustive") and each["containers"] == [PurePath(package).name]
+    ]
+    lowest_first = [room.strip() for layer in reversed(layers) for room in layer.split(":")]
+    rooms = mapped_rooms((ROOT / "ARCHITECTURE.md").read_text(), package)
+    assert rooms == [each for each in lowest_first if each in rooms]

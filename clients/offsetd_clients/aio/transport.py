@@ -14,7 +14,7 @@ import grpc.aio
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.aio.shared_fetches import SharedFetches
-from offsetd_clients.calling.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.connection import CHANNEL_OPTIONS, plain_channel_options
 from offsetd_clients.calling.methods import METHODS
 from offsetd_clients.calling.security import Metadata, Security
 from offsetd_clients.calling.tracing import Tracing
@@ -116,7 +116,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         tls = self._security.tls
         self._channel = (
-            grpc.aio.insecure_channel(self.address, CHANNEL_OPTIONS)
+            grpc.aio.insecure_channel(self.address, plain_channel_options(self.address))
             if tls is None
             else grpc.aio.secure_channel(
                 self.address, tls.credentials(), (*CHANNEL_OPTIONS, *tls.channel_options())

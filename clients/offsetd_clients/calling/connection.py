@@ -33,6 +33,16 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 
+# Without it, gRPC names a socket by its path, which is not valid as a host: servers on the
+# transport `wire` refuse that.
+_UNIX_OPTIONS = (("grpc.default_authority", "localhost"),)
+_UNIX_SCHEMES = ("unix:", "unix-abstract:")
+
+
+def plain_channel_options(address: str) -> tuple[tuple[str, object], ...]:
+    """The options of a channel without TLS."""
+    return CHANNEL_OPTIONS + (_UNIX_OPTIONS if address.startswith(_UNIX_SCHEMES) else ())
+
 
 _FLAGS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),

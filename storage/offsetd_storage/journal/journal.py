@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.folder.folder_format import FolderIdentity
     from offsetd_storage.folder.folder_lock import FolderLock
+    from offsetd_storage.journal.batches_frame import BatchesFrame
     from offsetd_storage.journal.journal_format import LogEnd
-    from offsetd_storage.journal.pending_frames import BatchesFrame
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = [

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.disk.failure_latch import FailureLatch
     from offsetd_storage.journal.journal import Journal
-    from offsetd_storage.journal.pending_frames import PendingFrames
     from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.pending_frames import PendingFrames
     from offsetd_storage.topic_partition import TopicPartition
 
 _FILES: Final = 2

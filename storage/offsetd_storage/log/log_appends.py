@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from offsetd_storage.batch.batch_runs import Run
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.failure_latch import FailureLatch
-    from offsetd_storage.journal.pending_frames import PendingFrames
     from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.log.journal_size import JournalSize
     from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.pending_frames import PendingFrames
 
 
 class _Bounds(NamedTuple):

@@ -7,9 +7,9 @@ from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed, poi
 from offsetd_storage.disk.simulated_faults import Operation, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch
+from offsetd_storage.journal.batches_frame import BatchesFrame
 from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal.journal_format import decode_header
-from offsetd_storage.journal.pending_frames import BatchesFrame
 from offsetd_storage.kernels import padded_copy
 
 

@@ -13,13 +13,13 @@ from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import JournalDamaged, NewerFormat
 from offsetd_storage.folder.folder_format import FolderIdentity
+from offsetd_storage.journal.batches_frame import BatchesFrame
 from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal
 from offsetd_storage.journal.journal_format import FORMAT_VERSION
 from offsetd_storage.journal.journal_recovery import (
     RecoveredJournal,
     recover_journal,
 )
-from offsetd_storage.journal.pending_frames import BatchesFrame
 from offsetd_storage.views.recovery_point_reader import DurablePoints
 
 

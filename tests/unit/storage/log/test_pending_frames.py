@@ -11,11 +11,11 @@ from offsetd_storage.batch.batch_runs import split_run
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.journal.journal_format import COUNT, LogEnd, batch_entry_bytes
-from offsetd_storage.journal.pending_frames import PendingFrames
 from offsetd_storage.kernels import padded_copy
+from offsetd_storage.log.pending_frames import PendingFrames
 
 if TYPE_CHECKING:
-    from offsetd_storage.journal.pending_frames import BatchesFrame
+    from offsetd_storage.journal.batches_frame import BatchesFrame
 
 
 def sizes_of(frames: list[BatchesFrame]) -> list[list[int]]:
