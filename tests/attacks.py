@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from offsetd.v1 import offset_service_pb2
@@ -33,9 +34,14 @@ class Attack:
     """Connections that all do the same, again and again if they are cut, until it is closed."""
 
     def __init__(
-        self, address: str, connections: int, program: Callable[[RawConnection], None]
+        self,
+        address: str,
+        connections: int,
+        program: Callable[[RawConnection], None],
+        connect: Callable[[str], RawConnection] | None = None,
     ) -> None:
         self.cuts = 0
+        self._connect = connect or partial(RawConnection, window=0)
         self._address = address
         self._program = program
         self._ended = threading.Event()
@@ -61,7 +67,7 @@ class Attack:
     def _attack(self) -> None:
         while not self._ended.is_set():
             with contextlib.suppress(OSError):
-                connection = RawConnection(self._address, window=0)
+                connection = self._connect(self._address)
                 with contextlib.closing(connection):
                     self._program(connection)
                     # Nothing is read any more; only that the connection is gone is noticed.

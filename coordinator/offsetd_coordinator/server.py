@@ -254,7 +254,7 @@ class Server:
     def _open_port(self, security: ServerSecurity) -> grpc.aio.Server:
         settings = self.settings
         try:
-            server = new_server(settings)
+            server = new_server(settings, self.admission)
         except TransportMissing as error:
             raise StartFailed(str(error)) from error
         # gRPC tries the handlers in this order for each call: commits and fetches are most

@@ -59,6 +59,13 @@ async def both(messages: AsyncIterator[bytes], context: Any) -> None:
         await context.write(message)
 
 
+async def pause(_: Any, context: Any) -> bytes:
+    """Reads one message, and then no more."""
+    await context.read()
+    await asyncio.sleep(3600)
+    return b""
+
+
 class Endings:
     """Counts the calls that are over."""
 
@@ -81,19 +88,22 @@ async def serving(
     options: tuple[tuple[str, Any], ...] = (),
     endings: Endings | None = None,
     tls: Any = None,
+    servers: list[Any] | None = None,
+    room: Any = None,
 ) -> AsyncIterator[int]:
-    """The port of a server on `grpcio` or `wire`."""
+    """The port of a server on `grpcio` or `wire`. The server itself is added to `servers`."""
     server: Any
     if transport == "wire":
         from offsetd_wire import Server
 
-        server = Server(options)
+        server = Server(options, room=room)
     else:
         server = grpc.aio.server(options=options)
     methods = {
         "Unary": grpc.unary_unary_rpc_method_handler(unary if endings is None else endings.call),
         "ServerStream": grpc.unary_stream_rpc_method_handler(server_stream),
         "ClientStream": grpc.stream_unary_rpc_method_handler(client_stream),
+        "Pause": grpc.stream_unary_rpc_method_handler(pause),
         "Both": grpc.stream_stream_rpc_method_handler(both),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
@@ -102,6 +112,8 @@ async def serving(
     else:
         port = server.add_secure_port("127.0.0.1:0", tls)
     await server.start()
+    if servers is not None:
+        servers.append(server)
     try:
         yield port
     finally:

@@ -5,6 +5,7 @@
 """
 
 from offsetd_wire.call import Call
+from offsetd_wire.message_room import MessageRoom
 from offsetd_wire.server import Server
 
-__all__ = ["Call", "Server"]
+__all__ = ["Call", "MessageRoom", "Server"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,10 +18,15 @@ from offsetd_wire.sockets import peer_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from offsetd_wire.compression import RefusedMessage
     from offsetd_wire.limits import Limits
+    from offsetd_wire.message_room import MessageRoom
 
 # The kinds of events, as the native part numbers them.
 _CALL, _MESSAGE, _TOO_LARGE, _HALF_CLOSED, _SENT, _CLOSED, _BAD_CALL = range(7)
+_WANTS_ROOM, _WAITING = 7, 8
+_ENDS_OF_MESSAGES: Final = (_MESSAGE, _CLOSED, _TOO_LARGE)
+_AGE_JITTER: Final = 0.1
 # With more unread bytes than this, the socket is read no further.
 _UNREAD_BYTES_MAX: Final = 64 << 10
 
@@ -33,13 +39,25 @@ class Connection(asyncio.Protocol):
         limits: Limits,
         connections: set[Connection],
         begin: Callable[[Call, str, bytes | None], None],
+        room: MessageRoom,
     ) -> None:
         self.limits = limits
-        self.wire = Wire(limits.message_bytes_max, limits.metadata_bytes_max, limits.streams_max)
+        self.wire = Wire(
+            limits.message_bytes_max,
+            limits.metadata_bytes_max,
+            limits.streams_max,
+            limits.ping_interval_ms,
+            limits.ping_strikes_max,
+            bool(limits.permits_pings_without_calls),
+        )
         self.peer = ""
         self.auth_context: Mapping[str, list[bytes]] = {}
         self._connections = connections
         self._begin = begin
+        self._room = room
+        # Clients that came together do not all have to come again at once.
+        jitter = random.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)
+        self._age_ms_max = limits.age_ms_max * jitter
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
@@ -85,6 +103,7 @@ class Connection(asyncio.Protocol):
         """The socket is closed."""
         self._connections.discard(self)
         self._handle(self.wire.receive(b""))
+        self._room.forget(self)
         self._transport = None
         self._is_blocked = False
         for call in list(self._calls.values()):
@@ -112,6 +131,14 @@ class Connection(asyncio.Protocol):
         """Reads one more message of a call."""
         self.wire.want(number)
         self._handle(self.wire.drive())
+        self.flush_soon()
+
+    def refuse(self, number: int, refusal: RefusedMessage) -> None:
+        """Takes no further message of a call."""
+        self.wire.refuse(number)
+        call = self._calls.get(number)
+        if call is not None:
+            call.note_refused(refusal)
         self.flush_soon()
 
     def send(self, number: int, content: bytes) -> None:
@@ -165,7 +192,7 @@ class Connection(asyncio.Protocol):
         if self._draining_seconds is not None:
             if 1000 * (now_seconds - self._draining_seconds) > limits.age_grace_ms:
                 self.abort()
-        elif age_ms > limits.age_ms_max or (
+        elif age_ms > self._age_ms_max or (
             not self._calls and 1000 * (now_seconds - self._idle_since_seconds) > limits.idle_ms_max
         ):
             self.drain()
@@ -222,6 +249,14 @@ class Connection(asyncio.Protocol):
                     number, grpc.StatusCode.INTERNAL.value[0], "bad metadata or grpc-timeout", ()
                 )
                 continue
+            if kind == _WANTS_ROOM:
+                self._room.ask(self, number, event[2])
+                continue
+            if kind == _WAITING:
+                self._room.set_window(self, event[2])
+                continue
+            if self._room.is_used and kind in _ENDS_OF_MESSAGES:
+                self._room.end(self, number)
             known = self._calls.get(number)
             if known is None:
                 continue

@@ -24,6 +24,9 @@ class Limits(NamedTuple):
     age_grace_ms: int = _NO_LIMIT
     keepalive_ms: int = _NO_LIMIT
     keepalive_reply_ms_max: int = 20_000
+    ping_interval_ms: int = 300_000
+    ping_strikes_max: int = 2
+    permits_pings_without_calls: int = 0
 
 
 _FIELDS: Final = {
@@ -37,6 +40,9 @@ _FIELDS: Final = {
     "grpc.max_connection_age_grace_ms": "age_grace_ms",
     "grpc.keepalive_time_ms": "keepalive_ms",
     "grpc.keepalive_timeout_ms": "keepalive_reply_ms_max",
+    "grpc.http2.min_ping_interval_without_data_ms": "ping_interval_ms",
+    "grpc.http2.max_ping_strikes": "ping_strikes_max",
+    "grpc.keepalive_permit_without_calls": "permits_pings_without_calls",
 }
 
 

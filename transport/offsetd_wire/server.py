@@ -12,6 +12,7 @@ import grpc.aio
 
 from offsetd_wire.connection import Connection
 from offsetd_wire.limits import limits_of
+from offsetd_wire.message_room import MessageRoom
 from offsetd_wire.sockets import bind
 
 if TYPE_CHECKING:
@@ -40,15 +41,22 @@ class _Method(NamedTuple):
 class Server:
     """A server with the surface of `grpc.aio.Server`. For one event loop, which runs it."""
 
-    def __init__(self, options: Iterable[tuple[str, Any]] = ()) -> None:
-        """`options` are gRPC's channel options; those that are no limits are ignored."""
+    def __init__(
+        self, options: Iterable[tuple[str, Any]] = (), *, room: MessageRoom | None = None
+    ) -> None:
+        """`options` are gRPC's channel options; those that are no limits are ignored.
+
+        `room` bounds what all messages hold that are not whole; without it there is no bound.
+        """
         self._limits = limits_of(options)
+        self._room = MessageRoom() if room is None else room
         self._generic: list[grpc.GenericRpcHandler] = []
         self._found: dict[str, Handler] = {}
         self._joining: dict[Join, list[tuple[Call, bytes]]] = {}
         self._ports: list[tuple[list[socket.socket], ssl.SSLContext | None]] = []
         self._listeners: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
+        """The connections that are open."""
         self._looking: asyncio.Task[None] | None = None
         self._has_stopped = asyncio.Event()
 
@@ -95,12 +103,12 @@ class Server:
         """Takes no more connections and calls. Calls that last have `grace` seconds."""
         for listener in self._listeners:
             listener.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.drain()
-        working = [each for connection in self._connections for each in connection.working]
+        working = [each for connection in self.connections for each in connection.working]
         if working and grace != 0:
             await asyncio.wait(working, timeout=grace)
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             if any(not each.done() for each in connection.working):
                 connection.abort()
             else:
@@ -119,13 +127,13 @@ class Server:
         return True
 
     def _connection(self) -> Connection:
-        return Connection(self._limits, self._connections, self._begin)
+        return Connection(self._limits, self.connections, self._begin, self._room)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now_seconds = time.monotonic()
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 connection.look(now_seconds)
 
     def _begin(self, call: Call, path: str, message: bytes | None) -> None:

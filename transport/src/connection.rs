@@ -11,12 +11,18 @@ use h2::server::{self, SendResponse};
 use h2::{Ping, PingPong};
 use http::{HeaderMap, Method, Request, StatusCode};
 
+use crate::frames::{FrameWatch, PingPolicy, go_away};
 use crate::pipe::Pipe;
 use crate::stream::{Event, Life, Ready, Stream};
 
-/// A client may have this much on its way in one call, and in all of its calls.
-const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// A client may have this much on its way in one call, and in all of its calls: HTTP/2 lets no
+/// server begin a connection with less.
+const WINDOW_BYTES: u32 = 65_535;
+/// Bytes that wait are told in steps of this.
+const WAITING_STEP_BYTES: usize = 64 << 10;
+/// Bytes are taken from h2 after each read of the socket, so one read may have many small frames.
+const DATA_FRAME_BUDGET: usize = 4 << 20;
+const ENHANCE_YOUR_CALM: u32 = 11;
 
 pub struct Limits {
     pub message_bytes_max: usize,
@@ -39,14 +45,19 @@ pub struct Connection {
     ready: Ready,
     pings: Option<PingPong>,
     awaits_pong: bool,
+    watch: FrameWatch,
+    /// Bytes of all calls that wait for a handler or for room, and what of them was told.
+    waiting_bytes: usize,
+    told_waiting_bytes: usize,
 }
 
 impl Connection {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, pings: PingPolicy) -> Self {
         let pipe = Pipe::default();
         let greeting = server::Builder::new()
-            .initial_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .data_frame_budget(DATA_FRAME_BUDGET)
             .max_concurrent_streams(limits.streams_max)
             .max_header_list_size(limits.metadata_bytes_max)
             .handshake(pipe.clone());
@@ -59,6 +70,9 @@ impl Connection {
             ready: Arc::new(Mutex::new(Vec::new())),
             pings: None,
             awaits_pong: false,
+            watch: FrameWatch::new(pings),
+            waiting_bytes: 0,
+            told_waiting_bytes: 0,
         }
     }
 
@@ -79,6 +93,26 @@ impl Connection {
     pub fn touch(&mut self, id: u64) {
         if let Ok(mut ready) = self.ready.lock() {
             ready.push(id);
+        }
+    }
+
+    /// Takes bytes of the socket; nothing more comes after empty ones.
+    pub fn receive(&mut self, content: &[u8]) {
+        if let Some(reason) = self.watch.look(content, !self.streams.is_empty()) {
+            let farewell = go_away(self.watch.last_stream, ENHANCE_YOUR_CALM, reason);
+            self.pipe.bytes().leaving.extend_from_slice(&farewell);
+            self.state = State::Ended;
+            return;
+        }
+        let mut bytes = self.pipe.bytes();
+        bytes.arrived.extend_from_slice(content);
+        bytes.has_ended |= content.is_empty();
+    }
+
+    /// Lets the client have this much more on its way than at first.
+    pub fn widen(&mut self, size: u32) {
+        if let State::Open(connection) = &mut self.state {
+            connection.set_target_window_size(WINDOW_BYTES + size);
         }
     }
 
@@ -125,13 +159,35 @@ impl Connection {
             for (id, _) in self.streams.drain() {
                 events.push(Event::Closed { id, is_broken_off: true });
             }
+            self.waiting_bytes = 0;
+        }
+        self.tell_waiting(events);
+    }
+
+    /// Less than half a step is not told, so that a call that is read in turn tells nothing.
+    fn tell_waiting(&mut self, events: &mut Vec<Event>) {
+        let size = if self.waiting_bytes < WAITING_STEP_BYTES / 2 {
+            0
+        } else {
+            self.waiting_bytes.next_multiple_of(WAITING_STEP_BYTES)
+        };
+        if size > self.told_waiting_bytes || (size == 0 && self.told_waiting_bytes > 0) {
+            self.told_waiting_bytes = size;
+            events.push(Event::Waiting { size });
         }
     }
 
     fn drive_stream(&mut self, id: u64, events: &mut Vec<Event>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let life = stream.drive(events);
+        if stream.take_has_sent() {
+            self.watch.note_sent();
+        }
+        self.waiting_bytes -= stream.counted_bytes;
+        stream.counted_bytes = stream.waiting_bytes();
+        self.waiting_bytes += stream.counted_bytes;
         if life != Life::Open {
+            self.waiting_bytes -= stream.counted_bytes;
             self.streams.remove(&id);
             events.push(Event::Closed { id, is_broken_off: life == Life::BrokenOff });
         }

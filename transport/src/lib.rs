@@ -1,9 +1,13 @@
 //! HTTP/2 and gRPC's framing for a server whose sockets, TLS and handlers are Python's.
 
 mod connection;
+mod frames;
 mod headers;
+mod inbox;
 mod pipe;
 mod stream;
+
+use std::time::Duration;
 
 use http::HeaderMap;
 use pyo3::exceptions::PyValueError;
@@ -11,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::connection::{Connection, Limits};
+use crate::frames::PingPolicy;
 use crate::headers::Value;
 use crate::stream::Event;
 
@@ -22,6 +27,8 @@ const HALF_CLOSED: u8 = 3;
 const SENT: u8 = 4;
 const CLOSED: u8 = 5;
 const BAD_CALL: u8 = 6;
+const WANTS_ROOM: u8 = 7;
+const WAITING: u8 = 8;
 
 type Metadata<'py> = Vec<(String, Bound<'py, PyBytes>)>;
 
@@ -34,18 +41,26 @@ struct Wire {
 #[pymethods]
 impl Wire {
     #[new]
-    fn new(message_bytes_max: usize, metadata_bytes_max: u32, streams_max: u32) -> Self {
+    fn new(
+        message_bytes_max: usize,
+        metadata_bytes_max: u32,
+        streams_max: u32,
+        ping_interval_ms: u64,
+        ping_strikes_max: u32,
+        permits_pings_without_calls: bool,
+    ) -> Self {
         let limits = Limits { message_bytes_max, metadata_bytes_max, streams_max };
-        Self { connection: Connection::new(limits) }
+        let pings = PingPolicy {
+            interval: Duration::from_millis(ping_interval_ms),
+            strikes_max: ping_strikes_max,
+            permits_without_calls: permits_pings_without_calls,
+        };
+        Self { connection: Connection::new(limits, pings) }
     }
 
     /// Takes bytes of the socket; nothing more comes after empty ones. Returns events.
     fn receive<'py>(&mut self, py: Python<'py>, content: &[u8]) -> PyResult<Bound<'py, PyList>> {
-        {
-            let mut bytes = self.connection.pipe.bytes();
-            bytes.arrived.extend_from_slice(content);
-            bytes.has_ended |= content.is_empty();
-        }
+        self.connection.receive(content);
         self.drive(py)
     }
 
@@ -82,6 +97,32 @@ impl Wire {
             stream.wanted += 1;
             self.connection.touch(id);
         }
+    }
+
+    /// There is room for the message of the call that is not whole.
+    fn give_room(&mut self, id: u64) {
+        if let Some(stream) = self.connection.stream(id) {
+            stream.give_room();
+            self.connection.touch(id);
+        }
+    }
+
+    /// Bytes of the call that its handler has not taken.
+    fn held_bytes(&mut self, id: u64) -> usize {
+        self.connection.stream(id).map_or(0, |stream| stream.held_bytes())
+    }
+
+    /// Takes no further message of the call.
+    fn refuse(&mut self, id: u64) {
+        if let Some(stream) = self.connection.stream(id) {
+            stream.refuse();
+            self.connection.touch(id);
+        }
+    }
+
+    /// Lets the client have this much more on its way than at first, in all calls.
+    fn widen(&mut self, size: u32) {
+        self.connection.widen(size);
     }
 
     /// Sets what the first headers have besides their own; for before the first message.
@@ -178,6 +219,8 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
             (MESSAGE, id, is_compressed, PyBytes::new(py, &content)).into_pyobject(py)
         }
         Event::TooLarge { id, size } => (TOO_LARGE, id, size).into_pyobject(py),
+        Event::WantsRoom { id, size } => (WANTS_ROOM, id, size).into_pyobject(py),
+        Event::Waiting { size } => (WAITING, 0, size).into_pyobject(py),
         Event::HalfClosed { id } => (HALF_CLOSED, id).into_pyobject(py),
         Event::Sent { id } => (SENT, id).into_pyobject(py),
         Event::Closed { id, is_broken_off } => (CLOSED, id, is_broken_off).into_pyobject(py),

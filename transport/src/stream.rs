@@ -4,19 +4,26 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Response};
+
+use crate::inbox::Inbox;
 
 /// Each message begins with a byte that says whether it is compressed, and its size.
 const PREFIX_BYTES: usize = 5;
 
 pub enum Event {
     Call { id: u64, path: String, headers: HeaderMap },
-    Message { id: u64, is_compressed: bool, content: Bytes },
+    Message { id: u64, is_compressed: bool, content: Vec<u8> },
     /// A message is larger than the limit; nothing of it is kept.
     TooLarge { id: u64, size: usize },
+    /// The handler waits for a message that is not whole. With room for `size` bytes, the client
+    /// gets its window back while they arrive.
+    WantsRoom { id: u64, size: usize },
+    /// So many bytes of the connection wait for handlers or for room.
+    Waiting { size: usize },
     /// The client sends no more.
     HalfClosed { id: u64 },
     /// All that the handler wrote has left for the socket.
@@ -45,7 +52,17 @@ pub struct Stream {
     id: u64,
     waker: Waker,
     body: Option<RecvStream>,
-    held: BytesMut,
+    has_arrived: bool,
+    has_told_arrival: bool,
+    /// h2 keeps a note for each frame, so its bytes are taken at once, whatever their number.
+    held: Inbox,
+    /// So many of the first bytes held have given the client its window back.
+    released: usize,
+    /// So many bytes of the first message have room.
+    room: usize,
+    has_asked_for_room: bool,
+    /// What the connection last counted of this stream's `waiting_bytes`.
+    pub counted_bytes: usize,
     /// How many messages the handler waits for. Without any, the client's window stays closed.
     pub wanted: usize,
     responder: Option<SendResponse<Bytes>>,
@@ -53,6 +70,7 @@ pub struct Stream {
     sender: Option<SendStream<Bytes>>,
     leaving: VecDeque<Bytes>,
     has_unsent: bool,
+    has_sent: bool,
     trailers: Option<HeaderMap>,
     message_bytes_max: usize,
 }
@@ -78,13 +96,20 @@ impl Stream {
             id,
             waker,
             body: Some(body),
-            held: BytesMut::new(),
+            has_arrived: false,
+            has_told_arrival: false,
+            held: Inbox::default(),
+            released: 0,
+            room: 0,
+            has_asked_for_room: false,
+            counted_bytes: 0,
             wanted: 1,
             responder: Some(responder),
             initial: HeaderMap::new(),
             sender: None,
             leaving: VecDeque::new(),
             has_unsent: false,
+            has_sent: false,
             trailers: None,
             message_bytes_max,
         }
@@ -133,53 +158,104 @@ impl Stream {
         if reset.is_ready() { Life::BrokenOff } else { Life::Open }
     }
 
+    /// Bytes for which the client has no window back.
+    pub fn waiting_bytes(&self) -> usize {
+        self.held.len() - self.released
+    }
+
+    /// Whether headers or parts of messages were sent since this was last asked.
+    pub fn take_has_sent(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent)
+    }
+
+    /// Bytes that no handler has taken.
+    pub fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// There is room for the message that is not whole.
+    pub fn give_room(&mut self) {
+        self.room = self.first_size().unwrap_or(0);
+    }
+
+    /// Takes no further message, and forgets what has arrived of it.
+    pub fn refuse(&mut self) {
+        self.wanted = 0;
+        self.body = None;
+        self.held = Inbox::default();
+        (self.released, self.room) = (0, 0);
+    }
+
     fn read(&mut self, cx: &mut Context<'_>, events: &mut Vec<Event>) -> Result<(), h2::Error> {
-        while self.wanted > 0 {
-            if self.take_message(events) {
-                continue;
-            }
-            let Some(body) = &mut self.body else { return Ok(()) };
+        while !self.has_arrived
+            && let Some(body) = &mut self.body
+        {
             match body.poll_data(cx) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(Some(Ok(chunk))) => {
-                    body.flow_control().release_capacity(chunk.len())?;
-                    self.held.extend_from_slice(&chunk);
-                }
-                Poll::Ready(Some(Err(error))) => return Err(error),
-                Poll::Ready(None) => {
-                    self.body = None;
-                    if !self.held.is_empty() {
-                        return Err(Reason::PROTOCOL_ERROR.into());
-                    }
-                    events.push(Event::HalfClosed { id: self.id });
-                    return Ok(());
-                }
+                Poll::Pending => break,
+                Poll::Ready(Some(chunk)) => self.held.push(&chunk?),
+                Poll::Ready(None) => self.has_arrived = true,
             }
+        }
+        self.release()?;
+        while self.wanted > 0 && self.take_message(events)? {}
+        if self.wanted == 0 || self.body.is_none() {
+            return Ok(());
+        }
+        if self.has_arrived {
+            if self.held.len() > 0 {
+                return Err(Reason::PROTOCOL_ERROR.into());
+            }
+            if !self.has_told_arrival {
+                self.has_told_arrival = true;
+                events.push(Event::HalfClosed { id: self.id });
+            }
+        } else if let Some(size) = self.first_size()
+            && !self.has_asked_for_room
+        {
+            self.has_asked_for_room = true;
+            events.push(Event::WantsRoom { id: self.id, size });
         }
         Ok(())
     }
 
+    /// Gives the window back for what has room.
+    fn release(&mut self) -> Result<(), h2::Error> {
+        let size = self.room.min(self.held.len()).saturating_sub(self.released);
+        if size > 0
+            && let Some(body) = &mut self.body
+        {
+            body.flow_control().release_capacity(size)?;
+            self.released += size;
+        }
+        Ok(())
+    }
+
+    /// The size of the first message with its prefix, if that has arrived.
+    fn first_size(&self) -> Option<usize> {
+        let prefix = self.held.as_slice().get(1..PREFIX_BYTES)?;
+        Some(PREFIX_BYTES + u32::from_be_bytes(prefix.try_into().ok()?) as usize)
+    }
+
     /// Gives the first message, if it is whole or too large.
-    fn take_message(&mut self, events: &mut Vec<Event>) -> bool {
-        if self.held.len() < PREFIX_BYTES {
-            return false;
+    fn take_message(&mut self, events: &mut Vec<Event>) -> Result<bool, h2::Error> {
+        let Some(size) = self.first_size() else { return Ok(false) };
+        if size - PREFIX_BYTES > self.message_bytes_max {
+            self.refuse();
+            events.push(Event::TooLarge { id: self.id, size: size - PREFIX_BYTES });
+            return Ok(false);
         }
-        let is_compressed = self.held[0] != 0;
-        let size = (&self.held[1..PREFIX_BYTES]).get_u32() as usize;
-        if size > self.message_bytes_max {
-            self.wanted = 0;
-            self.held = BytesMut::new();
-            events.push(Event::TooLarge { id: self.id, size });
-            return true;
+        if self.held.len() < size {
+            return Ok(false);
         }
-        if self.held.len() < PREFIX_BYTES + size {
-            return false;
-        }
-        self.held.advance(PREFIX_BYTES);
-        let content = self.held.split_to(size).freeze();
+        // The handler has the message: what it takes is counted there.
+        self.room = size;
+        self.release()?;
+        let is_compressed = self.held.as_slice()[0] != 0;
+        let content = self.held.take(PREFIX_BYTES, size);
+        (self.released, self.room, self.has_asked_for_room) = (0, 0, false);
         self.wanted -= 1;
         events.push(Event::Message { id: self.id, is_compressed, content });
-        true
+        Ok(true)
     }
 
     /// Hands to h2 what it has room for; `true` if nothing is left.
@@ -206,6 +282,7 @@ impl Stream {
             }
             let part = front.split_to(room.min(front.len()));
             sender.send_data(part, false)?;
+            self.has_sent = true;
         }
         Ok(true)
     }
@@ -215,11 +292,13 @@ impl Stream {
         if let Some(mut responder) = self.responder.take() {
             let head = response(std::mem::take(&mut self.initial));
             self.sender = Some(responder.send_response(head, false)?);
+            self.has_sent = true;
         }
         Ok(())
     }
 
     fn end(&mut self) -> Life {
+        self.has_sent = true;
         let trailers = self.trailers.take().unwrap_or_default();
         let sent = match (self.sender.take(), self.responder.take()) {
             (Some(mut sender), _) => sender.send_trailers(trailers),

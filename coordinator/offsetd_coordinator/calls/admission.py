@@ -81,7 +81,8 @@ class IncompleteCalls:
 class Admission:
     """A bound, in bytes, on the unanswered requests of all connections.
 
-    Answers count too, and take at most half of the bound.
+    Answers count too, and take at most half of the bound. Messages that are not whole count where
+    the transport knows of them: they take at most a quarter, or what one message needs.
 
     If nothing else is in flight, a request of any size is taken: another limit bounds the size of
     one request. For the event loop's thread.
@@ -97,6 +98,8 @@ class Admission:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self.requests = 0
+        self.unended_bytes = 0
+        """Bytes of messages that are not whole, where the transport counts them."""
         # Answers get one half of the bytes. The other half is only for requests. So clients that do
         # not read their answers cannot block commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
@@ -133,6 +136,16 @@ class Admission:
                 self.give_back(size)
             raise
 
+    def note_unended(self, size: int) -> None:
+        """Notes the bytes of all messages that have begun and are not whole."""
+        self.unended_bytes = size
+        if self._waiting:
+            self._take_waiting()
+
+    def has_room_beside(self, size: int) -> bool:
+        """Whether so many more bytes of unfinished messages fit."""
+        return self._bytes_held() + size <= self.bytes_max
+
     def give_back(self, size: int) -> None:
         """Removes a request from the count, once it is answered or abandoned."""
         self.bytes_taken -= size
@@ -143,12 +156,13 @@ class Admission:
 
     def has_room(self, size: int) -> bool:
         """Whether a request of this size would be taken."""
-        if not self.bytes_taken:
-            return True
+        return not self.bytes_taken or self._bytes_held() + size <= self.bytes_max
+
+    def _bytes_held(self) -> int:
         # A single answer may be larger than the bound of all answers. The excess does not count,
         # so that half of the bytes stays free for requests.
-        held = min(self.answers.bytes_held, self.answers.bytes_max)
-        return self.bytes_taken + held + size <= self.bytes_max
+        answers = min(self.answers.bytes_held, self.answers.bytes_max)
+        return self.bytes_taken + answers + self.unended_bytes
 
     def _count_in(self, size: int) -> None:
         self.bytes_taken += size

@@ -7,6 +7,7 @@ reads the counts. An answer is counted from the moment it is built until the cli
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -280,10 +281,14 @@ class Connections:
         self.answers = answers
         self._is_encrypted = is_encrypted
         self.closed = dict.fromkeys(REASONS, 0)
-        """The number of connections that the server has closed, by reason.
-
-        The guard's thread counts them."""
+        """The number of connections that the server has closed, by reason."""
+        self._closing = threading.Lock()
         self._by_peer: dict[str, Connection] = {}
+
+    def note_closed(self, reason: str, count: int = 1) -> None:
+        """Counts connections that were closed. For any thread."""
+        with self._closing:
+            self.closed[reason] += count
 
     def open_call(self, context: Context) -> Connection:
         """Notes that a call has begun, until its `end_call`. Returns its connection."""

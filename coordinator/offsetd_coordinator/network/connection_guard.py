@@ -157,7 +157,7 @@ class ConnectionGuard:
         if found is None or not self._sockets.close(found):
             return False
         self._closing.add(found.number)
-        self._connections.closed[reason] += 1
+        self._connections.note_closed(reason)
         self._untold.setdefault(reason, []).append(peer)
         return True
 

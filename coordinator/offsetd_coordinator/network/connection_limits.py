@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
+_PREFIX_BYTES: Final = 5
+_WINDOWS_BYTES_MIN: Final = 1 << 20
 _CONNECTIONS_BEYOND_MIN: Final = 16
 
 
@@ -21,10 +23,7 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # Otherwise a second server could listen on the port.
         # Messages with a size between the setting and this are refused with the contract's reason.
-        (
-            "grpc.max_receive_message_length",
-            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
-        ),
+        ("grpc.max_receive_message_length", message_bytes_max(settings)),
         ("grpc.max_send_message_length", -1),
         # The soft and the hard limit are equal, because between them gRPC refuses at random.
         ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
@@ -52,6 +51,21 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
+def message_bytes_max(settings: Settings) -> int:
+    """The largest message that is read, to be taken or to be refused with a reason."""
+    return settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES
+
+
+def unended_bytes_max(settings: Settings) -> tuple[int, int]:
+    """The most bytes of messages that are not whole, where the transport counts them.
+
+    First of messages that have room, then of what waits in windows. Answers have half of the
+    budget, so requests that are whole always have a quarter.
+    """
+    share = settings.queued_max_request_bytes // 8
+    return max(share, message_bytes_max(settings) + _PREFIX_BYTES), max(share, _WINDOWS_BYTES_MIN)
+
+
 def connection_limits(settings: Settings) -> ConnectionLimits:
     """The limits of the connection guard, from the settings."""
     return ConnectionLimits(
@@ -59,7 +73,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         accepted_max=_connections_accepted(settings),
         begun_bytes_max=max(
             settings.queued_max_request_bytes // 2,
-            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
+            message_bytes_max(settings),
         ),
         unread_ms_max=settings.connections_unread_max_ms,
     )

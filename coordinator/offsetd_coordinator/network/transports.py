@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
 import grpc.aio
+import structlog
 
-from offsetd_coordinator.network.connection_limits import channel_options
+from offsetd_coordinator.calls.connections import REASONS, UNENDED
+from offsetd_coordinator.network.connection_limits import channel_options, unended_bytes_max
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.calls.admission import Admission
     from offsetd_coordinator.configuration.server_settings import Settings
+
+_log = structlog.get_logger(__name__)
 
 WIRE: Final = "wire"
 GRPCIO: Final = "grpcio"
+_TOLD_PEERS: Final = 5
 _EXTRA: Final = "offsetd_wire"
 
 
@@ -36,14 +42,29 @@ def transport_of(settings: Settings) -> str:
     return WIRE if settings.transport != GRPCIO and is_installed else GRPCIO
 
 
-def new_server(settings: Settings) -> grpc.aio.Server:
-    """A server of the transport that the settings ask for. Raises TransportMissing."""
+def new_server(settings: Settings, admission: Admission) -> grpc.aio.Server:
+    """A server of the transport that the settings ask for. Raises TransportMissing.
+
+    Messages that have begun and are not whole count in `admission`, if the transport knows of them.
+    """
     options = channel_options(settings)
     if transport_of(settings) == GRPCIO:
         return grpc.aio.server(options=options)
-    from offsetd_wire import Server  # noqa: PLC0415  Only with the extra.
+    from offsetd_wire import MessageRoom, Server  # noqa: PLC0415  Only with the extra.
 
-    return cast("grpc.aio.Server", Server(options))  # It has the same methods.
+    def note_closed(peers: list[str]) -> None:
+        admission.connections.note_closed(UNENDED, len(peers))
+        told = ", ".join(peers[:_TOLD_PEERS])
+        _log.warning("connections closed", reason=REASONS[UNENDED], count=len(peers), peers=told)
+
+    room = MessageRoom(
+        *unended_bytes_max(settings),
+        has_room_beside=admission.has_room_beside,
+        on_change=admission.note_unended,
+        on_closed=note_closed,
+    )
+    # It has the same methods.
+    return cast("grpc.aio.Server", Server(options, room=room))
 
 
 def add_port(
