@@ -10,7 +10,7 @@ from typing import Any, Self
 import grpc
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
-from offsetd_clients.calling.connection import CHANNEL_OPTIONS
+from offsetd_clients.calling.connection import CHANNEL_OPTIONS, plain_channel_options
 from offsetd_clients.calling.methods import METHODS
 from offsetd_clients.calling.security import Metadata, Security
 from offsetd_clients.calling.tracing import Tracing
@@ -42,7 +42,7 @@ class Channel:
         self._security = security
         tls = security.tls
         self._channel = (
-            grpc.insecure_channel(address, CHANNEL_OPTIONS)
+            grpc.insecure_channel(address, plain_channel_options(address))
             if tls is None
             else grpc.secure_channel(
                 address, tls.credentials(), (*CHANNEL_OPTIONS, *tls.channel_options())
