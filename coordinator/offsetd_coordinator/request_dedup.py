@@ -7,7 +7,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import attrs
 
 OWN_TOPIC_REQUESTS_MAX: Final = 1000
-"""The most requests that each of the server's own topics (settings, audit) remembers."""
+"""The most requests that each internal topic (settings, audit) remembers."""
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")

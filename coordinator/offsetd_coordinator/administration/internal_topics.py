@@ -1,4 +1,4 @@
-"""The server's own topics, other than `__consumer_offsets`: loading and applying their settings."""
+"""The internal topics other than `__consumer_offsets`: loading and applying their settings."""
 
 from __future__ import annotations
 

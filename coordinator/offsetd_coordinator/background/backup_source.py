@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def ends_of_node(store: LogStore, log: CommitLog) -> Ends:
-    """The ends of a cluster's node: of the log partitions that it serves, and of its own topics.
+    """The ends of the log partitions that a cluster's node serves, and of its internal topics.
 
     Its copies of them have committed records only.
     """

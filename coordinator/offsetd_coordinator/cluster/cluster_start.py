@@ -117,7 +117,7 @@ def _catch_up(settings: Settings, clients: KafkaClients, store: LogStore, copies
     except StorageError:
         raise
     except Exception as error:
-        raise StartFailed(f"the node's own topics cannot be read: {error}") from error
+        raise StartFailed(f"the node's internal topics cannot be read: {error}") from error
 
 
 def _loaded(load: Callable[[], LoadedRules]) -> LoadedRules:

@@ -39,11 +39,11 @@ class FrameEntry(NamedTuple):
 
 @attrs.define
 class Frame:
-    """Batches of the offsets topic by append, batches of the node's own topics, and claims."""
+    """Batches of the offsets topic by append, batches of the node's internal topics, and claims."""
 
     number: int
     entries: list[FrameEntry] = attrs.field(factory=list)
-    own_entries: list[FrameEntry] = attrs.field(factory=list)
+    internal_entries: list[FrameEntry] = attrs.field(factory=list)
     claims: dict[int, Claim] = attrs.field(factory=dict)
     is_wanted: bool = False
     """Whether a reader waits for this frame, even if it is empty."""
@@ -53,7 +53,7 @@ class Frame:
     @property
     def has_work(self) -> bool:
         """Whether a transaction is needed."""
-        return bool(self.is_wanted or self.entries or self.own_entries or self.claims)
+        return bool(self.is_wanted or self.entries or self.internal_entries or self.claims)
 
 
 class OpenFrame:
@@ -96,7 +96,7 @@ class OpenFrame:
         """Adds a batch, and returns its ticket."""
         with self._lock:
             self._ticket += 1
-            entries = self._frame.own_entries if is_own else self._frame.entries
+            entries = self._frame.internal_entries if is_own else self._frame.entries
             entries.append(
                 FrameEntry(topic_partition, batch, last_offset, max_timestamp_ms, self._ticket)
             )

@@ -326,7 +326,7 @@ class KafkaCommitLog(StoredLog):
             is_served = self._states[entry.topic_partition.partition] is PartitionState.SERVING
             if is_served and entry.ticket not in lost:
                 append_to_copy(self._store, entry)
-        for entry in done.frame.own_entries:
+        for entry in done.frame.internal_entries:
             append_to_copy(self._store, entry)
         self._on_copied(
             {

@@ -1,6 +1,6 @@
-"""A node's own settings and audit events: in the topics of its cluster, and back from there.
+"""Records of a node's internal topics, in the topics that all nodes of its cluster share.
 
-All nodes share a topic for settings and one for audit events. Each record has the node's id in a
+One shared topic is for settings, and one for audit events. Each record has the node's id in a
 header. The topic of settings is compacted, so the Kafka key begins with the node's id: records of
 several nodes never replace each other. A node reads at each start what its own logs lack: all of it
 if its folder is new or was lost, the last few records if it was killed.
@@ -46,26 +46,26 @@ NODE_HEADER: Final = "offsetd.node"
 _FLUSH_BYTES: Final = 4 << 20
 
 
-class OwnRecord(NamedTuple):
-    """A record of a node's own log that was read from a topic."""
+class InternalRecord(NamedTuple):
+    """A record of a node's internal topic that was read from a shared topic."""
 
     node_id: str
     placed: PlacedRecord
 
 
 def internal_topics(names: ClusterNames) -> dict[TopicPartition, str]:
-    """The topic of each of a node's own logs."""
+    """The shared topic of each log partition of a node's internal topics."""
     return {CONFIG_PARTITION: names.config_topic, AUDIT_PARTITION: names.audit_topic}
 
 
-def own_record(node_id: str, record: TopicRecord) -> TopicRecord:
+def internal_record(node_id: str, record: TopicRecord) -> TopicRecord:
     """A record of a node's own log, as it is in the topic."""
     node = node_id.encode()
     key = None if record.key is None else node + b"\0" + record.key
     return record._replace(key=key, headers=[(NODE_HEADER, node), *record.headers])
 
 
-def read_own_record(message: Any) -> OwnRecord | None:
+def read_internal_record(message: Any) -> InternalRecord | None:
     """The record in a message of a Kafka consumer, or None for one that no node wrote."""
     placed = placed_record(message)
     if placed is None or not placed.record.headers:
@@ -80,10 +80,10 @@ def read_own_record(message: Any) -> OwnRecord | None:
             return None
         key = key[len(prefix) :]
     record = attrs.evolve(placed.record, key=key, headers=tuple(headers))
-    return OwnRecord(node.decode(errors="replace"), placed._replace(record=record))
+    return InternalRecord(node.decode(errors="replace"), placed._replace(record=record))
 
 
-def append_own_records(
+def append_internal_records(
     store: LogStore, topic_partition: TopicPartition, records: Iterable[PlacedRecord]
 ) -> int:
     """Appends records to a node's own log, unless it has them, and returns their batches' number.
@@ -123,7 +123,7 @@ def catch_up_internal_topics(
         wait_until_decided(clients, topic, {0: end}, seconds=2 * transaction_seconds)
         start = copies.own_positions.get(topic_partition.topic, 0)
         messages = committed_messages(clients, topic, {0: end}, starts={0: start})
-        count = append_own_records(store, topic_partition, _of_node(messages, node_id))
+        count = append_internal_records(store, topic_partition, _of_node(messages, node_id))
         copies.own_positions[topic_partition.topic] = end
         if count:
             _log.info("own records read from the cluster", topic=topic, batches=count)
@@ -131,6 +131,6 @@ def catch_up_internal_topics(
 
 def _of_node(messages: Iterable[Any], node_id: str) -> Iterator[PlacedRecord]:
     for message in messages:
-        own = read_own_record(message)
+        own = read_internal_record(message)
         if own is not None and own.node_id == node_id:
             yield own.placed

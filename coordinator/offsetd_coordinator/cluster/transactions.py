@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY
-from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, own_record
+from offsetd_coordinator.cluster.shared_internal_topics import internal_record, internal_topics
 from offsetd_coordinator.cluster.topic_records import topic_records
 from offsetd_coordinator.cluster.transactional_producers import (
     TransactionalProducers,
@@ -175,7 +175,7 @@ class Transactions:
             is_owned = each.topic_partition.partition in owned
             (kept if is_owned and not self._frames.is_dropped(each) else lost).append(each)
         begun_s = time.monotonic()
-        if not (kept or frame.own_entries or owned):
+        if not (kept or frame.internal_entries or owned):
             return CommittedFrame(frame, lost, {}, 0.0)
         producer = self._producers.next()
         done = CommittedFrame(frame, lost, {}, begun_s if owned else 0.0)
@@ -258,9 +258,9 @@ class Transactions:
         for partition, claim in frame.claims.items():
             if partition in owned:
                 producer.produce(topic, claim.encode(), CLAIM_KEY, partition)
-        for entry in frame.own_entries:
+        for entry in frame.internal_entries:
             for each in topic_records(entry.batch):
-                record = own_record(self._node_id, each)
+                record = internal_record(self._node_id, each)
                 put_record(producer, self._topics[entry.topic_partition], 0, record)
 
     def _send_offsets(

@@ -24,7 +24,7 @@ from offsetd_coordinator.cluster.moving.moving_out import move_out
 from offsetd_coordinator.cluster.moving.running_nodes import refuse_running_nodes
 from offsetd_coordinator.cluster.moving.topic_contents import (
     TopicContents,
-    nodes_with_own_records,
+    nodes_with_internal_records,
 )
 from offsetd_coordinator.cluster.moving.topic_filling import TopicFilling
 from offsetd_coordinator.cluster.topic_settings import ClusterTopics, topic_needs
@@ -216,7 +216,7 @@ def _checked_topics(terminal: Terminal, clients: KafkaClients, settings: Setting
 
 def _check_node(terminal: Terminal, clients: KafkaClients, settings: Settings) -> None:
     """Fails if only other nodes have settings or audit events."""
-    found = sorted(nodes_with_own_records(clients, wait_seconds=_wait_seconds(settings)))
+    found = sorted(nodes_with_internal_records(clients, wait_seconds=_wait_seconds(settings)))
     if found and settings.node_id not in found:
         terminal.fail(
             f"no settings and audit events of a node {settings.node_id} are there; --node-id can"
@@ -226,7 +226,7 @@ def _check_node(terminal: Terminal, clients: KafkaClients, settings: Settings) -
 
 
 def _only_node(terminal: Terminal, clients: KafkaClients, settings: Settings) -> str:
-    found = sorted(nodes_with_own_records(clients, wait_seconds=_wait_seconds(settings)))
+    found = sorted(nodes_with_internal_records(clients, wait_seconds=_wait_seconds(settings)))
     if len(found) > 1:
         terminal.fail(
             f"name the node whose settings and audit events the folder gets: --node-id"

@@ -1,4 +1,4 @@
-"""The topics that the server keeps: their default settings and the bounds of their settings."""
+"""Internal topics: their default settings, and the bounds of their settings."""
 
 from __future__ import annotations
 

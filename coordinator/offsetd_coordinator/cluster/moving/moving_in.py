@@ -22,7 +22,7 @@ from offsetd_coordinator.cluster.moving.log_digest import (
     compared,
 )
 from offsetd_coordinator.cluster.moving.topic_contents import TopicContents
-from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, own_record
+from offsetd_coordinator.cluster.shared_internal_topics import internal_record, internal_topics
 from offsetd_coordinator.cluster.topic_reading import topic_ends
 from offsetd_coordinator.cluster.topic_records import TopicRecord, placed_header
 from offsetd_coordinator.cluster.transactional_producers import until_known
@@ -169,7 +169,7 @@ class MovingIn:
         record = placed.record
         headers = [*record.headers, placed_header(record.offset, placed.batch_offset)]
         found = TopicRecord(record.key, record.value, record.timestamp_ms, headers)
-        return own_record(self.node_id, found) if is_own else found
+        return internal_record(self.node_id, found) if is_own else found
 
     def _claim(self) -> None:
         """Writes the first claim of each partition: the log offsets go on above the log's end."""

@@ -9,7 +9,7 @@ from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim
 from offsetd_coordinator.cluster.moving.log_digest import LogDigest
-from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, read_own_record
+from offsetd_coordinator.cluster.shared_internal_topics import internal_topics, read_internal_record
 from offsetd_coordinator.cluster.topic_reading import (
     committed_messages,
     topic_ends,
@@ -65,7 +65,7 @@ class TopicContents:
                 yield from self._noted(TopicPartition(OFFSETS_TOPIC, message.partition()), placed)
         for topic_partition, topic in self._own.items():
             for message in committed_messages(self._clients, topic, self._own_ends[topic]):
-                own = read_own_record(message)
+                own = read_internal_record(message)
                 if own is not None and own.node_id == self._node_id:
                     yield from self._noted(topic_partition, own.placed)
 
@@ -85,12 +85,14 @@ class TopicContents:
             yield topic_partition, placed
 
 
-def nodes_with_own_records(clients: KafkaClients, *, wait_seconds: float) -> set[str]:
+def nodes_with_internal_records(clients: KafkaClients, *, wait_seconds: float) -> set[str]:
     """The ids of the nodes whose settings or audit events are there. Raises TopicUnreadable."""
     found: set[str] = set()
     for topic in internal_topics(clients.names).values():
         ends = topic_ends(clients, topic, [0])
         wait_until_decided(clients, topic, ends, seconds=wait_seconds)
         messages: Iterator[Any] = committed_messages(clients, topic, ends)
-        found |= {own.node_id for each in messages if (own := read_own_record(each)) is not None}
+        found |= {
+            own.node_id for each in messages if (own := read_internal_record(each)) is not None
+        }
     return found

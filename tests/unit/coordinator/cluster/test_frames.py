@@ -41,7 +41,7 @@ def test_a_frame_has_what_was_added_in_order_and_the_newest_ticket() -> None:
     assert tickets == [1, 2, 3, 4]
     frame = taken(frames)
     assert [each.ticket for each in frame.entries] == [1, 3]
-    assert [each.ticket for each in frame.own_entries] == [2]
+    assert [each.ticket for each in frame.internal_entries] == [2]
     assert (frame.number, frame.ticket) == (1, 4)
     assert add(frames) == 5
     later = taken(frames)

@@ -12,10 +12,10 @@ from offsetd_coordinator.cluster.copies import Copies
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
 from offsetd_coordinator.cluster.shared_internal_topics import (
     NODE_HEADER,
-    append_own_records,
+    append_internal_records,
+    internal_record,
     internal_topics,
-    own_record,
-    read_own_record,
+    read_internal_record,
 )
 from offsetd_coordinator.cluster.topic_records import (
     PlacedRecord,
@@ -40,12 +40,12 @@ def written(key: bytes | None, node_id: str) -> TopicRecord:
         base_offset=7,
     )
     [record] = topic_records(batch)
-    return own_record(node_id, record)
+    return internal_record(node_id, record)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0setting"])
 def test_a_record_comes_back_with_its_key_and_its_place(key: bytes | None) -> None:
-    found = read_own_record(Message(written(key, "n1")))
+    found = read_internal_record(Message(written(key, "n1")))
     assert found is not None
     assert found.node_id == "n1"
     assert found.placed.batch_offset == 7
@@ -63,9 +63,9 @@ def test_records_of_several_nodes_never_have_the_same_key_in_the_topic() -> None
 def test_a_record_that_no_node_wrote_is_left_out() -> None:
     place = placed_header(1, 1)
     other = TopicRecord(b"key", b"v", NOW_MS, [place])
-    assert read_own_record(Message(other)) is None
+    assert read_internal_record(Message(other)) is None
     without_prefix = TopicRecord(b"key", b"v", NOW_MS, [(NODE_HEADER, b"n1"), place])
-    assert read_own_record(Message(without_prefix)) is None
+    assert read_internal_record(Message(without_prefix)) is None
 
 
 def test_own_logs_have_topics_of_their_own() -> None:
@@ -81,8 +81,8 @@ def test_a_log_gets_what_it_lacks_and_nothing_twice() -> None:
         PlacedRecord(at, Record(key=b"k", value=b"v", offset=at, timestamp_ms=NOW_MS))
         for at in (0, 3, 4)
     ]
-    assert append_own_records(store, AUDIT_PARTITION, records[:2]) == 2
-    assert append_own_records(store, AUDIT_PARTITION, records) == 1
+    assert append_internal_records(store, AUDIT_PARTITION, records[:2]) == 2
+    assert append_internal_records(store, AUDIT_PARTITION, records) == 1
     assert store.log(AUDIT_PARTITION).offset_next == 5
     assert store.durable_end(AUDIT_PARTITION) == 5
 

@@ -9,8 +9,8 @@ import pytest
 from offsetd_coordinator.cluster.cluster import silence_problems
 from offsetd_coordinator.cluster.shared_internal_topics import (
     NODE_HEADER,
-    own_record,
-    read_own_record,
+    internal_record,
+    read_internal_record,
 )
 from offsetd_coordinator.cluster.shared_rules import replay_rules
 from offsetd_coordinator.cluster.topic_records import topic_records
@@ -83,11 +83,11 @@ def test_a_request_that_another_node_has_answered_is_known() -> None:
 
 def test_rules_are_of_no_node_and_rules_of_a_node_are_not_of_all() -> None:
     messages = written([READ], at=3)
-    assert [read_own_record(each) for each in messages] == [None]
+    assert [read_internal_record(each) for each in messages] == [None]
     decision = state().decide(ChangeAcls(acls=[READ]), NOW_MS, offset_next=3, leader_epoch=0)
     assert decision.batch is not None
     rules = state()
-    own = [Message(own_record("n1", each)) for each in topic_records(decision.batch)]
+    own = [Message(internal_record("n1", each)) for each in topic_records(decision.batch)]
     assert not replay_rules(rules, own)
     assert not rules.acls
 
