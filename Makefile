@@ -113,7 +113,7 @@ $(VENV)/.cluster: $(VENV)/.server
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,otel,zookeeper,spark,web]' --group test --group browser
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,otel,zookeeper,spark,oidc]' --group test --group browser
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $(VENV)/.cluster $@
 

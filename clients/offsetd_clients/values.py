@@ -301,6 +301,14 @@ class ExpirySuspension:
 
 
 @attrs.frozen(kw_only=True)
+class DiskRoom:
+    """A file system: its size, and what may still be written to it."""
+
+    total_bytes: int
+    free_bytes: int
+
+
+@attrs.frozen(kw_only=True)
 class ServerInfo:
     """The server, with counts over everything it has loaded.
 
@@ -315,6 +323,7 @@ class ServerInfo:
     `flush_count`: flushes since the node started; None while it loads, and of an older server.
     `stopped_cleanly`: whether the last use of the data folder before this start had ended cleanly.
     None: the folder was new, it is not open yet, or the server is of an older version.
+    `disk`: the file system of the data folder. None while it loads, and of an older server.
     """
 
     version: str
@@ -336,3 +345,4 @@ class ServerInfo:
     cluster_id: str = ""
     flush_count: int | None = None
     stopped_cleanly: bool | None = None
+    disk: DiskRoom | None = None

@@ -136,6 +136,9 @@ def test_the_extra_web_shows_pages(
                         assert path != "/groups" or "billing" in text
             finally:
                 pages.kill()
+    login = ("--login=oidc", "--oidc-issuer=https://id.example", "--oidc-client-id=web")
+    told = made.ends(1, "offsetd", "web", "--listen", "127.0.0.1:0", *login)
+    assert "[oidc]" in told.partition(" is not installed: ")[2]
 
 
 def test_without_its_extra_the_command_web_says_what_to_install(

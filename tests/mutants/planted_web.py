@@ -9,6 +9,7 @@ _HOSTILE = "tests/web/test_hostile_names.py"
 _CHANGES = "tests/web/test_changes.py"
 _FOREIGN = "tests/web/test_foreign_forms.py"
 _LOGIN = "tests/web/test_login.py"
+_OIDC = "tests/web/test_oidc_login.py"
 _SERVE_WEB = "tests/web/test_serve_web.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
@@ -248,5 +249,33 @@ WEB_MUTANTS = (
         " server.node.address)",
         by="await serve_pages(pages, server.node.address)\nserver.stop()",
         caught_by=f"{_SERVE_WEB}::test_the_server_goes_on_without_its_pages",
+    ),
+    Mutant(
+        name="a login may end in a browser that did not begin it",
+        where=f"{_WEB}.oidc_pages:OidcPages.finish",
+        replace='self._flows.pop(self._cookie.session_of(request) or "", None)',
+        by="self._flows.popitem()[1] if self._flows else None",
+        caught_by=f"{_OIDC}::test_a_login_that_another_browser_began_is_refused",
+    ),
+    Mutant(
+        name="a provider may say that it is another issuer",
+        where=f"{_WEB}.openid:Provider._metadata",
+        replace='if found.get("issuer") != self.settings.issuer:',
+        by='if not found.get("issuer"):',
+        caught_by=f"{_OIDC}::test_a_provider_that_is_not_the_one_is_refused",
+    ),
+    Mutant(
+        name="the way back from the provider is a redirect, without the session",
+        where=f"{_WEB}.oidc_pages:OidcPages.finish",
+        replace='answer = pages.render(request, "logged_in.html", {"next": flow.following}, 200)',
+        by="answer: Response = RedirectResponse(flow.following, 303)",
+        caught_by=f"{_OIDC}::test_a_real_browser_comes_back_from_another_site_with_a_session",
+    ),
+    Mutant(
+        name="a token is not renewed",
+        where=f"{_WEB}.oidc_pages:OidcPages.finish",
+        replace="pages.logins.begin(token.text, token)",
+        by="pages.logins.begin(token.text)",
+        caught_by=f"{_OIDC}::test_a_token_is_renewed_before_its_end",
     ),
 )

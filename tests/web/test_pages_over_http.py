@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import signal
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from interop.test_bad_input_is_told import BAD_TEXTS, LEAKS, PASTED
+from offsetd_clients import OffsetClient
+from offsetd_clients.web.rendering import size_text
 from web.web_process import WebProcess
 from web.world import COMMITS, GROUPS, JOINED, LEASED, PLOTTED
 
@@ -239,6 +242,19 @@ def test_settings_say_what_they_do_and_where_they_come_from(web: WebProcess) -> 
     assert "history.ms" in text
     assert "static-server" in text
     assert "listen.address" not in text
+
+
+@pytest.mark.single_server
+def test_the_overview_shows_the_room_on_the_disk(
+    world: ServerProcess, web: WebProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with OffsetClient(world.address) as client:
+        disk = client.get_server_info().disk
+    assert disk is not None
+    # The data folder is in the same file system.
+    assert disk.total_bytes == shutil.disk_usage(tmp_path_factory.getbasetemp()).total
+    assert 0 < disk.free_bytes < disk.total_bytes
+    assert f"free of {size_text(disk.total_bytes)} on the disk</span>" in web.get("/").text
 
 
 def test_a_server_without_rules_says_so(web: WebProcess) -> None:

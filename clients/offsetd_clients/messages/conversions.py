@@ -27,6 +27,7 @@ from offsetd_clients.messages.lag_messages import verdict_of
 from offsetd_clients.values import (
     Coordinator,
     DeletedGroup,
+    DiskRoom,
     ExpirySuspension,
     Group,
     GroupListing,
@@ -278,7 +279,12 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         cluster_id=response.cluster_id,
         flush_count=response.flush_count if response.HasField("flush_count") else None,
         stopped_cleanly=response.stopped_cleanly if response.HasField("stopped_cleanly") else None,
+        disk=_disk_of(response.disk) if response.HasField("disk") else None,
     )
+
+
+def _disk_of(message: admin_service_pb2.DiskRoom) -> DiskRoom:
+    return DiskRoom(total_bytes=message.total_bytes, free_bytes=message.free_bytes)
 
 
 def _expiry_suspension(

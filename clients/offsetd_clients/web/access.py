@@ -10,6 +10,7 @@ import typer
 from offsetd_clients.calling.security import is_loopback_host
 from offsetd_clients.cli.connection import TOKEN_VARIABLE
 from offsetd_clients.cli.printing.terminal import printable
+from offsetd_clients.web.oidc_settings import SECRET_VARIABLE, OidcSettings, is_safe_address
 
 _SHOWN_CHARACTERS = 100
 _HTTPS_PORT = 443
@@ -20,6 +21,7 @@ class LoginKind(StrEnum):
 
     NONE = "none"
     TOKEN = "token"  # noqa: S105  # Not one, but the kind.
+    OIDC = "oidc"
 
 
 def short(text: str) -> str:
@@ -48,14 +50,14 @@ class Access:
             )
         if has_login and os.environ.get(TOKEN_VARIABLE):
             raise typer.BadParameter(
-                f"--login token: viewers call with their own tokens; unset {TOKEN_VARIABLE}."
+                f"--login {self.login}: viewers call with their own tokens; unset {TOKEN_VARIABLE}."
             )
         if is_loopback_host(self.host) or self.anyone:
             return
         if not has_login:
             raise typer.BadParameter(
                 f"--listen {short(self.host)}: other machines may reach this, and the pages have no"
-                " login. --login token with --tls-cert and --tls-key allows it, or"
+                " login. --login with --tls-cert and --tls-key allows it, or"
                 " --let-anyone-in-without-login."
             )
         if not self.has_tls:
@@ -63,6 +65,27 @@ class Access:
                 f"--listen {short(self.host)}: tokens would go through the network in plain text."
                 " Give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy."
             )
+
+
+def oidc_settings(login: LoginKind, issuer: str, client_id: str, scope: str) -> OidcSettings | None:
+    """The settings of a login by OpenID Connect. Raises typer.BadParameter."""
+    given = {"--oidc-issuer": issuer, "--oidc-client-id": client_id}
+    if login is not LoginKind.OIDC:
+        for name, value in given.items():
+            if value:
+                raise typer.BadParameter(f"{name}: only with --login oidc.")
+        return None
+    for name, value in given.items():
+        if not value:
+            raise typer.BadParameter(f"--login oidc: {name} is needed.")
+    parts = urlsplit(issuer) if is_safe_address(issuer) else None
+    if parts is None or parts.query or parts.fragment or not printable(issuer) == issuer:
+        raise typer.BadParameter(
+            f"--oidc-issuer {short(issuer)}: https://NAME, or http:// of this machine, is needed."
+        )
+    if "openid" not in scope.split():
+        raise typer.BadParameter(f"--oidc-scope {short(scope)}: it must contain openid.")
+    return OidcSettings(issuer, client_id, scope, os.environ.get(SECRET_VARIABLE, ""))
 
 
 def origin_of(address: str) -> str:

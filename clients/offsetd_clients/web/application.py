@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlencode
 
 import attrs
 from starlette.applications import Starlette
@@ -30,12 +31,23 @@ from offsetd_clients.web.csv_download import groups_csv
 from offsetd_clients.web.login_pages import LoginPages
 from offsetd_clients.web.logins import Logins
 from offsetd_clients.web.names import UnknownName
-from offsetd_clients.web.options import CHANGE_PATH, LOGIN_PATH, LOGOUT_PATH, WebOptions
+from offsetd_clients.web.options import (
+    CALLBACK_PATH,
+    CHANGE_PATH,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    START_PATH,
+    WebOptions,
+)
 from offsetd_clients.web.pages import acls, audit, cluster, group, groups, log, overview, settings
 from offsetd_clients.web.protection import Protection
 from offsetd_clients.web.rendering import environment
 from offsetd_clients.web.served_parts import LOST, Pulse
 from offsetd_clients.web.sessions import SessionCookie
+
+if TYPE_CHECKING:
+    from offsetd_clients.web.oidc_pages import OidcPages
+    from offsetd_clients.web.openid import Provider
 
 View: TypeAlias = Callable[[AsyncOffsetClient, Mapping[str, str]], Awaitable[dict[str, Any]]]
 MakeClient: TypeAlias = Callable[..., AsyncOffsetClient]
@@ -85,8 +97,7 @@ _FAILURES = (
         AuthenticationFailed,
         403,
         "The server does not know the identity of this page",
-        "Start `offsetd web` with OFFSETD_TOKEN, with a client certificate, or with --login; or"
-        " log in again: your token may be over.",
+        "Start `offsetd web` with OFFSETD_TOKEN, with a client certificate, or with --login.",
     ),
     Failure(
         (GroupNotFound, UnknownName), 404, "There is no such group", "It may have been deleted."
@@ -144,7 +155,17 @@ class Pages:
 
     def _failed(self, request: Request, error: Exception) -> Response:
         failure = next(each for each in _FAILURES if isinstance(error, each.kind))
-        shown = {"failure": failure.title, "told": str(error), "advice": failure.advice}
+        again = ""
+        if self.options.has_login and isinstance(error, AuthenticationFailed):
+            query = request.url.query
+            here = request.url.path + (f"?{query}" if query else "")
+            again = f"{LOGIN_PATH}?{urlencode({'next': here})}"
+        shown = {
+            "failure": failure.title,
+            "told": str(error),
+            "advice": "" if again else failure.advice,
+            "login_again": again,
+        }
         return self.rendered(request, "failure.html", shown, failure.status)
 
     def rendered(
@@ -169,7 +190,9 @@ class Pages:
 class Site:
     """All that is served, for one viewer or for many with tokens of their own."""
 
-    def __init__(self, make_client: MakeClient, options: WebOptions) -> None:
+    def __init__(
+        self, make_client: MakeClient, options: WebOptions, provider: "Provider | None"
+    ) -> None:
         self._make_client = make_client
         self._options = options
         self._templates = environment()
@@ -177,6 +200,7 @@ class Site:
         self._done = DoneChanges()
         self._only: Pages | None = None
         self._logins = Logins(make_client, monotonic_s=time.monotonic)
+        self._oidc = _oidc_pages(provider, options)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -191,7 +215,12 @@ class Site:
 
     def _login_pages(self) -> LoginPages:
         assert self._only is not None, "within the lifespan"
-        return LoginPages(logins=self._logins, cookie=self._cookie, render=self._only.rendered)
+        return LoginPages(
+            logins=self._logins,
+            cookie=self._cookie,
+            render=self._only.rendered,
+            issuer=self._options.login_issuer,
+        )
 
     def _viewed(self, request: Request) -> Pages | None:
         """The pages of the viewer who asks; None if there is a login, and they have none."""
@@ -239,10 +268,29 @@ class Site:
 
         return endpoint
 
+    def passing(self, name: str) -> Endpoint:
+        """An endpoint of OidcPages."""
 
-def application(make_client: MakeClient, options: WebOptions) -> Starlette:
+        async def endpoint(request: Request) -> Response:
+            answer: Response = await getattr(self._oidc, name)(request, self._login_pages())
+            return answer
+
+        return endpoint
+
+
+def _oidc_pages(provider: "Provider | None", options: WebOptions) -> "OidcPages | None":
+    if provider is None:
+        return None
+    from offsetd_clients.web.oidc_pages import OidcPages  # noqa: PLC0415  # It needs an extra.
+
+    return OidcPages(provider, options)
+
+
+def application(
+    make_client: MakeClient, options: WebOptions, provider: "Provider | None" = None
+) -> Starlette:
     """The pages. With a login, `make_client` is called with the token of each viewer."""
-    site = Site(make_client, options)
+    site = Site(make_client, options, provider)
     routes: list[BaseRoute] = [
         *(Route(path, site.showing("page"), methods=["GET"]) for path in VIEWS),
         Route("/status", site.showing("status"), methods=["GET"]),
@@ -261,6 +309,11 @@ def application(make_client: MakeClient, options: WebOptions) -> Starlette:
             Route(LOGIN_PATH, site.logging("show"), methods=["GET"]),
             Route(LOGIN_PATH, site.logging("begin"), methods=["POST"]),
             Route(LOGOUT_PATH, site.logging("end"), methods=["POST"]),
+        ]
+    if provider is not None:
+        routes += [
+            Route(START_PATH, site.passing("begin"), methods=["GET"]),
+            Route(CALLBACK_PATH, site.passing("finish"), methods=["GET"]),
         ]
     protection = Middleware(Protection, options=options)
     return Starlette(routes=routes, middleware=[protection], lifespan=site.lifespan)

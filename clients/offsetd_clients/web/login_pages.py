@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import attrs
 from starlette.requests import Request
@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.web.forms import form_of
 from offsetd_clients.web.logins import Logins, TokenRefused
-from offsetd_clients.web.options import LOGIN_PATH
+from offsetd_clients.web.options import LOGIN_PATH, START_PATH
 from offsetd_clients.web.sessions import SessionCookie, new_session
 
 Render: TypeAlias = Callable[[Request, str, Mapping[str, Any], int], Response]
@@ -31,27 +31,28 @@ class LoginPages:
     logins: Logins
     cookie: SessionCookie
     render: Render
+    issuer: str = ""
 
     async def show(self, request: Request) -> Response:
-        """The form for a token."""
-        return self._form(request, request.query_params.get("next", _START), "", 200)
+        """The form for a token, or the link to the provider."""
+        return self.ask_again(request, request.query_params.get("next", _START), "", 200)
 
     async def begin(self, request: Request) -> Response:
         """Logs in with the token of the form, in a session that no one knew before."""
         try:
             form = await form_of(request)
         except ValueError as error:
-            return self._form(request, _START, str(error), 400)
+            return self.ask_again(request, _START, str(error), 400)
         following = form.get("next", _START)
         before = self.cookie.session_of(request)
         if not self.cookie.is_form_token(before, form.get("csrf", "")):
-            return self._form(request, following, "the form was old: send it again", 403)
+            return self.ask_again(request, following, "the form was old: send it again", 403)
         try:
             session = await self.logins.begin(form.get("token", "").strip())
         except TokenRefused as error:
-            return self._form(request, following, str(error), 403)
+            return self.ask_again(request, following, str(error), 403)
         except OffsetdError as error:
-            return self._form(request, following, str(error), 503)
+            return self.ask_again(request, following, str(error), 503)
         if before is not None:
             self.logins.end(before)
         answer = RedirectResponse(own_path(following), 303)
@@ -82,12 +83,15 @@ class LoginPages:
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{LOGIN_PATH}?{urlencode({'next': here})}", 303)
 
-    def _form(self, request: Request, following: str, problem: str, status: int) -> Response:
+    def ask_again(self, request: Request, following: str, problem: str, status: int) -> Response:
+        """The page to log in, with what went wrong."""
         session = self.cookie.session_of(request) or new_session()
         shown = {
             "next": own_path(following),
             "problem": problem,
             "csrf": self.cookie.form_token(session),
+            "issuer": urlsplit(self.issuer).netloc,
+            "start": f"{START_PATH}?{urlencode({'next': own_path(following)})}",
         }
         answer = self.render(request, "login.html", shown, status)
         if session != self.cookie.session_of(request):

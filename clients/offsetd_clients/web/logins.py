@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.calling.security import AsyncToken
 from offsetd_clients.errors import AuthenticationFailed, AuthorizationFailed
 from offsetd_clients.web.served_parts import Pulse
 from offsetd_clients.web.sessions import new_session
@@ -38,7 +39,7 @@ class Logins:
 
     def __init__(
         self,
-        make_client: Callable[[str], AsyncOffsetClient],
+        make_client: Callable[[AsyncToken], AsyncOffsetClient],
         *,
         monotonic_s: Callable[[], float],
         idle_s: float = IDLE_S,
@@ -50,9 +51,10 @@ class Logins:
         self._viewers: OrderedDict[str, Viewer] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def begin(self, token: str) -> str:
+    async def begin(self, token: str, renewing: AsyncToken | None = None) -> str:
         """Logs a viewer in: their session. Raises TokenRefused, and other OffsetdErrors.
 
+        `renewing` is what calls take instead of `token`, if it changes in time.
         A server that takes any text for a token checks none: then a login would protect nothing.
         """
         if not (token.isascii() and token.isprintable() and token.strip() == token != ""):
@@ -66,7 +68,7 @@ class Logins:
         self.end_what_is_over()
         while len(self._viewers) >= VIEWERS_MAX:
             self.end(next(iter(self._viewers)))
-        client, now_s = self._make_client(token), self._monotonic_s()
+        client, now_s = self._make_client(renewing or token), self._monotonic_s()
         session = new_session()
         self._viewers[session] = Viewer(client, Pulse(client), now_s, now_s)
         return session

@@ -5,6 +5,8 @@ import attrs
 CHANGE_PATH = "/change/"
 LOGIN_PATH = "/login"
 LOGOUT_PATH = "/logout"
+START_PATH = "/login/start"
+CALLBACK_PATH = "/login/callback"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -16,6 +18,8 @@ class WebOptions:
     port: int
     allows_changes: bool = False
     has_login: bool = False
+    # Where viewers log in; empty: they give a token.
+    login_issuer: str = ""
     has_tls: bool = False
     public_origin: str = ""
 
@@ -30,6 +34,8 @@ class WebOptions:
 
     def takes_post(self, path: str) -> bool:
         """Whether a form may be sent to a path."""
-        if path in (LOGIN_PATH, LOGOUT_PATH):
+        if path == LOGIN_PATH:
+            return self.has_login and not self.login_issuer
+        if path == LOGOUT_PATH:
             return self.has_login
         return self.allows_changes and path.startswith(CHANGE_PATH)

@@ -9,14 +9,19 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.calling.security import AsyncToken
 from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal
 from offsetd_clients.installation import install_command
+from offsetd_clients.web.oidc_settings import OidcSettings
 from offsetd_clients.web.options import WebOptions
+
+if TYPE_CHECKING:
+    from offsetd_clients.web.openid import Provider
 
 _BACKLOG = 128
 
@@ -72,6 +77,7 @@ class Serving:
     client: Mapping[str, Any]
     tls: TlsFiles | None = None
     ends_with_stdin: bool = False
+    oidc: OidcSettings | None = None
 
     def run(self, terminal: Terminal) -> None:
         """Serves until SIGINT or SIGTERM."""
@@ -79,12 +85,15 @@ class Serving:
             import uvicorn  # noqa: PLC0415  # the extra may be missing
 
             from offsetd_clients.web.application import application  # noqa: PLC0415  # so
+
+            made = application(self._client, self.options, self._provider())
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("offsetd"):
                 raise
-            terminal.fail(f"{error.name} is not installed: {install_command('web')}")
+            extra = "oidc" if self.oidc else "web"
+            terminal.fail(f"{error.name} is not installed: {install_command(extra)}")
         config = uvicorn.Config(
-            application(self._client, self.options),
+            made,
             http="h11",
             ws="none",
             log_config=None,
@@ -105,7 +114,14 @@ class Serving:
         terminal.flush()
         uvicorn.Server(config).run(sockets=[self.listener])
 
-    def _client(self, token: str | None = None) -> AsyncOffsetClient:
+    def _provider(self) -> "Provider | None":
+        if self.oidc is None:
+            return None
+        from offsetd_clients.web.openid import Provider  # noqa: PLC0415  # the extra may be missing
+
+        return Provider(self.oidc)
+
+    def _client(self, token: AsyncToken | None = None) -> AsyncOffsetClient:
         return AsyncOffsetClient(**{**self.client, "token": token or self.client["token"]})
 
 

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 from starlette.requests import Request
@@ -20,7 +20,7 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @attrs.frozen
 class SessionCookie:
-    """The cookie of these pages.
+    """The cookie of these pages. Without `seconds`, it lasts until the browser ends.
 
     Browsers share cookies between all ports of a host, so its name has the port. With https, the
     prefix `__Host-` keeps other hosts of the same domain from setting it.
@@ -28,12 +28,15 @@ class SessionCookie:
 
     port: int
     is_secure: bool
+    kind: str = ""
+    same_site: Literal["strict", "lax"] = "strict"
+    seconds: int | None = None
     _key: bytes = attrs.field(factory=lambda: secrets.token_bytes(_SECRET_BYTES), repr=False)
 
     @property
     def name(self) -> str:
         """The cookie's name."""
-        return f"{'__Host-' if self.is_secure else ''}offsetd-web-{self.port}"
+        return f"{'__Host-' if self.is_secure else ''}offsetd-web-{self.kind}{self.port}"
 
     def session_of(self, request: Request) -> str | None:
         """The session that a request names, if it has the form of one."""
@@ -41,15 +44,21 @@ class SessionCookie:
         return value if _COOKIE.fullmatch(value) else None
 
     def set_on(self, answer: Response, session: str) -> None:
-        """Gives the browser a session, until the browser ends."""
+        """Gives the browser a session."""
         answer.set_cookie(
-            self.name, session, path="/", secure=self.is_secure, httponly=True, samesite="strict"
+            self.name,
+            session,
+            max_age=self.seconds,
+            path="/",
+            secure=self.is_secure,
+            httponly=True,
+            samesite=self.same_site,
         )
 
     def remove_from(self, answer: Response) -> None:
         """Lets the browser forget its session."""
         answer.delete_cookie(
-            self.name, path="/", secure=self.is_secure, httponly=True, samesite="strict"
+            self.name, path="/", secure=self.is_secure, httponly=True, samesite=self.same_site
         )
 
     def form_token(self, session: str) -> str:

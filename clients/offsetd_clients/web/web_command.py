@@ -16,7 +16,15 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.web.access import Access, LoginKind, host_of, origin_of, short
+from offsetd_clients.web.access import (
+    Access,
+    LoginKind,
+    host_of,
+    oidc_settings,
+    origin_of,
+    short,
+)
+from offsetd_clients.web.oidc_settings import SCOPE_DEFAULT
 from offsetd_clients.web.options import LOOPBACK_NAMES, WebOptions
 from offsetd_clients.web.serving import Serving, TlsFiles, check_tls, listener
 
@@ -45,7 +53,23 @@ HostNamesOption = Annotated[
 ]
 LoginOption = Annotated[
     LoginKind,
-    typer.Option("--login", help="token: each viewer gives a token of the server."),
+    typer.Option(
+        "--login", help="token: viewers give a token of the server; oidc: by OpenID Connect."
+    ),
+]
+IssuerOption = Annotated[
+    str,
+    typer.Option(
+        "--oidc-issuer", metavar="URL", help="The provider of --login oidc, as its tokens name it."
+    ),
+]
+ClientIdOption = Annotated[
+    str,
+    typer.Option("--oidc-client-id", metavar="ID", help="What these pages are at the provider."),
+]
+ScopeOption = Annotated[
+    str,
+    typer.Option("--oidc-scope", metavar="SCOPES", help="What the provider is asked for."),
 ]
 TlsCertOption = Annotated[
     Path | None,
@@ -87,6 +111,9 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         *,
         listen: ListenOption = LISTEN_DEFAULT,
         login: LoginOption = LoginKind.NONE,
+        oidc_issuer: IssuerOption = "",
+        oidc_client_id: ClientIdOption = "",
+        oidc_scope: ScopeOption = SCOPE_DEFAULT,
         tls_cert: TlsCertOption = None,
         tls_key: TlsKeyOption = None,
         behind_proxy: ProxyOption = "",
@@ -101,7 +128,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         The pages change nothing unless --allow-changes is given. Without --login, everyone who can
         open the pages sees, and changes, what the token or the certificate of this command may. So
-        it listens on this machine only.
+        it listens on this machine only. For --login oidc, OFFSETD_OIDC_CLIENT_SECRET may have a
+        secret of the client.
 
         Examples:
             offsetd web
@@ -110,9 +138,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         """
         host, port = _listening(listen)
         tls = _tls_files(tls_cert, tls_key)
-        has_tls = tls is not None
-        access = Access(host, anyone, allow_changes, login, has_tls)
-        access.check()
+        Access(host, anyone, allow_changes, login, has_tls=tls is not None).check()
+        oidc = oidc_settings(login, oidc_issuer, oidc_client_id, oidc_scope)
         proxy = origin_of(behind_proxy) if behind_proxy else ""
         for name in host_names or ():
             if not _HOST_NAME.fullmatch(name):
@@ -124,13 +151,13 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             host_names=(*LOOPBACK_NAMES, host, *(host_names or ()), *_named(proxy)),
             port=bound.getsockname()[1],
             allows_changes=allow_changes,
-            has_login=login is LoginKind.TOKEN,
-            has_tls=has_tls,
+            has_login=login is not LoginKind.NONE,
+            login_issuer=oidc.issuer if oidc else "",
+            has_tls=tls is not None,
             public_origin=proxy,
         )
         url = f"{'https' if tls else 'http'}://{host}:{options.port}"
-        serving = Serving(bound, url, options, client, tls, ends_with_stdin)
-        serving.run(terminal)
+        Serving(bound, url, options, client, tls, ends_with_stdin, oidc).run(terminal)
 
 
 def _named(origin: str) -> tuple[str, ...]:
@@ -149,7 +176,7 @@ def _client(address: str, timeout_s: float, login: LoginKind, terminal: Terminal
     """The arguments of clients. What cannot work is refused before the command listens."""
     try:
         security = security_of_environment()
-        token = {"token": "checked"} if login is LoginKind.TOKEN else {}
+        token = {} if login is LoginKind.NONE else {"token": "checked"}
         AsyncOffsetClient(address, **security | token)
     except (OSError, ValueError, OffsetdError) as error:
         terminal.fail(str(error), EXIT_WRONG_USE)

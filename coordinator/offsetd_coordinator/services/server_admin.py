@@ -89,6 +89,10 @@ class AdminService:
                 response.unknown_record_count += counters.unknown_records
                 response.undecodable_record_count += counters.undecodable_records
                 await asyncio.sleep(0)  # Other calls run now: a shard's count takes long.
+            if (upkeep := node.runtime.upkeep) is not None:
+                disk = upkeep.disk.status
+                response.disk.total_bytes = disk.total_bytes
+                response.disk.free_bytes = disk.free_bytes
             response.quarantined_partitions.extend(
                 partition
                 for partition in range(node.runtime.partitions)

@@ -114,6 +114,7 @@ class DiskStatus:
     """The state of the disk at the last check; sizes in bytes."""
 
     state: SpaceState
+    total_bytes: int
     free_bytes: int
     reserve_bytes_held: int
     marks: DiskMarks
@@ -170,6 +171,7 @@ class DiskSpace:
         with self._lock:
             return DiskStatus(
                 state=SpaceState.LOW if self.is_low else SpaceState.OK,
+                total_bytes=self._total_bytes,
                 free_bytes=self._free_bytes,
                 reserve_bytes_held=self._held_bytes,
                 marks=self._marks,
@@ -229,9 +231,10 @@ class DiskSpace:
         return True
 
     def _marks_now(self) -> DiskMarks:
+        self._total_bytes = self._files.total_bytes(self._folder)
         return DiskMarks.of(
             self._config,
-            total_bytes=self._files.total_bytes(self._folder),
+            total_bytes=self._total_bytes,
             reserve_bytes_needed=self._reserve_bytes_needed(),
         )
 

@@ -59,6 +59,11 @@ async def view(client: AsyncOffsetClient, _: Mapping[str, str]) -> dict[str, Any
         "servers": servers,
         "group_count": sum(each.group_count for each in servers),
         "offset_count": sum(each.offset_count for each in servers),
+        "disk": min(
+            (each.disk for each in servers if each.disk is not None),
+            key=lambda disk: disk.free_bytes,
+            default=None,
+        ),
         "serving": states[LogPartitionState.SERVING],
         "rates": rates_of(client).noted(servers, log.value or ()),
         "log": log,

@@ -45,6 +45,18 @@ document.addEventListener("htmx:error", () => {
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+// Times as on the pages: the day first, 24 hours. Each row: from which step on, the label, and what
+// stands below it at the first tick and where the year, the month, the day, the hour … changes.
+const DAY = "{YYYY}-{MM}-{DD}";
+const TIMES = [
+  [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+  [2419200, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86400, DAY, null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", `\n${DAY}`, null, `\n${DAY}`, null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", `\n${DAY}`, null, `\n${DAY}`, null, null, null, 1],
+  [0.001, ":{ss}.{fff}", `\n${DAY} {HH}:{mm}`, null, `\n${DAY} {HH}:{mm}`, null, `\n{HH}:{mm}`, null, 1],
+];
+
 const plotOf = (box, columns) => {
   const axis = {stroke: color("--dim"), grid: {stroke: color("--line")}, ticks: {stroke: color("--line")}};
   const whole = (_, values) => values.map((value) => value.toLocaleString("en-US"));
@@ -55,11 +67,11 @@ const plotOf = (box, columns) => {
     height: 240,
     cursor: {drag: {x: true, y: false}},
     series: [
-      {label: "time"},
+      {label: "time", value: `${DAY} {HH}:{mm}:{ss}`},
       {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80},
         paths: uPlot.paths.stepped({align: 1}), value: offsetText},
     ],
-    axes: [axis, {...axis, size: 90, values: whole}],
+    axes: [{...axis, values: TIMES, space: 80}, {...axis, size: 90, values: whole}],
   };
   return new uPlot(options, [columns.times_ms.map((ms) => ms / 1000), columns.offsets], box);
 };

@@ -398,8 +398,11 @@ type GetServerInfoResponse struct {
 	// or it crashed, or the machine stopped. What was acknowledged is there in any case. Absent: the
 	// folder is new, or not open yet.
 	StoppedCleanly *bool `protobuf:"varint,19,opt,name=stopped_cleanly,json=stoppedCleanly,proto3,oneof" json:"stopped_cleanly,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The file system of the data folder, as of the last look (`disk.check.interval.ms`). Absent while
+	// loading.
+	Disk          *DiskRoom `protobuf:"bytes,20,opt,name=disk,proto3" json:"disk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
@@ -565,6 +568,66 @@ func (x *GetServerInfoResponse) GetStoppedCleanly() bool {
 	return false
 }
 
+func (x *GetServerInfoResponse) GetDisk() *DiskRoom {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+type DiskRoom struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	TotalBytes int64                  `protobuf:"varint,1,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// What the server may still write.
+	FreeBytes     int64 `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskRoom) Reset() {
+	*x = DiskRoom{}
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskRoom) ProtoMessage() {}
+
+func (x *DiskRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskRoom.ProtoReflect.Descriptor instead.
+func (*DiskRoom) Descriptor() ([]byte, []int) {
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DiskRoom) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *DiskRoom) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
 type DescribeClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -573,7 +636,7 @@ type DescribeClusterRequest struct {
 
 func (x *DescribeClusterRequest) Reset() {
 	*x = DescribeClusterRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +648,7 @@ func (x *DescribeClusterRequest) String() string {
 func (*DescribeClusterRequest) ProtoMessage() {}
 
 func (x *DescribeClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[2]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +661,7 @@ func (x *DescribeClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeClusterRequest.ProtoReflect.Descriptor instead.
 func (*DescribeClusterRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
 }
 
 type DescribeClusterResponse struct {
@@ -621,7 +684,7 @@ type DescribeClusterResponse struct {
 
 func (x *DescribeClusterResponse) Reset() {
 	*x = DescribeClusterResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +696,7 @@ func (x *DescribeClusterResponse) String() string {
 func (*DescribeClusterResponse) ProtoMessage() {}
 
 func (x *DescribeClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[3]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +709,7 @@ func (x *DescribeClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeClusterResponse.ProtoReflect.Descriptor instead.
 func (*DescribeClusterResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DescribeClusterResponse) GetClusterId() string {
@@ -704,7 +767,7 @@ type ClusterNode struct {
 
 func (x *ClusterNode) Reset() {
 	*x = ClusterNode{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +779,7 @@ func (x *ClusterNode) String() string {
 func (*ClusterNode) ProtoMessage() {}
 
 func (x *ClusterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[4]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +792,7 @@ func (x *ClusterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterNode.ProtoReflect.Descriptor instead.
 func (*ClusterNode) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ClusterNode) GetNodeId() string {
@@ -772,7 +835,7 @@ type ClusterPartition struct {
 
 func (x *ClusterPartition) Reset() {
 	*x = ClusterPartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +847,7 @@ func (x *ClusterPartition) String() string {
 func (*ClusterPartition) ProtoMessage() {}
 
 func (x *ClusterPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[5]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +860,7 @@ func (x *ClusterPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterPartition.ProtoReflect.Descriptor instead.
 func (*ClusterPartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClusterPartition) GetLogPartition() int32 {
@@ -847,7 +910,7 @@ type ClusterReplication struct {
 
 func (x *ClusterReplication) Reset() {
 	*x = ClusterReplication{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +922,7 @@ func (x *ClusterReplication) String() string {
 func (*ClusterReplication) ProtoMessage() {}
 
 func (x *ClusterReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[6]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +935,7 @@ func (x *ClusterReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReplication.ProtoReflect.Descriptor instead.
 func (*ClusterReplication) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClusterReplication) GetTopic() string {
@@ -914,7 +977,7 @@ type ExpirySuspension struct {
 
 func (x *ExpirySuspension) Reset() {
 	*x = ExpirySuspension{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +989,7 @@ func (x *ExpirySuspension) String() string {
 func (*ExpirySuspension) ProtoMessage() {}
 
 func (x *ExpirySuspension) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[7]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1002,7 @@ func (x *ExpirySuspension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpirySuspension.ProtoReflect.Descriptor instead.
 func (*ExpirySuspension) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExpirySuspension) GetReason() string {
@@ -972,7 +1035,7 @@ type FindCoordinatorRequest struct {
 
 func (x *FindCoordinatorRequest) Reset() {
 	*x = FindCoordinatorRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1047,7 @@ func (x *FindCoordinatorRequest) String() string {
 func (*FindCoordinatorRequest) ProtoMessage() {}
 
 func (x *FindCoordinatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[8]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1060,7 @@ func (x *FindCoordinatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindCoordinatorRequest.ProtoReflect.Descriptor instead.
 func (*FindCoordinatorRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FindCoordinatorRequest) GetGroupId() string {
@@ -1019,7 +1082,7 @@ type FindCoordinatorResponse struct {
 
 func (x *FindCoordinatorResponse) Reset() {
 	*x = FindCoordinatorResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1094,7 @@ func (x *FindCoordinatorResponse) String() string {
 func (*FindCoordinatorResponse) ProtoMessage() {}
 
 func (x *FindCoordinatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[9]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1107,7 @@ func (x *FindCoordinatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindCoordinatorResponse.ProtoReflect.Descriptor instead.
 func (*FindCoordinatorResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FindCoordinatorResponse) GetLogPartition() int32 {
@@ -1081,7 +1144,7 @@ type DescribeLogRequest struct {
 
 func (x *DescribeLogRequest) Reset() {
 	*x = DescribeLogRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1156,7 @@ func (x *DescribeLogRequest) String() string {
 func (*DescribeLogRequest) ProtoMessage() {}
 
 func (x *DescribeLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[10]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1169,7 @@ func (x *DescribeLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeLogRequest.ProtoReflect.Descriptor instead.
 func (*DescribeLogRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DescribeLogRequest) GetPartitions() []int32 {
@@ -1133,7 +1196,7 @@ type DescribeLogResponse struct {
 
 func (x *DescribeLogResponse) Reset() {
 	*x = DescribeLogResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1208,7 @@ func (x *DescribeLogResponse) String() string {
 func (*DescribeLogResponse) ProtoMessage() {}
 
 func (x *DescribeLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[11]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1221,7 @@ func (x *DescribeLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeLogResponse.ProtoReflect.Descriptor instead.
 func (*DescribeLogResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DescribeLogResponse) GetPartitions() []*LogPartition {
@@ -1197,7 +1260,7 @@ type LogPartition struct {
 
 func (x *LogPartition) Reset() {
 	*x = LogPartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1272,7 @@ func (x *LogPartition) String() string {
 func (*LogPartition) ProtoMessage() {}
 
 func (x *LogPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[12]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1285,7 @@ func (x *LogPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPartition.ProtoReflect.Descriptor instead.
 func (*LogPartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogPartition) GetPartition() int32 {
@@ -1299,7 +1362,7 @@ type LogSegment struct {
 
 func (x *LogSegment) Reset() {
 	*x = LogSegment{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1374,7 @@ func (x *LogSegment) String() string {
 func (*LogSegment) ProtoMessage() {}
 
 func (x *LogSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[13]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1387,7 @@ func (x *LogSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSegment.ProtoReflect.Descriptor instead.
 func (*LogSegment) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogSegment) GetBaseOffset() int64 {
@@ -1380,7 +1443,7 @@ type LogCleaning struct {
 
 func (x *LogCleaning) Reset() {
 	*x = LogCleaning{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1455,7 @@ func (x *LogCleaning) String() string {
 func (*LogCleaning) ProtoMessage() {}
 
 func (x *LogCleaning) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[14]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1468,7 @@ func (x *LogCleaning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCleaning.ProtoReflect.Descriptor instead.
 func (*LogCleaning) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogCleaning) GetState() CleaningState {
@@ -1508,7 +1571,7 @@ type UncleanablePartition struct {
 
 func (x *UncleanablePartition) Reset() {
 	*x = UncleanablePartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1583,7 @@ func (x *UncleanablePartition) String() string {
 func (*UncleanablePartition) ProtoMessage() {}
 
 func (x *UncleanablePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[15]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1596,7 @@ func (x *UncleanablePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncleanablePartition.ProtoReflect.Descriptor instead.
 func (*UncleanablePartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UncleanablePartition) GetReason() string {
@@ -1603,7 +1666,7 @@ type CleaningRound struct {
 
 func (x *CleaningRound) Reset() {
 	*x = CleaningRound{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1678,7 @@ func (x *CleaningRound) String() string {
 func (*CleaningRound) ProtoMessage() {}
 
 func (x *CleaningRound) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[16]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1691,7 @@ func (x *CleaningRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleaningRound.ProtoReflect.Descriptor instead.
 func (*CleaningRound) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CleaningRound) GetStartTime() *timestamppb.Timestamp {
@@ -1730,7 +1793,7 @@ type BlockedRetention struct {
 
 func (x *BlockedRetention) Reset() {
 	*x = BlockedRetention{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1805,7 @@ func (x *BlockedRetention) String() string {
 func (*BlockedRetention) ProtoMessage() {}
 
 func (x *BlockedRetention) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[17]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1818,7 @@ func (x *BlockedRetention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockedRetention.ProtoReflect.Descriptor instead.
 func (*BlockedRetention) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BlockedRetention) GetBaseOffset() int64 {
@@ -1812,7 +1875,7 @@ type CompactLogRequest struct {
 
 func (x *CompactLogRequest) Reset() {
 	*x = CompactLogRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1887,7 @@ func (x *CompactLogRequest) String() string {
 func (*CompactLogRequest) ProtoMessage() {}
 
 func (x *CompactLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[18]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1900,7 @@ func (x *CompactLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactLogRequest.ProtoReflect.Descriptor instead.
 func (*CompactLogRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CompactLogRequest) GetTopic() string {
@@ -1894,7 +1957,7 @@ type CompactLogResponse struct {
 
 func (x *CompactLogResponse) Reset() {
 	*x = CompactLogResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +1969,7 @@ func (x *CompactLogResponse) String() string {
 func (*CompactLogResponse) ProtoMessage() {}
 
 func (x *CompactLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[19]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +1982,7 @@ func (x *CompactLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactLogResponse.ProtoReflect.Descriptor instead.
 func (*CompactLogResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CompactLogResponse) GetPartitions() []*CompactedPartition {
@@ -1949,7 +2012,7 @@ type CompactedPartition struct {
 
 func (x *CompactedPartition) Reset() {
 	*x = CompactedPartition{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2024,7 @@ func (x *CompactedPartition) String() string {
 func (*CompactedPartition) ProtoMessage() {}
 
 func (x *CompactedPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[20]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2037,7 @@ func (x *CompactedPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedPartition.ProtoReflect.Descriptor instead.
 func (*CompactedPartition) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CompactedPartition) GetPartition() int32 {
@@ -2013,7 +2076,7 @@ type RetryPartitionRequest struct {
 
 func (x *RetryPartitionRequest) Reset() {
 	*x = RetryPartitionRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2088,7 @@ func (x *RetryPartitionRequest) String() string {
 func (*RetryPartitionRequest) ProtoMessage() {}
 
 func (x *RetryPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[21]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2101,7 @@ func (x *RetryPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPartitionRequest.ProtoReflect.Descriptor instead.
 func (*RetryPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RetryPartitionRequest) GetTopic() string {
@@ -2088,7 +2151,7 @@ type RetryPartitionResponse struct {
 
 func (x *RetryPartitionResponse) Reset() {
 	*x = RetryPartitionResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2163,7 @@ func (x *RetryPartitionResponse) String() string {
 func (*RetryPartitionResponse) ProtoMessage() {}
 
 func (x *RetryPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[22]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2176,7 @@ func (x *RetryPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPartitionResponse.ProtoReflect.Descriptor instead.
 func (*RetryPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryPartitionResponse) GetUncleanable() *UncleanablePartition {
@@ -2150,7 +2213,7 @@ type DeleteRecordsRequest struct {
 
 func (x *DeleteRecordsRequest) Reset() {
 	*x = DeleteRecordsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2225,7 @@ func (x *DeleteRecordsRequest) String() string {
 func (*DeleteRecordsRequest) ProtoMessage() {}
 
 func (x *DeleteRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[23]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2238,7 @@ func (x *DeleteRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRecordsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{23}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteRecordsRequest) GetTopic() string {
@@ -2270,7 +2333,7 @@ type DeleteRecordsResponse struct {
 
 func (x *DeleteRecordsResponse) Reset() {
 	*x = DeleteRecordsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2345,7 @@ func (x *DeleteRecordsResponse) String() string {
 func (*DeleteRecordsResponse) ProtoMessage() {}
 
 func (x *DeleteRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[24]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2358,7 @@ func (x *DeleteRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRecordsResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{24}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteRecordsResponse) GetLogStartOffset() int64 {
@@ -2344,7 +2407,7 @@ type ConfigSetting struct {
 
 func (x *ConfigSetting) Reset() {
 	*x = ConfigSetting{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2419,7 @@ func (x *ConfigSetting) String() string {
 func (*ConfigSetting) ProtoMessage() {}
 
 func (x *ConfigSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[25]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2432,7 @@ func (x *ConfigSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigSetting.ProtoReflect.Descriptor instead.
 func (*ConfigSetting) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{25}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfigSetting) GetName() string {
@@ -2447,7 +2510,7 @@ type DescribeConfigRequest struct {
 
 func (x *DescribeConfigRequest) Reset() {
 	*x = DescribeConfigRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2522,7 @@ func (x *DescribeConfigRequest) String() string {
 func (*DescribeConfigRequest) ProtoMessage() {}
 
 func (x *DescribeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[26]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2535,7 @@ func (x *DescribeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeConfigRequest.ProtoReflect.Descriptor instead.
 func (*DescribeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{26}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DescribeConfigRequest) GetTopic() string {
@@ -2499,7 +2562,7 @@ type DescribeConfigResponse struct {
 
 func (x *DescribeConfigResponse) Reset() {
 	*x = DescribeConfigResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2574,7 @@ func (x *DescribeConfigResponse) String() string {
 func (*DescribeConfigResponse) ProtoMessage() {}
 
 func (x *DescribeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[27]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2587,7 @@ func (x *DescribeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeConfigResponse.ProtoReflect.Descriptor instead.
 func (*DescribeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{27}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DescribeConfigResponse) GetSettings() []*ConfigSetting {
@@ -2556,7 +2619,7 @@ type UpdateConfigRequest struct {
 
 func (x *UpdateConfigRequest) Reset() {
 	*x = UpdateConfigRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2631,7 @@ func (x *UpdateConfigRequest) String() string {
 func (*UpdateConfigRequest) ProtoMessage() {}
 
 func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[28]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2644,7 @@ func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{28}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UpdateConfigRequest) GetTopic() string {
@@ -2638,7 +2701,7 @@ type UpdateConfigResponse struct {
 
 func (x *UpdateConfigResponse) Reset() {
 	*x = UpdateConfigResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2713,7 @@ func (x *UpdateConfigResponse) String() string {
 func (*UpdateConfigResponse) ProtoMessage() {}
 
 func (x *UpdateConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[29]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2726,7 @@ func (x *UpdateConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigResponse.ProtoReflect.Descriptor instead.
 func (*UpdateConfigResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{29}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateConfigResponse) GetRevision() *Revision {
@@ -2704,7 +2767,7 @@ type ExportOffsetsRequest struct {
 
 func (x *ExportOffsetsRequest) Reset() {
 	*x = ExportOffsetsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2779,7 @@ func (x *ExportOffsetsRequest) String() string {
 func (*ExportOffsetsRequest) ProtoMessage() {}
 
 func (x *ExportOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[30]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2792,7 @@ func (x *ExportOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*ExportOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{30}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExportOffsetsRequest) GetFormat() OffsetFormat {
@@ -2796,7 +2859,7 @@ type ExportOffsetsResponse struct {
 
 func (x *ExportOffsetsResponse) Reset() {
 	*x = ExportOffsetsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2871,7 @@ func (x *ExportOffsetsResponse) String() string {
 func (*ExportOffsetsResponse) ProtoMessage() {}
 
 func (x *ExportOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[31]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2884,7 @@ func (x *ExportOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*ExportOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{31}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExportOffsetsResponse) GetContent() []byte {
@@ -2857,7 +2920,7 @@ type ImportOffsetsRequest struct {
 
 func (x *ImportOffsetsRequest) Reset() {
 	*x = ImportOffsetsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2932,7 @@ func (x *ImportOffsetsRequest) String() string {
 func (*ImportOffsetsRequest) ProtoMessage() {}
 
 func (x *ImportOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[32]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2945,7 @@ func (x *ImportOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{32}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ImportOffsetsRequest) GetOptions() *ImportOffsetsOptions {
@@ -2922,7 +2985,7 @@ type ImportOffsetsOptions struct {
 
 func (x *ImportOffsetsOptions) Reset() {
 	*x = ImportOffsetsOptions{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +2997,7 @@ func (x *ImportOffsetsOptions) String() string {
 func (*ImportOffsetsOptions) ProtoMessage() {}
 
 func (x *ImportOffsetsOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[33]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3010,7 @@ func (x *ImportOffsetsOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsOptions.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsOptions) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{33}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ImportOffsetsOptions) GetFormat() OffsetFormat {
@@ -3009,7 +3072,7 @@ type ImportOffsetsResponse struct {
 
 func (x *ImportOffsetsResponse) Reset() {
 	*x = ImportOffsetsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3084,7 @@ func (x *ImportOffsetsResponse) String() string {
 func (*ImportOffsetsResponse) ProtoMessage() {}
 
 func (x *ImportOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[34]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3097,7 @@ func (x *ImportOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*ImportOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{34}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ImportOffsetsResponse) GetGroups() []*ImportedGroup {
@@ -3064,7 +3127,7 @@ type ImportedGroup struct {
 
 func (x *ImportedGroup) Reset() {
 	*x = ImportedGroup{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3139,7 @@ func (x *ImportedGroup) String() string {
 func (*ImportedGroup) ProtoMessage() {}
 
 func (x *ImportedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[35]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3152,7 @@ func (x *ImportedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedGroup.ProtoReflect.Descriptor instead.
 func (*ImportedGroup) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{35}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ImportedGroup) GetGroupId() string {
@@ -3157,7 +3220,7 @@ type ListAuditEventsRequest struct {
 
 func (x *ListAuditEventsRequest) Reset() {
 	*x = ListAuditEventsRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3232,7 @@ func (x *ListAuditEventsRequest) String() string {
 func (*ListAuditEventsRequest) ProtoMessage() {}
 
 func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[36]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3245,7 @@ func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{36}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAuditEventsRequest) GetPageSize() int32 {
@@ -3249,7 +3312,7 @@ type ListAuditEventsResponse struct {
 
 func (x *ListAuditEventsResponse) Reset() {
 	*x = ListAuditEventsResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3324,7 @@ func (x *ListAuditEventsResponse) String() string {
 func (*ListAuditEventsResponse) ProtoMessage() {}
 
 func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[37]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3337,7 @@ func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{37}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -3328,7 +3391,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3403,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[38]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3416,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{38}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AuditEvent) GetRevision() *Revision {
@@ -3432,7 +3495,7 @@ type DescribeQuotasRequest struct {
 
 func (x *DescribeQuotasRequest) Reset() {
 	*x = DescribeQuotasRequest{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3507,7 @@ func (x *DescribeQuotasRequest) String() string {
 func (*DescribeQuotasRequest) ProtoMessage() {}
 
 func (x *DescribeQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[39]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3520,7 @@ func (x *DescribeQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeQuotasRequest.ProtoReflect.Descriptor instead.
 func (*DescribeQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{39}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DescribeQuotasRequest) GetPageSize() int32 {
@@ -3496,7 +3559,7 @@ type DescribeQuotasResponse struct {
 
 func (x *DescribeQuotasResponse) Reset() {
 	*x = DescribeQuotasResponse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3571,7 @@ func (x *DescribeQuotasResponse) String() string {
 func (*DescribeQuotasResponse) ProtoMessage() {}
 
 func (x *DescribeQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[40]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3584,7 @@ func (x *DescribeQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeQuotasResponse.ProtoReflect.Descriptor instead.
 func (*DescribeQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{40}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DescribeQuotasResponse) GetQuotas() []*QuotaUse {
@@ -3569,7 +3632,7 @@ type QuotaUse struct {
 
 func (x *QuotaUse) Reset() {
 	*x = QuotaUse{}
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3644,7 @@ func (x *QuotaUse) String() string {
 func (*QuotaUse) ProtoMessage() {}
 
 func (x *QuotaUse) ProtoReflect() protoreflect.Message {
-	mi := &file_offsetd_v1_admin_service_proto_msgTypes[41]
+	mi := &file_offsetd_v1_admin_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3657,7 @@ func (x *QuotaUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaUse.ProtoReflect.Descriptor instead.
 func (*QuotaUse) Descriptor() ([]byte, []int) {
-	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{41}
+	return file_offsetd_v1_admin_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *QuotaUse) GetPrincipal() string {
@@ -3652,7 +3715,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xef\x06\n" +
+	"\x14GetServerInfoRequest\"\x99\a\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -3677,9 +3740,15 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12$\n" +
 	"\vflush_count\x18\x12 \x01(\x03H\x00R\n" +
 	"flushCount\x88\x01\x01\x12,\n" +
-	"\x0fstopped_cleanly\x18\x13 \x01(\bH\x01R\x0estoppedCleanly\x88\x01\x01B\x0e\n" +
+	"\x0fstopped_cleanly\x18\x13 \x01(\bH\x01R\x0estoppedCleanly\x88\x01\x01\x12(\n" +
+	"\x04disk\x18\x14 \x01(\v2\x14.offsetd.v1.DiskRoomR\x04diskB\x0e\n" +
 	"\f_flush_countB\x12\n" +
-	"\x10_stopped_cleanly\"\x18\n" +
+	"\x10_stopped_cleanly\"J\n" +
+	"\bDiskRoom\x12\x1f\n" +
+	"\vtotal_bytes\x18\x01 \x01(\x03R\n" +
+	"totalBytes\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\"\x18\n" +
 	"\x16DescribeClusterRequest\"\x9c\x02\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
@@ -4009,7 +4078,7 @@ func file_offsetd_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_offsetd_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_offsetd_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_offsetd_v1_admin_service_proto_goTypes = []any{
 	(LogPartitionState)(0),          // 0: offsetd.v1.LogPartitionState
 	(ServerState)(0),                // 1: offsetd.v1.ServerState
@@ -4018,140 +4087,142 @@ var file_offsetd_v1_admin_service_proto_goTypes = []any{
 	(OffsetFormat)(0),               // 4: offsetd.v1.OffsetFormat
 	(*GetServerInfoRequest)(nil),    // 5: offsetd.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil),   // 6: offsetd.v1.GetServerInfoResponse
-	(*DescribeClusterRequest)(nil),  // 7: offsetd.v1.DescribeClusterRequest
-	(*DescribeClusterResponse)(nil), // 8: offsetd.v1.DescribeClusterResponse
-	(*ClusterNode)(nil),             // 9: offsetd.v1.ClusterNode
-	(*ClusterPartition)(nil),        // 10: offsetd.v1.ClusterPartition
-	(*ClusterReplication)(nil),      // 11: offsetd.v1.ClusterReplication
-	(*ExpirySuspension)(nil),        // 12: offsetd.v1.ExpirySuspension
-	(*FindCoordinatorRequest)(nil),  // 13: offsetd.v1.FindCoordinatorRequest
-	(*FindCoordinatorResponse)(nil), // 14: offsetd.v1.FindCoordinatorResponse
-	(*DescribeLogRequest)(nil),      // 15: offsetd.v1.DescribeLogRequest
-	(*DescribeLogResponse)(nil),     // 16: offsetd.v1.DescribeLogResponse
-	(*LogPartition)(nil),            // 17: offsetd.v1.LogPartition
-	(*LogSegment)(nil),              // 18: offsetd.v1.LogSegment
-	(*LogCleaning)(nil),             // 19: offsetd.v1.LogCleaning
-	(*UncleanablePartition)(nil),    // 20: offsetd.v1.UncleanablePartition
-	(*CleaningRound)(nil),           // 21: offsetd.v1.CleaningRound
-	(*BlockedRetention)(nil),        // 22: offsetd.v1.BlockedRetention
-	(*CompactLogRequest)(nil),       // 23: offsetd.v1.CompactLogRequest
-	(*CompactLogResponse)(nil),      // 24: offsetd.v1.CompactLogResponse
-	(*CompactedPartition)(nil),      // 25: offsetd.v1.CompactedPartition
-	(*RetryPartitionRequest)(nil),   // 26: offsetd.v1.RetryPartitionRequest
-	(*RetryPartitionResponse)(nil),  // 27: offsetd.v1.RetryPartitionResponse
-	(*DeleteRecordsRequest)(nil),    // 28: offsetd.v1.DeleteRecordsRequest
-	(*DeleteRecordsResponse)(nil),   // 29: offsetd.v1.DeleteRecordsResponse
-	(*ConfigSetting)(nil),           // 30: offsetd.v1.ConfigSetting
-	(*DescribeConfigRequest)(nil),   // 31: offsetd.v1.DescribeConfigRequest
-	(*DescribeConfigResponse)(nil),  // 32: offsetd.v1.DescribeConfigResponse
-	(*UpdateConfigRequest)(nil),     // 33: offsetd.v1.UpdateConfigRequest
-	(*UpdateConfigResponse)(nil),    // 34: offsetd.v1.UpdateConfigResponse
-	(*ExportOffsetsRequest)(nil),    // 35: offsetd.v1.ExportOffsetsRequest
-	(*ExportOffsetsResponse)(nil),   // 36: offsetd.v1.ExportOffsetsResponse
-	(*ImportOffsetsRequest)(nil),    // 37: offsetd.v1.ImportOffsetsRequest
-	(*ImportOffsetsOptions)(nil),    // 38: offsetd.v1.ImportOffsetsOptions
-	(*ImportOffsetsResponse)(nil),   // 39: offsetd.v1.ImportOffsetsResponse
-	(*ImportedGroup)(nil),           // 40: offsetd.v1.ImportedGroup
-	(*ListAuditEventsRequest)(nil),  // 41: offsetd.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil), // 42: offsetd.v1.ListAuditEventsResponse
-	(*AuditEvent)(nil),              // 43: offsetd.v1.AuditEvent
-	(*DescribeQuotasRequest)(nil),   // 44: offsetd.v1.DescribeQuotasRequest
-	(*DescribeQuotasResponse)(nil),  // 45: offsetd.v1.DescribeQuotasResponse
-	(*QuotaUse)(nil),                // 46: offsetd.v1.QuotaUse
-	nil,                             // 47: offsetd.v1.UpdateConfigRequest.SetEntry
-	(*timestamppb.Timestamp)(nil),   // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
-	(*Revision)(nil),                // 50: offsetd.v1.Revision
-	(*ClusterShare)(nil),            // 51: offsetd.v1.ClusterShare
-	(*status.Status)(nil),           // 52: google.rpc.Status
-	(*OffsetChange)(nil),            // 53: offsetd.v1.OffsetChange
+	(*DiskRoom)(nil),                // 7: offsetd.v1.DiskRoom
+	(*DescribeClusterRequest)(nil),  // 8: offsetd.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil), // 9: offsetd.v1.DescribeClusterResponse
+	(*ClusterNode)(nil),             // 10: offsetd.v1.ClusterNode
+	(*ClusterPartition)(nil),        // 11: offsetd.v1.ClusterPartition
+	(*ClusterReplication)(nil),      // 12: offsetd.v1.ClusterReplication
+	(*ExpirySuspension)(nil),        // 13: offsetd.v1.ExpirySuspension
+	(*FindCoordinatorRequest)(nil),  // 14: offsetd.v1.FindCoordinatorRequest
+	(*FindCoordinatorResponse)(nil), // 15: offsetd.v1.FindCoordinatorResponse
+	(*DescribeLogRequest)(nil),      // 16: offsetd.v1.DescribeLogRequest
+	(*DescribeLogResponse)(nil),     // 17: offsetd.v1.DescribeLogResponse
+	(*LogPartition)(nil),            // 18: offsetd.v1.LogPartition
+	(*LogSegment)(nil),              // 19: offsetd.v1.LogSegment
+	(*LogCleaning)(nil),             // 20: offsetd.v1.LogCleaning
+	(*UncleanablePartition)(nil),    // 21: offsetd.v1.UncleanablePartition
+	(*CleaningRound)(nil),           // 22: offsetd.v1.CleaningRound
+	(*BlockedRetention)(nil),        // 23: offsetd.v1.BlockedRetention
+	(*CompactLogRequest)(nil),       // 24: offsetd.v1.CompactLogRequest
+	(*CompactLogResponse)(nil),      // 25: offsetd.v1.CompactLogResponse
+	(*CompactedPartition)(nil),      // 26: offsetd.v1.CompactedPartition
+	(*RetryPartitionRequest)(nil),   // 27: offsetd.v1.RetryPartitionRequest
+	(*RetryPartitionResponse)(nil),  // 28: offsetd.v1.RetryPartitionResponse
+	(*DeleteRecordsRequest)(nil),    // 29: offsetd.v1.DeleteRecordsRequest
+	(*DeleteRecordsResponse)(nil),   // 30: offsetd.v1.DeleteRecordsResponse
+	(*ConfigSetting)(nil),           // 31: offsetd.v1.ConfigSetting
+	(*DescribeConfigRequest)(nil),   // 32: offsetd.v1.DescribeConfigRequest
+	(*DescribeConfigResponse)(nil),  // 33: offsetd.v1.DescribeConfigResponse
+	(*UpdateConfigRequest)(nil),     // 34: offsetd.v1.UpdateConfigRequest
+	(*UpdateConfigResponse)(nil),    // 35: offsetd.v1.UpdateConfigResponse
+	(*ExportOffsetsRequest)(nil),    // 36: offsetd.v1.ExportOffsetsRequest
+	(*ExportOffsetsResponse)(nil),   // 37: offsetd.v1.ExportOffsetsResponse
+	(*ImportOffsetsRequest)(nil),    // 38: offsetd.v1.ImportOffsetsRequest
+	(*ImportOffsetsOptions)(nil),    // 39: offsetd.v1.ImportOffsetsOptions
+	(*ImportOffsetsResponse)(nil),   // 40: offsetd.v1.ImportOffsetsResponse
+	(*ImportedGroup)(nil),           // 41: offsetd.v1.ImportedGroup
+	(*ListAuditEventsRequest)(nil),  // 42: offsetd.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil), // 43: offsetd.v1.ListAuditEventsResponse
+	(*AuditEvent)(nil),              // 44: offsetd.v1.AuditEvent
+	(*DescribeQuotasRequest)(nil),   // 45: offsetd.v1.DescribeQuotasRequest
+	(*DescribeQuotasResponse)(nil),  // 46: offsetd.v1.DescribeQuotasResponse
+	(*QuotaUse)(nil),                // 47: offsetd.v1.QuotaUse
+	nil,                             // 48: offsetd.v1.UpdateConfigRequest.SetEntry
+	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 50: google.protobuf.Duration
+	(*Revision)(nil),                // 51: offsetd.v1.Revision
+	(*ClusterShare)(nil),            // 52: offsetd.v1.ClusterShare
+	(*status.Status)(nil),           // 53: google.rpc.Status
+	(*OffsetChange)(nil),            // 54: offsetd.v1.OffsetChange
 }
 var file_offsetd_v1_admin_service_proto_depIdxs = []int32{
-	48, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	49, // 0: offsetd.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: offsetd.v1.GetServerInfoResponse.state:type_name -> offsetd.v1.ServerState
-	12, // 2: offsetd.v1.GetServerInfoResponse.expiry_suspension:type_name -> offsetd.v1.ExpirySuspension
-	49, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
-	9,  // 4: offsetd.v1.DescribeClusterResponse.nodes:type_name -> offsetd.v1.ClusterNode
-	10, // 5: offsetd.v1.DescribeClusterResponse.partitions:type_name -> offsetd.v1.ClusterPartition
-	11, // 6: offsetd.v1.DescribeClusterResponse.replication:type_name -> offsetd.v1.ClusterReplication
-	0,  // 7: offsetd.v1.ClusterPartition.state:type_name -> offsetd.v1.LogPartitionState
-	48, // 8: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
-	49, // 9: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
-	17, // 10: offsetd.v1.DescribeLogResponse.partitions:type_name -> offsetd.v1.LogPartition
-	18, // 11: offsetd.v1.LogPartition.segments:type_name -> offsetd.v1.LogSegment
-	19, // 12: offsetd.v1.LogPartition.cleaning:type_name -> offsetd.v1.LogCleaning
-	22, // 13: offsetd.v1.LogPartition.blocked_retention:type_name -> offsetd.v1.BlockedRetention
-	48, // 14: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
-	2,  // 15: offsetd.v1.LogCleaning.state:type_name -> offsetd.v1.CleaningState
-	49, // 16: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
-	49, // 17: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
-	48, // 18: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
-	20, // 19: offsetd.v1.LogCleaning.uncleanable:type_name -> offsetd.v1.UncleanablePartition
-	21, // 20: offsetd.v1.LogCleaning.last_round:type_name -> offsetd.v1.CleaningRound
-	48, // 21: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
-	48, // 22: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
-	48, // 23: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
-	48, // 24: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
-	49, // 25: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
-	48, // 26: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
-	48, // 27: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
-	25, // 28: offsetd.v1.CompactLogResponse.partitions:type_name -> offsetd.v1.CompactedPartition
-	50, // 29: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
-	21, // 30: offsetd.v1.CompactedPartition.round:type_name -> offsetd.v1.CleaningRound
-	20, // 31: offsetd.v1.RetryPartitionResponse.uncleanable:type_name -> offsetd.v1.UncleanablePartition
-	50, // 32: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
-	50, // 33: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
-	3,  // 34: offsetd.v1.ConfigSetting.source:type_name -> offsetd.v1.ConfigSource
-	30, // 35: offsetd.v1.DescribeConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
-	47, // 36: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
-	50, // 37: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
-	30, // 38: offsetd.v1.UpdateConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
-	4,  // 39: offsetd.v1.ExportOffsetsRequest.format:type_name -> offsetd.v1.OffsetFormat
-	51, // 40: offsetd.v1.ExportOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
-	38, // 41: offsetd.v1.ImportOffsetsRequest.options:type_name -> offsetd.v1.ImportOffsetsOptions
-	4,  // 42: offsetd.v1.ImportOffsetsOptions.format:type_name -> offsetd.v1.OffsetFormat
-	40, // 43: offsetd.v1.ImportOffsetsResponse.groups:type_name -> offsetd.v1.ImportedGroup
-	50, // 44: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
-	52, // 45: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
-	53, // 46: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
-	48, // 47: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
-	48, // 48: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
-	43, // 49: offsetd.v1.ListAuditEventsResponse.events:type_name -> offsetd.v1.AuditEvent
-	50, // 50: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
-	48, // 51: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	46, // 52: offsetd.v1.DescribeQuotasResponse.quotas:type_name -> offsetd.v1.QuotaUse
-	49, // 53: offsetd.v1.QuotaUse.delay:type_name -> google.protobuf.Duration
-	5,  // 54: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
-	7,  // 55: offsetd.v1.AdminService.DescribeCluster:input_type -> offsetd.v1.DescribeClusterRequest
-	13, // 56: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
-	15, // 57: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
-	23, // 58: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
-	26, // 59: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
-	28, // 60: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
-	31, // 61: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
-	33, // 62: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
-	35, // 63: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
-	37, // 64: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
-	41, // 65: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
-	44, // 66: offsetd.v1.AdminService.DescribeQuotas:input_type -> offsetd.v1.DescribeQuotasRequest
-	6,  // 67: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
-	8,  // 68: offsetd.v1.AdminService.DescribeCluster:output_type -> offsetd.v1.DescribeClusterResponse
-	14, // 69: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
-	16, // 70: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
-	24, // 71: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
-	27, // 72: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
-	29, // 73: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
-	32, // 74: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
-	34, // 75: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
-	36, // 76: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
-	39, // 77: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
-	42, // 78: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
-	45, // 79: offsetd.v1.AdminService.DescribeQuotas:output_type -> offsetd.v1.DescribeQuotasResponse
-	67, // [67:80] is the sub-list for method output_type
-	54, // [54:67] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	13, // 2: offsetd.v1.GetServerInfoResponse.expiry_suspension:type_name -> offsetd.v1.ExpirySuspension
+	50, // 3: offsetd.v1.GetServerInfoResponse.clock_offset:type_name -> google.protobuf.Duration
+	7,  // 4: offsetd.v1.GetServerInfoResponse.disk:type_name -> offsetd.v1.DiskRoom
+	10, // 5: offsetd.v1.DescribeClusterResponse.nodes:type_name -> offsetd.v1.ClusterNode
+	11, // 6: offsetd.v1.DescribeClusterResponse.partitions:type_name -> offsetd.v1.ClusterPartition
+	12, // 7: offsetd.v1.DescribeClusterResponse.replication:type_name -> offsetd.v1.ClusterReplication
+	0,  // 8: offsetd.v1.ClusterPartition.state:type_name -> offsetd.v1.LogPartitionState
+	49, // 9: offsetd.v1.ExpirySuspension.end_time:type_name -> google.protobuf.Timestamp
+	50, // 10: offsetd.v1.ExpirySuspension.remaining:type_name -> google.protobuf.Duration
+	18, // 11: offsetd.v1.DescribeLogResponse.partitions:type_name -> offsetd.v1.LogPartition
+	19, // 12: offsetd.v1.LogPartition.segments:type_name -> offsetd.v1.LogSegment
+	20, // 13: offsetd.v1.LogPartition.cleaning:type_name -> offsetd.v1.LogCleaning
+	23, // 14: offsetd.v1.LogPartition.blocked_retention:type_name -> offsetd.v1.BlockedRetention
+	49, // 15: offsetd.v1.LogSegment.largest_time:type_name -> google.protobuf.Timestamp
+	2,  // 16: offsetd.v1.LogCleaning.state:type_name -> offsetd.v1.CleaningState
+	50, // 17: offsetd.v1.LogCleaning.oldest_dirty_age:type_name -> google.protobuf.Duration
+	50, // 18: offsetd.v1.LogCleaning.overdue:type_name -> google.protobuf.Duration
+	49, // 19: offsetd.v1.LogCleaning.delete_horizon_time:type_name -> google.protobuf.Timestamp
+	21, // 20: offsetd.v1.LogCleaning.uncleanable:type_name -> offsetd.v1.UncleanablePartition
+	22, // 21: offsetd.v1.LogCleaning.last_round:type_name -> offsetd.v1.CleaningRound
+	49, // 22: offsetd.v1.UncleanablePartition.first_failure_time:type_name -> google.protobuf.Timestamp
+	49, // 23: offsetd.v1.UncleanablePartition.last_failure_time:type_name -> google.protobuf.Timestamp
+	49, // 24: offsetd.v1.UncleanablePartition.next_retry_time:type_name -> google.protobuf.Timestamp
+	49, // 25: offsetd.v1.CleaningRound.start_time:type_name -> google.protobuf.Timestamp
+	50, // 26: offsetd.v1.CleaningRound.duration:type_name -> google.protobuf.Duration
+	49, // 27: offsetd.v1.BlockedRetention.timestamp:type_name -> google.protobuf.Timestamp
+	49, // 28: offsetd.v1.BlockedRetention.blocked_until_time:type_name -> google.protobuf.Timestamp
+	26, // 29: offsetd.v1.CompactLogResponse.partitions:type_name -> offsetd.v1.CompactedPartition
+	51, // 30: offsetd.v1.CompactLogResponse.revision:type_name -> offsetd.v1.Revision
+	22, // 31: offsetd.v1.CompactedPartition.round:type_name -> offsetd.v1.CleaningRound
+	21, // 32: offsetd.v1.RetryPartitionResponse.uncleanable:type_name -> offsetd.v1.UncleanablePartition
+	51, // 33: offsetd.v1.RetryPartitionResponse.revision:type_name -> offsetd.v1.Revision
+	51, // 34: offsetd.v1.DeleteRecordsResponse.revision:type_name -> offsetd.v1.Revision
+	3,  // 35: offsetd.v1.ConfigSetting.source:type_name -> offsetd.v1.ConfigSource
+	31, // 36: offsetd.v1.DescribeConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
+	48, // 37: offsetd.v1.UpdateConfigRequest.set:type_name -> offsetd.v1.UpdateConfigRequest.SetEntry
+	51, // 38: offsetd.v1.UpdateConfigResponse.revision:type_name -> offsetd.v1.Revision
+	31, // 39: offsetd.v1.UpdateConfigResponse.settings:type_name -> offsetd.v1.ConfigSetting
+	4,  // 40: offsetd.v1.ExportOffsetsRequest.format:type_name -> offsetd.v1.OffsetFormat
+	52, // 41: offsetd.v1.ExportOffsetsResponse.cluster:type_name -> offsetd.v1.ClusterShare
+	39, // 42: offsetd.v1.ImportOffsetsRequest.options:type_name -> offsetd.v1.ImportOffsetsOptions
+	4,  // 43: offsetd.v1.ImportOffsetsOptions.format:type_name -> offsetd.v1.OffsetFormat
+	41, // 44: offsetd.v1.ImportOffsetsResponse.groups:type_name -> offsetd.v1.ImportedGroup
+	51, // 45: offsetd.v1.ImportedGroup.revision:type_name -> offsetd.v1.Revision
+	53, // 46: offsetd.v1.ImportedGroup.error:type_name -> google.rpc.Status
+	54, // 47: offsetd.v1.ImportedGroup.changes:type_name -> offsetd.v1.OffsetChange
+	49, // 48: offsetd.v1.ListAuditEventsRequest.start_time:type_name -> google.protobuf.Timestamp
+	49, // 49: offsetd.v1.ListAuditEventsRequest.end_time:type_name -> google.protobuf.Timestamp
+	44, // 50: offsetd.v1.ListAuditEventsResponse.events:type_name -> offsetd.v1.AuditEvent
+	51, // 51: offsetd.v1.AuditEvent.revision:type_name -> offsetd.v1.Revision
+	49, // 52: offsetd.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	47, // 53: offsetd.v1.DescribeQuotasResponse.quotas:type_name -> offsetd.v1.QuotaUse
+	50, // 54: offsetd.v1.QuotaUse.delay:type_name -> google.protobuf.Duration
+	5,  // 55: offsetd.v1.AdminService.GetServerInfo:input_type -> offsetd.v1.GetServerInfoRequest
+	8,  // 56: offsetd.v1.AdminService.DescribeCluster:input_type -> offsetd.v1.DescribeClusterRequest
+	14, // 57: offsetd.v1.AdminService.FindCoordinator:input_type -> offsetd.v1.FindCoordinatorRequest
+	16, // 58: offsetd.v1.AdminService.DescribeLog:input_type -> offsetd.v1.DescribeLogRequest
+	24, // 59: offsetd.v1.AdminService.CompactLog:input_type -> offsetd.v1.CompactLogRequest
+	27, // 60: offsetd.v1.AdminService.RetryPartition:input_type -> offsetd.v1.RetryPartitionRequest
+	29, // 61: offsetd.v1.AdminService.DeleteRecords:input_type -> offsetd.v1.DeleteRecordsRequest
+	32, // 62: offsetd.v1.AdminService.DescribeConfig:input_type -> offsetd.v1.DescribeConfigRequest
+	34, // 63: offsetd.v1.AdminService.UpdateConfig:input_type -> offsetd.v1.UpdateConfigRequest
+	36, // 64: offsetd.v1.AdminService.ExportOffsets:input_type -> offsetd.v1.ExportOffsetsRequest
+	38, // 65: offsetd.v1.AdminService.ImportOffsets:input_type -> offsetd.v1.ImportOffsetsRequest
+	42, // 66: offsetd.v1.AdminService.ListAuditEvents:input_type -> offsetd.v1.ListAuditEventsRequest
+	45, // 67: offsetd.v1.AdminService.DescribeQuotas:input_type -> offsetd.v1.DescribeQuotasRequest
+	6,  // 68: offsetd.v1.AdminService.GetServerInfo:output_type -> offsetd.v1.GetServerInfoResponse
+	9,  // 69: offsetd.v1.AdminService.DescribeCluster:output_type -> offsetd.v1.DescribeClusterResponse
+	15, // 70: offsetd.v1.AdminService.FindCoordinator:output_type -> offsetd.v1.FindCoordinatorResponse
+	17, // 71: offsetd.v1.AdminService.DescribeLog:output_type -> offsetd.v1.DescribeLogResponse
+	25, // 72: offsetd.v1.AdminService.CompactLog:output_type -> offsetd.v1.CompactLogResponse
+	28, // 73: offsetd.v1.AdminService.RetryPartition:output_type -> offsetd.v1.RetryPartitionResponse
+	30, // 74: offsetd.v1.AdminService.DeleteRecords:output_type -> offsetd.v1.DeleteRecordsResponse
+	33, // 75: offsetd.v1.AdminService.DescribeConfig:output_type -> offsetd.v1.DescribeConfigResponse
+	35, // 76: offsetd.v1.AdminService.UpdateConfig:output_type -> offsetd.v1.UpdateConfigResponse
+	37, // 77: offsetd.v1.AdminService.ExportOffsets:output_type -> offsetd.v1.ExportOffsetsResponse
+	40, // 78: offsetd.v1.AdminService.ImportOffsets:output_type -> offsetd.v1.ImportOffsetsResponse
+	43, // 79: offsetd.v1.AdminService.ListAuditEvents:output_type -> offsetd.v1.ListAuditEventsResponse
+	46, // 80: offsetd.v1.AdminService.DescribeQuotas:output_type -> offsetd.v1.DescribeQuotasResponse
+	68, // [68:81] is the sub-list for method output_type
+	55, // [55:68] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_offsetd_v1_admin_service_proto_init() }
@@ -4162,19 +4233,19 @@ func file_offsetd_v1_admin_service_proto_init() {
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
 	file_offsetd_v1_admin_service_proto_msgTypes[1].OneofWrappers = []any{}
-	file_offsetd_v1_admin_service_proto_msgTypes[5].OneofWrappers = []any{}
-	file_offsetd_v1_admin_service_proto_msgTypes[23].OneofWrappers = []any{
+	file_offsetd_v1_admin_service_proto_msgTypes[6].OneofWrappers = []any{}
+	file_offsetd_v1_admin_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*DeleteRecordsRequest_Offset)(nil),
 		(*DeleteRecordsRequest_End)(nil),
 	}
-	file_offsetd_v1_admin_service_proto_msgTypes[31].OneofWrappers = []any{}
+	file_offsetd_v1_admin_service_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offsetd_v1_admin_service_proto_rawDesc), len(file_offsetd_v1_admin_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

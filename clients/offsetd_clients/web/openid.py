@@ -1,0 +1,145 @@
+"""Logins by OpenID Connect: the authorization code flow with PKCE. Authlib does it, and checks."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import httpx2
+from authlib.integrations.base_client import OAuthError
+from authlib.integrations.httpx_client import AsyncOAuth2Client
+from authlib.integrations.starlette_client import OAuth
+from joserfc.errors import JoseError
+from starlette.requests import Request
+
+from offsetd_clients.web.oidc_settings import OidcSettings, is_safe_address
+
+_TIMEOUT_S: Final = 10.0
+# A token is renewed while the calls that it goes with can still end.
+_RENEWED_BEFORE_END_S: Final = 30.0
+_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+
+
+class ProviderRefused(Exception):
+    """The provider did not log the viewer in, or its answer is not to be trusted."""
+
+
+class ProviderSilent(Exception):
+    """The provider does not answer."""
+
+
+class Provider:
+    """The provider at an issuer's address. Its own description says where its parts are."""
+
+    def __init__(self, settings: OidcSettings, *, clock_s: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self._clock_s = clock_s
+        self._app: Any = OAuth().register(
+            "oidc",
+            client_id=settings.client_id,
+            client_secret=settings.client_secret or None,
+            server_metadata_url=settings.discovery_url,
+            client_kwargs={
+                "scope": settings.scope,
+                "code_challenge_method": "S256",
+                "timeout": _TIMEOUT_S,
+            },
+        )
+
+    async def begin(self, request: Request, redirect_uri: str) -> str:
+        """Where the viewer logs in. What has to be known at the return goes into the session."""
+        try:
+            await self._metadata()
+            answer = await self._app.authorize_redirect(request, redirect_uri)
+        except httpx2.HTTPError as error:
+            raise ProviderSilent(_told(error)) from error
+        return str(answer.headers["location"])
+
+    async def finish(self, request: Request) -> "ProviderToken":
+        """The token of a viewer who came back. State, PKCE and the ID token are checked."""
+        try:
+            await self._metadata()
+            answer = await self._app.authorize_access_token(request)
+        except httpx2.HTTPError as error:
+            raise ProviderSilent(_told(error)) from error
+        except (OAuthError, JoseError, ValueError, KeyError, TypeError) as error:
+            raise ProviderRefused(_told(error)) from error
+        if "userinfo" not in answer:
+            raise ProviderRefused("the provider sent no ID token")
+        return ProviderToken.of(self, answer, self._clock_s)
+
+    async def renewed(self, refresh_token: str) -> Mapping[str, Any]:
+        """The answer of the token endpoint to a refresh token."""
+        metadata = await self._metadata()
+        client = AsyncOAuth2Client(
+            self.settings.client_id, self.settings.client_secret or None, timeout=_TIMEOUT_S
+        )
+        async with client:
+            answer: Mapping[str, Any] = await client.refresh_token(
+                metadata["token_endpoint"], refresh_token=refresh_token
+            )
+        return answer
+
+    async def _metadata(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = await self._app.load_server_metadata()
+        except (ValueError, TypeError) as error:
+            raise ProviderRefused("its description is not JSON") from error
+        if found.get("issuer") != self.settings.issuer:
+            self._app.server_metadata.clear()  # So that a provider that is set right is seen.
+            raise ProviderRefused("it says that it is another issuer than --oidc-issuer")
+        for name in _ENDPOINTS:
+            if not is_safe_address(str(found.get(name, ""))):
+                self._app.server_metadata.clear()
+                raise ProviderRefused(f"its {name} is not an address with https")
+        return found
+
+
+@attrs.define
+class ProviderToken:
+    """A viewer's access token. Called, it is the token to send; it renews itself before its end."""
+
+    text: str = attrs.field(repr=False)
+    _provider: Provider
+    _clock_s: Callable[[], float]
+    _ends_s: float = float("inf")
+    _refresh: str = attrs.field(default="", repr=False)
+    _lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, repr=False)
+
+    @classmethod
+    def of(
+        cls, provider: Provider, answer: Mapping[str, Any], clock_s: Callable[[], float]
+    ) -> "ProviderToken":
+        """The token in an answer of the provider."""
+        ends_s = float(answer.get("expires_at") or "inf")
+        return cls(
+            str(answer["access_token"]),
+            provider,
+            clock_s,
+            ends_s,
+            str(answer.get("refresh_token") or ""),
+        )
+
+    async def __call__(self) -> str:
+        """The token for one call. A token that cannot be renewed is sent as it is."""
+        async with self._lock:
+            if self._refresh and self._clock_s() > self._ends_s - _RENEWED_BEFORE_END_S:
+                await self._renew()
+        return self.text
+
+    async def _renew(self) -> None:
+        try:
+            answer = await self._provider.renewed(self._refresh)
+        except (httpx2.HTTPError, ProviderRefused):
+            return  # The next call tries again; the server refuses a token whose time is over.
+        except OAuthError:
+            self._refresh = ""  # The login is over.
+            return
+        self.text = str(answer["access_token"])
+        self._ends_s = float(answer.get("expires_at") or "inf")
+        self._refresh = str(answer.get("refresh_token") or self._refresh)
+
+
+def _told(error: Exception) -> str:
+    return str(getattr(error, "description", "") or error or type(error).__name__)
