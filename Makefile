@@ -1,7 +1,8 @@
 # Everything a fresh clone needs: a POSIX shell, make and Python 3.11 or newer.
 #
 #   make serve        set up, then run the server on ./offsetd-data, with its pages in a browser at
-#                     http://127.0.0.1:7172 if that port is free; ARGS= has its options:
+#                     http://127.0.0.1:7172 if that port is free; builds the transport
+#                     offsetd-wire, too, if cargo is there; ARGS= has its options:
 #                     make serve ARGS='--listen 127.0.0.1:7173 --set metrics.address='
 #   make cluster      set up, then run three Kafka brokers and three nodes of offsetd on them, in
 #                     ./offsetd-cluster (needs Java 17 and Maven); Ctrl-C ends all; ARGS= has its
@@ -43,7 +44,7 @@ PYTEST = $(BIN)/python -m pytest
 # files begin in the order that tests/conftest.py gives them, not by how many tests they have.
 PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 
-serve: $(VENV)/.server
+serve: $(VENV)/.server $(VENV)/.wire
 	@web=; [ ! -x $(BIN)/uvicorn ] || web=--web; exec $(BIN)/offsetd serve $$web $(ARGS)
 
 cluster: $(VENV)/.cluster
@@ -98,6 +99,13 @@ sync-check: $(VENV)/.check
 
 wire: $(VENV)/.server
 	@.ci/wire $(VENV)
+	@touch $(VENV)/.wire
+
+# A server needs it only with `transport=wire`, so it serves without it, too. What was tried once
+# is tried again when the transport changes, or by `make wire`.
+$(VENV)/.wire: $(VENV)/.server .ci/wire transport/Cargo.lock transport/src/*.rs transport/offsetd_wire/*.py
+	@.ci/wire $(VENV) --optional
+	@touch $@
 
 wheel: $(VENV)/.server
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

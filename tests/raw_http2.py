@@ -128,6 +128,20 @@ class RawConnection:
             if kind == RST_STREAM or (kind in (HEADERS, DATA) and flags & END_STREAM):
                 return blocks
 
+    def wait_for_reset(self, stream_id: int) -> int:
+        """The code with which the server resets a call."""
+        while True:
+            kind, _, stream, payload = self._receive_frame()
+            if stream == stream_id and kind == RST_STREAM:
+                return int.from_bytes(payload)
+
+    def wait_for_go_away(self) -> tuple[int, bytes]:
+        """The code and the text with which the server ends the connection."""
+        while True:
+            kind, _, _, payload = self._receive_frame()
+            if kind == GOAWAY and (code := int.from_bytes(payload[4:8])):
+                return code, payload[8:]
+
     def close(self) -> None:
         """Hangs up."""
         self.socket.close()

@@ -39,7 +39,7 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="answers that nobody reads leave no room for requests",
-        where="offsetd_coordinator.calls.admission:Admission.has_room",
+        where="offsetd_coordinator.calls.admission:Admission._bytes_held",
         replace="min(self.answers.bytes_held, self.answers.bytes_max)",
         by="self.answers.bytes_held",
         caught_by=_ANSWER_TESTS,

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.long(minutes=9)
 COMMITS_FOR_ALL = 24
 FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
+WIRE_ROOT = "transport"
+SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline", WIRE_ROOT)
 # A test that notices does so at its short settings. The client's package sets the second, and its
 # own setting would hide a planted one.
 NOT_PASSED_ON = ("OFFSETD_NIGHTLY", "GRPC_VERBOSITY")
@@ -95,15 +97,28 @@ def chosen_mutants() -> list[Mutant]:
     return [mutant for place, mutant in enumerate(MUTANTS) if place % COMMITS_FOR_ALL == turn]
 
 
+def native_parts() -> list[Path]:
+    """The compiled part of offsetd-wire, where it is installed: the copy of its Python needs it."""
+    spec = find_spec("offsetd_wire")
+    places = spec.submodule_search_locations if spec is not None else None
+    return [path for place in places or () for path in Path(place).glob("_wire*.so")]
+
+
 def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
     """Copies the packages, applies the mutant; returns the environment that imports the copy."""
-    for root in SOURCE_ROOTS:
+    native = native_parts()
+    roots = SOURCE_ROOTS if native else [root for root in SOURCE_ROOTS if root != WIRE_ROOT]
+    if not native and source_path(mutant).parts[0] == WIRE_ROOT:
+        pytest.skip("offsetd-wire is not installed")
+    for root in roots:
         shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in native:
+        shutil.copy(path, folder / WIRE_ROOT / "offsetd_wire")
     (folder / source_path(mutant)).write_text(mutated_source(mutant))
-    roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
+    search_path = os.pathsep.join(str(folder / root) for root in roots)
     environment = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     return environment | {
-        "PYTHONPATH": roots,
+        "PYTHONPATH": search_path,
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "unshrunk",
         "OFFSETD_TEST_PATIENCE_SECONDS": "20",

@@ -57,7 +57,8 @@ class Connection(asyncio.Protocol):
         self._room = room
         # Clients that came together do not all have to come again at once.
         jitter = random.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)
-        self._age_ms_max = limits.age_ms_max * jitter
+        self.age_ms_max = limits.age_ms_max * jitter
+        """The age at which it is told to end."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
@@ -192,7 +193,7 @@ class Connection(asyncio.Protocol):
         if self._draining_seconds is not None:
             if 1000 * (now_seconds - self._draining_seconds) > limits.age_grace_ms:
                 self.abort()
-        elif age_ms > self._age_ms_max or (
+        elif age_ms > self.age_ms_max or (
             not self._calls and 1000 * (now_seconds - self._idle_since_seconds) > limits.idle_ms_max
         ):
             self.drain()

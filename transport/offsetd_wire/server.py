@@ -14,6 +14,7 @@ from offsetd_wire.connection import Connection
 from offsetd_wire.limits import limits_of
 from offsetd_wire.message_room import MessageRoom
 from offsetd_wire.sockets import bind
+from offsetd_wire.tls_listener import TlsListener
 
 if TYPE_CHECKING:
     import socket
@@ -54,7 +55,7 @@ class Server:
         self._found: dict[str, Handler] = {}
         self._joining: dict[Join, list[tuple[Call, bytes]]] = {}
         self._ports: list[tuple[list[socket.socket], ssl.SSLContext | None]] = []
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsListener] = []
         self.connections: set[Connection] = set()
         """The connections that are open."""
         self._looking: asyncio.Task[None] | None = None
@@ -88,15 +89,15 @@ class Server:
         """Listens."""
         loop = asyncio.get_running_loop()
         for sockets, context in self._ports:
-            handshake: dict[str, Any] = {}
-            if context is not None:
-                handshake["ssl_handshake_timeout"] = self._limits.handshake_ms_max / 1000
             for each in sockets:
-                self._listeners.append(
-                    await loop.create_server(
-                        self._connection, sock=each, ssl=context, backlog=_BACKLOG, **handshake
+                if context is None:
+                    self._listeners.append(
+                        await loop.create_server(self._connection, sock=each, backlog=_BACKLOG)
                     )
-                )
+                else:
+                    listener = TlsListener(each, context, self._limits, self._connection)
+                    listener.start(self.connections, backlog=_BACKLOG)
+                    self._listeners.append(listener)
         self._looking = asyncio.create_task(self._look())
 
     async def stop(self, grace: float | None) -> None:

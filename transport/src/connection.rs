@@ -22,6 +22,8 @@ const WINDOW_BYTES: u32 = 65_535;
 const WAITING_STEP_BYTES: usize = 64 << 10;
 /// Bytes are taken from h2 after each read of the socket, so one read may have many small frames.
 const DATA_FRAME_BUDGET: usize = 4 << 20;
+/// The text for a request that is not one of gRPC.
+const SPEAKS: &[u8] = b"This port speaks gRPC.\n";
 const ENHANCE_YOUR_CALM: u32 = 11;
 
 pub struct Limits {
@@ -230,7 +232,9 @@ impl Connection {
     ) {
         let (head, body) = request.into_parts();
         if let Some(refusal) = refusal(&head.method, &head.headers) {
-            let _ = responder.send_response(refusal, true);
+            if let Ok(mut sender) = responder.send_response(refusal, false) {
+                let _ = sender.send_data(Bytes::from_static(SPEAKS), true);
+            }
             return;
         }
         self.next_id += 1;
