@@ -257,7 +257,7 @@ class Server:
             server = new_server(settings, self.admission)
         except TransportMissing as error:
             raise StartFailed(str(error)) from error
-        # gRPC tries the handlers in this order for each call. Commits and fetches are most frequent.
+        # gRPC tries the handlers in this order for each call: the most frequent ones are first.
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(
                 self.node,

@@ -8,7 +8,52 @@ _REPLAYS = "tests/unit/coordinator/state/test_replayed_state.py"
 _TAKEN_AWAY = f"{_REPLAYS}::test_what_a_batch_takes_away_it_may_bring_again"
 _RUNS = "tests/unit/coordinator/runtime/test_commit_runs.py"
 
+_JOINED = "tests/unit/coordinator/grpc/test_joined_commits.py"
+_JOINED_CLASS = "offsetd_coordinator.grpc.joined_commits:JoinedCommits"
+
 RUN_MUTANTS = (
+    Mutant(
+        name="joined commits are answered before they are durable",
+        where=f"{_JOINED_CLASS}._answer_later",
+        replace="if waiting is None:",
+        by="if True:",
+        caught_by=_JOINED,
+    ),
+    Mutant(
+        name="a lost partition refuses all commits that were joined with its own",
+        where=f"{_JOINED_CLASS}._answer_alone",
+        replace="await until_all_durable(runtime, [submitted.ticket])",
+        by="await until_all_durable(runtime, range(submitted.ticket + 9))",
+        caught_by=_JOINED,
+    ),
+    Mutant(
+        name="a refused commit moves the outcomes of those behind it",
+        where=f"{_JOINED_CLASS}._submit_run",
+        replace="refusal = refusals.get(place)",
+        by="refusal = refusals.get(place - 1)",
+        caught_by=_JOINED,
+    ),
+    Mutant(
+        name="joined commits need no rights",
+        where=f"{_JOINED_CLASS}._submit_run",
+        replace="refusals_of(accesses, read) if accesses else {}",
+        by="{}",
+        caught_by=_JOINED,
+    ),
+    Mutant(
+        name="a commit that comes alone needs no rights",
+        where=f"{_JOINED_CLASS}._submit_alone",
+        replace="if taken.access is not None:",
+        by="if False:",
+        caught_by=_JOINED,
+    ),
+    Mutant(
+        name="a call that is left counts for ever",
+        where=f"{_JOINED_CLASS}._submit",
+        replace="each.life.leave()",
+        by="",
+        caught_by=_JOINED,
+    ),
     Mutant(
         name="results of a run before it is durable",
         where="offsetd_coordinator.runtime.commit_runs:CommitRuns._append_and_replay",

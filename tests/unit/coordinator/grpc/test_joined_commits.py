@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -10,17 +12,21 @@ import pytest
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.counters import CallCounters
+from offsetd_coordinator.calls.identities import Identities
+from offsetd_coordinator.counters import AccessCounters, CallCounters
 from offsetd_coordinator.grpc.joined_commits import JoinedCommits
 from offsetd_coordinator.messages.commit_parser import CommitParser
+from offsetd_coordinator.messages.method_access import MethodAccess
+from offsetd_coordinator.security.acl import Acl, Operation, Permission, ResourceType
+from offsetd_coordinator.security.authorizer import Authorizer
 from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request, serving_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from serving_nodes import ServingNode
 
@@ -30,11 +36,12 @@ MESSAGE_BYTES_MAX = 1 << 20
 class UnaryCall:
     """A call's context, as a transport has it."""
 
-    def __init__(self, peer: str = "ipv4:127.0.0.1:5") -> None:
+    def __init__(self, peer: str = "ipv4:127.0.0.1:5", *, certificate: bytes | None = None) -> None:
         self.remaining_seconds: float | None = None
         self.is_done = False
         self.code = grpc.StatusCode.OK
         self._peer = peer
+        self._certificate = certificate
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def peer(self) -> str:
@@ -44,7 +51,7 @@ class UnaryCall:
         return ()
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        return {}
+        return {} if self._certificate is None else {"x509_pem_cert": [self._certificate]}
 
     def time_remaining(self) -> float | None:
         return self.remaining_seconds
@@ -111,6 +118,26 @@ class Joining:
     def assert_all_ended(self) -> None:
         assert (self.admission.bytes_taken, self.admission.requests) == (0, 0)
         assert all(not each.calls for each in self.admission.connections.all())
+
+
+def _door() -> MethodAccess:
+    """The door of CommitOffsets: alice and bob have a certificate, and a right to one group each.
+
+    They may commit all topics; carol only one.
+    """
+    rule = partial(Acl, permission=Permission.ALLOW, operation=Operation.READ)
+    group = partial(rule, resource_type=ResourceType.GROUP)
+    topic = partial(rule, resource_type=ResourceType.TOPIC)
+    acls = [
+        *(group(principal=f"User:{name}", name=f"of-{name}") for name in ("alice", "bob", "carol")),
+        *(topic(principal=f"User:{name}", name="*") for name in ("alice", "bob")),
+        topic(principal="User:carol", name="another"),
+    ]
+    identities = Identities(
+        now_ms=lambda: 0, principal_of=lambda certificate: f"User:{certificate.decode()}"
+    )
+    control = AccessControl(identities, Authorizer(acls=acls), AccessCounters())
+    return MethodAccess(control, "CommitOffsets")
 
 
 async def _values(serving: ServingNode, *group_ids: str) -> list[int]:
@@ -228,3 +255,38 @@ async def test_a_partition_that_is_lost_refuses_its_own_calls_only(is_newest: bo
     node.log.flush()
     assert (await ends[kept].end())[0] is grpc.StatusCode.OK
     joining.assert_all_ended()
+
+
+@pytest.mark.parametrize("comes_alone", [False, True])
+async def test_each_commit_needs_the_rights_of_its_own_caller(comes_alone: bool) -> None:
+    async with serving_node() as serving:
+        joining = Joining(serving.node, method_access=_door())
+        asked = [
+            ("alice", "of-alice"),
+            ("alice", "of-bob"),
+            ("bob", "of-bob"),
+            ("carol", "of-carol"),
+        ]
+        calls = [UnaryCall(f"peer-{name}", certificate=name.encode()) for name, _ in asked]
+        messages = [_commit(group_id) for _, group_id in asked]
+        turns = [[place] for place in range(4)] if comes_alone else [list(range(4))]
+        for turn in turns:
+            assert not joining.take_calls(
+                [calls[place] for place in turn], [messages[place] for place in turn]
+            )
+        codes = [(await call.end())[0].name for call in calls]
+        assert codes == ["OK", "PERMISSION_DENIED", "OK", "PERMISSION_DENIED"]
+        assert await _values(serving, "of-alice", "of-bob") == [1, 1]
+        joining.assert_all_ended()
+
+
+async def test_callers_with_quotas_are_left() -> None:
+    async with serving_node() as serving:
+        door = _door()
+        joining = Joining(serving.node, method_access=door)
+        calls = [UnaryCall(certificate=b"alice")]
+        with pytest.MonkeyPatch.context() as patch:
+            quotas = SimpleNamespace(of=lambda *_: SimpleNamespace())
+            patch.setattr(door._control, "quotas", quotas)
+            assert joining.take_calls(calls, [_commit("of-alice")]) == [0]
+        joining.assert_all_ended()
