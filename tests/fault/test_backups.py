@@ -403,7 +403,8 @@ def test_a_group_is_brought_back_to_a_running_server(server: ServerProcess, tmp_
         both = done(command(server.address, *group, "--group", "held", "--execute"), code=3)
         assert "LEASE_HELD" in both
     told = done(command(server.address, "restore", target, "--group", "other"), code=1)
-    assert "has no offsets of other" in told
+    assert "group other: backup" in told
+    assert "has no offsets of it as of" in told
 
 
 @promised(

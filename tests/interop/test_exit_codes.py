@@ -151,7 +151,7 @@ CASES: Final[dict[str, dict[int, str]]] = {
 ELSEWHERE = {("watch", 0), ("log retain", 3), ("kernels warm", 1), ("migrate zookeeper mirror", 3)}
 ELSEWHERE |= {("migrate zookeeper mirror", 0), ("migrate zookeeper verify", 0)}
 ELSEWHERE |= {("backup restore", 3), ("version", 3), ("cluster init", 0), ("cluster export", 0)}
-ELSEWHERE |= {("web", 0)}
+ELSEWHERE |= {("web", 0), ("log repair", 3)}
 
 
 def documented() -> list[tuple[list[str], set[int]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
+_BROUGHT_BACK = "tests/fault/test_groups_from_backups.py"
 _STORAGE = "offsetd_storage.backups"
 _UNIT = "tests/unit/storage/backups/test_backups.py"
 _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
@@ -263,6 +264,20 @@ BACKUP_MUTANTS = (
         replace="if time_ms < exact_from_ms:",
         by="if time_ms < 0:",
         caught_by=_CLEANED,
+    ),
+    Mutant(
+        name="a time before all data is restored as an empty folder",
+        where=f"{_STORAGE}.point_in_time:cuts_at",
+        replace="if time_ms < first_ms:",
+        by="if False:",
+        caught_by=_BROUGHT_BACK,
+    ),
+    Mutant(
+        name="a deleted group comes back without its retention",
+        where="offsetd_clients.cli.backup:_retentions_lost",
+        replace="if group.retention is None:",
+        by="if True:",
+        caught_by=_BROUGHT_BACK,
     ),
     Mutant(
         name="a record of exactly that time is left out",

@@ -12,6 +12,13 @@ _FAULT = "tests/fault/test_doctor.py"
 
 DOCTOR_MUTANTS = (
     Mutant(
+        name="doctor passes over folders that its user may not write to",
+        where=f"{_FOLDER}:_rights",
+        replace="if not files.may_write(path):",
+        by="if False:",
+        caught_by="tests/fault/test_doctor_rights.py",
+    ),
+    Mutant(
         name="doctor sends the token of the metrics in plain text to any machine",
         where="offsetd_clients.cli.doctor.scrapes:read_metrics",
         replace="not (is_secure or is_loopback(address))",

@@ -4,17 +4,18 @@ The server's package does the work (`offsetd.backups`, an entry point): this one
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import typer
 
 from offsetd_clients.change_values import ImportedGroup, OffsetFormat
-from offsetd_clients.cli.arguments.options import ReasonOption
+from offsetd_clients.cli.arguments.options import ReasonOption, given_folder, given_text
 from offsetd_clients.cli.arguments.reset_targets import parse_time
+from offsetd_clients.cli.arguments.time_spans import retention_text
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -37,10 +38,11 @@ from offsetd_clients.cli.printing.terminal import (
     Terminal,
     named_id,
 )
+from offsetd_clients.errors import GroupNotFound
 from offsetd_clients.installation import install_command
 from offsetd_clients.migration.kafka.folder_source import FolderGroup
 from offsetd_clients.sync.client import OffsetClient
-from offsetd_clients.values import TopicPartition
+from offsetd_clients.values import Retention, TopicPartition
 
 WORK: Final = "offsetd.backups"
 RESTORED_COLUMNS: Final = ("group", "offsets", "revision")
@@ -55,13 +57,19 @@ TargetArgument = Annotated[
     ),
 ]
 BackupOption = Annotated[
-    str | None, typer.Option("--backup", metavar="ID", help="The backup; default: the newest.")
+    str | None,
+    typer.Option(
+        "--backup", metavar="ID", parser=given_text, help="The backup; default: the newest."
+    ),
 ]
 
 FolderOption = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", metavar="DIR", help="Restore everything to this new or empty folder."
+        "--data-dir",
+        metavar="DIR",
+        parser=given_folder,
+        help="Restore everything to this new or empty folder.",
     ),
 ]
 GroupsOption = Annotated[
@@ -81,6 +89,13 @@ TimeOption = Annotated[
 ]
 
 
+class BackedUpGroup(FolderGroup, Protocol):
+    """A group as a backup has it. `retention`: milliseconds, "never", None for the server's."""
+
+    @property
+    def retention(self) -> int | Literal["never"] | None: ...
+
+
 class BackupWork(Protocol):
     """What the server's package does for these commands."""
 
@@ -95,7 +110,7 @@ class BackupWork(Protocol):
     ) -> None: ...
     def groups(
         self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
-    ) -> tuple[str, Sequence[FolderGroup]]: ...
+    ) -> tuple[str, Sequence[BackedUpGroup], dict[str, str]]: ...
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -241,16 +256,16 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
         if data_dir is not None:
             work.restore(target, data_dir, backup_id, to_ms)
             return
-        chosen, found = work.groups(target, backup_id, to_ms, list(dict.fromkeys(groups or ())))
+        chosen, found, refused = work.groups(
+            target, backup_id, to_ms, list(dict.fromkeys(groups or ()))
+        )
         audited_reason = _audited_reason(chosen, reason)
-        with connected(address, timeout, terminal) as client:
-            imported = client.import_offsets(
-                "".join(_lines(found, client)).encode(),
-                OffsetFormat.JSONL,
-                validate_only=not execute,
-                reason=audited_reason,
-            )
-        _print_restored(imported, terminal, address, is_dry=not execute)
+        problems = {each: f"{named_id(each)}: {why}" for each, why in refused.items()}
+        imported: Sequence[ImportedGroup] = ()
+        if found:
+            with connected(address, timeout, terminal) as client:
+                imported = _brought_back(client, found, audited_reason, terminal, execute=execute)
+        _print_restored(imported, problems, terminal, address, is_dry=not execute)
 
 
 def _audited_reason(backup_id: str, reason: str) -> str:
@@ -290,8 +305,60 @@ def _lines(groups: Iterable[FolderGroup], client: OffsetClient) -> Iterator[str]
             yield json.dumps(line) + "\n"
 
 
+def _brought_back(
+    client: OffsetClient,
+    groups: Sequence[BackedUpGroup],
+    reason: str,
+    terminal: Terminal,
+    *,
+    execute: bool,
+) -> Sequence[ImportedGroup]:
+    """Imports the offsets, or only checks that; groups that were deleted get their retentions.
+
+    These come first: if the command is broken off, the next one brings the offsets.
+    """
+    content = "".join(_lines(groups, client)).encode()
+    lost = _retentions_lost(groups, client)
+    imported: Sequence[ImportedGroup] = ()
+    if lost or not execute:
+        imported = client.import_offsets(
+            content, OffsetFormat.JSONL, validate_only=True, reason=reason
+        )
+    for group_id in [each.group_id for each in imported if each.error is None]:
+        if group_id in lost:
+            text, is_so = retention_text(lost[group_id]), "is" if execute else "would be"
+            if execute:
+                client.update_group(
+                    group_id, retention=lost[group_id], allow_missing=True, reason=reason
+                )
+            terminal.note(f"{named_id(group_id)}: its retention {is_so} {text} again")
+    if execute:
+        imported = client.import_offsets(content, OffsetFormat.JSONL, reason=reason)
+    return imported
+
+
+def _retentions_lost(groups: Iterable[BackedUpGroup], client: OffsetClient) -> dict[str, Retention]:
+    """The retentions of the groups that the server does not have: with them it lost theirs."""
+    lost: dict[str, Retention] = {}
+    for group in groups:
+        if group.retention is None:
+            continue
+        try:
+            client.get_group(group.group_id)
+        except GroupNotFound:
+            lost[group.group_id] = (
+                "never" if group.retention == "never" else timedelta(milliseconds=group.retention)
+            )
+    return lost
+
+
 def _print_restored(
-    imported: Sequence[ImportedGroup], terminal: Terminal, address: str, *, is_dry: bool
+    imported: Sequence[ImportedGroup],
+    problems: Mapping[str, str],
+    terminal: Terminal,
+    address: str,
+    *,
+    is_dry: bool,
 ) -> None:
     done = [each for each in imported if each.error is None]
     if is_dry:
@@ -300,9 +367,12 @@ def _print_restored(
     else:
         terminal.rows(RESTORED_COLUMNS, map(_restored_row, done))
     failed = [
-        f"{named_id(each.group_id)}: {explain(each.error, address)}"
-        for each in imported
-        if each.error is not None
+        *problems.values(),
+        *(
+            f"{named_id(each.group_id)}: {explain(each.error, address)}"
+            for each in imported
+            if each.error is not None
+        ),
     ]
     if failed:
         code = EXIT_PARTLY if done else EXIT_FAILED

@@ -180,7 +180,7 @@ class BackupWork:
         ]
         self.terminal.rows(RESTORE_COLUMNS, rows)
         if not any(each.end_offset for each in logs):
-            self.terminal.note("the restored logs are empty: at that time there was nothing")
+            self.terminal.note("the restored logs are empty: there was nothing to back up")
         state_ms = chosen.manifest.moment_ms if to_ms is None else to_ms
         self.terminal.note(
             f"restored from backup {chosen.backup_id}, as of {rfc3339(state_ms)};"
@@ -190,8 +190,8 @@ class BackupWork:
 
     def groups(
         self, source: str, backup_id: str | None, to_ms: int | None, group_ids: Sequence[str]
-    ) -> tuple[str, list[FolderGroup]]:
-        """A backup's id, and the offsets of groups in it. Fails if one cannot be read."""
+    ) -> tuple[str, list[FolderGroup], dict[str, str]]:
+        """A backup's id, the groups as they are in it, and why others cannot be brought back."""
         with self._told():
             repository = Repository(target_of(source))
             chosen = chosen_backup(
@@ -202,14 +202,16 @@ class BackupWork:
                 group_ids=group_ids,
             )
             found = list(groups_in_backup(repository, chosen, group_ids))
-        for each in found:
-            if each.problems:
-                self.terminal.fail("; ".join(each.problems))
-        missing = sorted(set(group_ids) - {each.group_id for each in found})
-        if missing:
-            self.terminal.fail(f"backup {chosen.backup_id} has no offsets of {', '.join(missing)}")
-        self.terminal.note(f"from backup {chosen.backup_id}")
-        return chosen.backup_id, found
+        state = rfc3339(chosen.manifest.moment_ms if to_ms is None else to_ms)
+        refused = {each.group_id: "; ".join(each.problems) for each in found if each.problems}
+        for missing in sorted(set(group_ids) - {each.group_id for each in found}):
+            refused[missing] = (
+                f"backup {chosen.backup_id} has no offsets of it as of {state}; choose another"
+                " state with --backup or --to-datetime"
+            )
+        self.terminal.note(f"from backup {chosen.backup_id}, as of {state}")
+        whole = [each for each in found if each.group_id not in refused]
+        return chosen.backup_id, whole, refused
 
     @contextmanager
     def _told(self) -> Iterator[None]:

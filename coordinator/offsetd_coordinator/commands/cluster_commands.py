@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from offsetd_coordinator.commands.log_commands import given_folder
 from offsetd_coordinator.commands.terminal import Terminal
 
 BrokersOption = Annotated[
@@ -58,7 +59,10 @@ def _register_init(group: typer.Typer, terminal: Terminal) -> None:
         data_dir: Annotated[
             Path,
             typer.Option(
-                "--from-data-dir", metavar="DIR", help="The folder of a stopped single server."
+                "--from-data-dir",
+                metavar="DIR",
+                parser=given_folder,
+                help="The folder of a stopped single server.",
             ),
         ],
         bootstrap_servers: BrokersOption = None,
@@ -94,7 +98,10 @@ def _register_export(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("export")
     def export(
         data_dir: Annotated[
-            Path, typer.Option("--data-dir", metavar="DIR", help="The folder to make.")
+            Path,
+            typer.Option(
+                "--data-dir", metavar="DIR", parser=given_folder, help="The folder to make."
+            ),
         ],
         bootstrap_servers: BrokersOption = None,
         cluster_id: ClusterOption = None,

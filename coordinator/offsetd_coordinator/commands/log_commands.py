@@ -14,9 +14,22 @@ from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
 
 from offsetd_coordinator.commands.terminal import Terminal
 
+
+def given_folder(text: str | Path) -> Path:
+    """A folder of the command line. Raises typer.BadParameter for an empty one: it would be `.`."""
+    if not str(text):
+        raise typer.BadParameter("it is empty: give the path of a folder")
+    return Path(text)
+
+
 FolderOption = Annotated[
     Path,
-    typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        parser=given_folder,
+        help="The data folder, offsetd's or a broker's.",
+    ),
 ]
 PartitionOption = Annotated[
     list[int] | None,

@@ -397,6 +397,8 @@ class Settings(ClusterSettings):
 
     @configs.default
     def _static_configs(self) -> TopicConfigs:
+        if not self.data_dir:
+            raise InvalidSetting("data.dir", "it is empty: give the path of a folder")
         for least, most in _BOUNDS:
             bounds = getattr(self, OWN_FIELDS[least]), getattr(self, OWN_FIELDS[most])
             if bounds[0] > bounds[1]:

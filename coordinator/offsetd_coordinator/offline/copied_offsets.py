@@ -7,7 +7,7 @@ this package, so they find `read_groups` by the entry point `offsetd.offset_fold
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import attrs
 from offsetd_storage.cleaner.offline_cleaning import viewed_log
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.configuration.log_config import LogConfig
     from offsetd_storage.disk.files import Files
+    from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
     from offsetd_storage.views.folder_view import FolderView, LogView
 
     from offsetd_coordinator.committed_offsets import CommittedOffset
@@ -41,13 +42,15 @@ class FolderGroup(NamedTuple):
     """A group in the folders, with its offsets sorted by topic and partition.
 
     `has_members` comes from the group's newest record; None if its records cannot be read.
-    `problems` name the offsets that may be missing.
+    `problems` name the offsets that may be missing. `retention` is in milliseconds, "never", or
+    None for the server's.
     """
 
     group_id: str
     has_members: bool | None
     offsets: tuple[FileOffset, ...]
     problems: tuple[str, ...] = ()
+    retention: int | Literal["never"] | None = None
 
 
 @attrs.frozen
@@ -171,7 +174,14 @@ def groups_of(
             has_members=records.has_members if records.is_readable else None,
             offsets=tuple(_file_offset(group_id, each) for each in offsets if each.is_decodable),
             problems=_problems(log, unreadable) + nameless,
+            retention=_retention(records.settings),
         )
+
+
+def _retention(settings: GroupSettings | None) -> int | Literal["never"] | None:
+    if settings is None:
+        return None
+    return "never" if settings.never_expires else settings.retention_ms
 
 
 def _problems(log: TopicPartition, unreadable: Sequence[CommittedOffset]) -> tuple[str, ...]:

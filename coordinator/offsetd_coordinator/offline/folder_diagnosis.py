@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,10 @@ Told = tuple[str, str, str]
 """A grade (`warn` or `bad`), what is so, and what to do."""
 
 _CLOCK_MS_MAX: Final = 60_000
+_NO_RIGHT: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_GIVE_RIGHTS: Final = (
+    "Give the folder to the user of the server (`chown -R USER DIR`), or ask as that user."
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +53,8 @@ def folder_checks(folder: Path) -> Iterator[tuple[str, str, str, str]]:
     files, view, problem = OsFiles(), None, ""
     try:
         view = read_folder(files, folder)
+    except PermissionError:
+        pass  # The check of rights tells it.
     except (StorageError, OSError) as error:
         problem = words_of(error)
     facts = FolderFacts(
@@ -59,13 +66,20 @@ def folder_checks(folder: Path) -> Iterator[tuple[str, str, str, str]]:
         now_ms=int(time.time() * 1000),
     )
     for name, check in FOLDER_CHECKS.items():
-        for told in list(check(facts)) or [("ok", "", "")]:
+        try:
+            found = list(check(facts))
+        except PermissionError as error:
+            found = [("warn", f"not checked: {words_of(error)}", _GIVE_RIGHTS)]
+        for told in found or [("ok", "", "")]:
             yield (name, *told)
 
 
 def _is_open(files: Files, folder: Path) -> bool:
     """Whether the lock is held. A folder without the file of the lock is not touched."""
-    lock = files.lock(folder / LOCK_NAME) if files.exists(folder / LOCK_NAME) else None
+    try:
+        lock = files.lock(folder / LOCK_NAME) if files.exists(folder / LOCK_NAME) else None
+    except PermissionError:
+        return False
     if lock is not None:
         lock.release()
     return lock is None and files.exists(folder / LOCK_NAME)
@@ -87,6 +101,52 @@ def _readable(facts: FolderFacts) -> Iterator[Told]:
             facts.problem,
             "Is this the data.dir of the server? Else: a newer offsetd, or a backup.",
         )
+
+
+def _rights(facts: FolderFacts) -> Iterator[Told]:
+    """What this user may not read or write, a finding for each folder."""
+    files, folder = facts.files, facts.folder
+    for path in [folder, *_folders_in(files, folder)]:
+        try:
+            closed = [each.name for each in _files_in(files, path) if not _may_open(files, each)]
+        except PermissionError:
+            yield "bad", f"this user may not read {path}", _GIVE_RIGHTS
+            continue
+        if not files.may_write(path):
+            yield "bad", f"this user may not write to {path}", _GIVE_RIGHTS
+        elif closed:
+            more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+            yield "bad", f"this user may not write {path / closed[0]}{more}", _GIVE_RIGHTS
+
+
+def _folders_in(files: Files, folder: Path) -> list[Path]:
+    try:
+        return [
+            each
+            for each in map(folder.joinpath, files.list_folder(folder))
+            if files.is_folder(each)
+        ]
+    except PermissionError:
+        return []
+
+
+def _files_in(files: Files, folder: Path) -> list[Path]:
+    return [
+        each
+        for each in map(folder.joinpath, files.list_folder(folder))
+        if not files.is_folder(each)
+    ]
+
+
+def _may_open(files: Files, path: Path) -> bool:
+    """Whether a file can be opened to be read and written. Only a refusal of rights counts."""
+    try:
+        files.open(path).close()
+    except FileNotFoundError:  # A server has removed it meanwhile.
+        return True
+    except OSError as error:
+        return error.errno not in _NO_RIGHT
+    return True
 
 
 def _lock(facts: FolderFacts) -> Iterator[Told]:
@@ -142,6 +202,7 @@ def _clock(facts: FolderFacts) -> Iterator[Told]:
 
 FOLDER_CHECKS: Final[dict[str, Callable[[FolderFacts], Iterator[Told]]]] = {
     "folder": _readable,
+    "rights": _rights,
     "restore": _restore,
     "lock": _lock,
     "shutdown": _shutdown,

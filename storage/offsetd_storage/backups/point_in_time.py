@@ -31,10 +31,14 @@ class Cut(NamedTuple):
 
 
 class LogTimes(NamedTuple):
-    """A log's cut for a time, or None if all of it is older; the earliest exact time."""
+    """A log's cut for a time, or None if all of it is older; the earliest exact time.
+
+    `first_ms` is the time of its first batch, or None if it has none.
+    """
 
     cut: Cut | None
     exact_from_ms: int
+    first_ms: int | None = None
 
 
 def backup_for(backups: Sequence[ListedBackup], time_ms: int, *, of: Callable[[int], str]) -> str:
@@ -52,8 +56,8 @@ def cuts_at(
 ) -> dict[TopicPartition, Cut]:
     """The cut of each log that has later records. Reads all of the backup.
 
-    Raises BackupRefused if the state at that time is not in the backup any more; BackupDamaged,
-    CorruptBatch, TargetFailed.
+    Raises BackupRefused if the state at that time is not in the backup any more, or if there was
+    nothing yet; BackupDamaged, CorruptBatch, TargetFailed.
     """
     times = {
         each.topic_partition: log_times(each, _batches(repository, each), time_ms)
@@ -65,6 +69,14 @@ def cuts_at(
             f"the state at {of(time_ms)} was compacted away: this backup has all states from"
             f" {of(exact_from_ms)} to {of(manifest.moment_ms)}"
         )
+    first_ms = min(
+        (each.first_ms for each in times.values() if each.first_ms is not None), default=0
+    )
+    if time_ms < first_ms:
+        raise BackupRefused(
+            f"there was nothing yet at {of(time_ms)}: this backup has all states from"
+            f" {of(max(first_ms, exact_from_ms))} to {of(manifest.moment_ms)}"
+        )
     return {each: found.cut for each, found in times.items() if found.cut is not None}
 
 
@@ -73,13 +85,14 @@ def log_times(
 ) -> LogTimes:
     """The cut of a log at a time, from its batches in their order: (segment, position, header)."""
     exact_from_ms = 0
-    cut = None
+    cut = first_ms = None
     for segment, position, header in batches:
+        first_ms = header.max_timestamp_ms if first_ms is None else first_ms
         if header.base_offset < log.exact_from:
             exact_from_ms = max(exact_from_ms, header.max_timestamp_ms)
         if cut is None and header.max_timestamp_ms > time_ms:
             cut = Cut(header.base_offset, segment.base_offset, position)
-    return LogTimes(cut, exact_from_ms)
+    return LogTimes(cut, exact_from_ms, first_ms)
 
 
 def _batches(

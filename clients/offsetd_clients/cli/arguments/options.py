@@ -1,10 +1,26 @@
 """Options and arguments that several commands have."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from offsetd_clients.cli.completion import complete_group_id
+
+
+def given_folder(text: str | Path) -> Path:
+    """A folder of the command line. Raises typer.BadParameter for an empty one: it would be `.`."""
+    if not str(text):
+        raise typer.BadParameter("it is empty: give the path of a folder")
+    return Path(text)
+
+
+def given_text(text: str) -> str:
+    """An option's text. Raises typer.BadParameter if it is empty, as an unset variable is."""
+    if not text:
+        raise typer.BadParameter("it is empty: leave the option out, or give it a value")
+    return text
+
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check and show, but change nothing.")

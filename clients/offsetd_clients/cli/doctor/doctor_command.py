@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from offsetd_clients.cli.arguments.options import given_folder
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -41,7 +42,12 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         *,
         data_dir: Annotated[
             Path | None,
-            typer.Option("--data-dir", metavar="DIR", help="Look at this folder, not at a server."),
+            typer.Option(
+                "--data-dir",
+                metavar="DIR",
+                parser=given_folder,
+                help="Look at this folder, not at a server.",
+            ),
         ] = None,
         metrics: Annotated[
             str | None,

@@ -15,6 +15,9 @@ from offsetd_clients.calling.security import TlsOptions, is_loopback
 METRICS_TIMEOUT_S = 5.0
 METRICS_TOKEN_VARIABLE = "OFFSETD_METRICS_TOKEN"  # noqa: S105  # Its name.
 _OK, _UNAUTHORIZED = 200, 401
+_NO_METRICS = (
+    "is not a metrics port: give --metrics the HOST:PORT of metrics.address, not that for clients"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -61,8 +64,12 @@ def read_metrics(address: str, *, is_secure: bool, access: MetricsAccess = NO_AC
             connection.request("GET", "/metrics", headers=headers)
             got = connection.getresponse()
             text, told = got.read().decode(), got.headers.get("Date")
-    except (OSError, ValueError, HTTPException) as error:
-        return Metrics(problem=f"{address} does not answer: {error}")
+    except ssl.SSLError as error:
+        return Metrics(problem=f"{address} does not answer with TLS: {error.reason or error}")
+    except OSError as error:
+        return Metrics(problem=f"{address} does not answer: {error.strerror or error}")
+    except (ValueError, HTTPException):
+        return Metrics(problem=f"{address} {_NO_METRICS}")
     if got.status == _UNAUTHORIZED:
         return Metrics(
             problem=f"{address} asks for the token of metrics.token.file: set"
@@ -72,7 +79,10 @@ def read_metrics(address: str, *, is_secure: bool, access: MetricsAccess = NO_AC
         return Metrics(problem=f"{address} answers {got.status} {got.reason}")
     now = datetime.now(UTC)
     skew_s = (parsedate_to_datetime(told) - now).total_seconds() if told else 0.0
-    return Metrics(values=dict(_samples(text)), skew_s=skew_s)
+    try:
+        return Metrics(values=dict(_samples(text)), skew_s=skew_s)
+    except ValueError:
+        return Metrics(problem=f"{address} {_NO_METRICS}")
 
 
 @contextmanager
