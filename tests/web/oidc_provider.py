@@ -203,9 +203,11 @@ def _open_id(provider: Provider) -> Any:
         def get_client_claims(self, client: Client) -> dict[str, Any]:
             return {"iss": provider.issuer}
 
-        def generate_user_info(self, user: User, scope: str) -> dict[str, Any]:
+        def claims_of(self, user: User, scope: str) -> dict[str, Any]:
             given = {"nonce": provider.nonce} if provider.nonce else {}
             return {"sub": user.name, **given}
+
+        generate_user_info = claims_of  # Authlib's name for it.
 
     return OpenId()
 

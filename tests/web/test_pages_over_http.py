@@ -115,6 +115,16 @@ def test_names_of_this_machine_are_accepted(web: WebProcess, host: str) -> None:
     assert web.get("/", headers={"Host": host}).status == 200
 
 
+def test_an_address_without_a_page_is_told_in_the_frame_of_the_pages(web: WebProcess) -> None:
+    answer = web.get("/grops<script>")
+    assert answer.status == 404
+    assert "<h1>There is no such page</h1>" in answer.text
+    assert "<nav" in answer.text
+    assert "<script>" not in answer.text
+    missing = web.get("/static/missing.js")
+    assert (missing.status, missing.text) == (404, "There is no such page.\n")
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_but_get_is_answered(web: WebProcess, method: str) -> None:
     for path in ("/", f"/group?name={PLOTTED}", "/static/web.js"):
@@ -242,6 +252,9 @@ def test_settings_say_what_they_do_and_where_they_come_from(web: WebProcess) -> 
     assert "history.ms" in text
     assert "static-server" in text
     assert "listen.address" not in text
+    # Milliseconds and bytes are also told in units that people read.
+    assert "ms (10 min)" in web.get("/settings?q=lag.window.ms").text
+    assert "bytes (100.0 MiB)" in web.get("/settings?q=segment.bytes&topic=__consumer_offsets").text
 
 
 @pytest.mark.single_server

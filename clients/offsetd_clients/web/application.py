@@ -12,7 +12,7 @@ import attrs
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -182,8 +182,9 @@ class Pages:
             "version": version("offsetd"),
             "logout": self.logout,
             "changes": OF_A_GROUP if self.options.allows_changes else (),
+            "login_again": "",
         }
-        text = self.templates.get_template(template).render(**frame, **shown)
+        text = self.templates.get_template(template).render({**frame, **shown})
         return HTMLResponse(text, status)
 
 
@@ -243,6 +244,14 @@ class Site:
             return answer
 
         return endpoint
+
+    async def nothing(self, request: Request, _: Exception) -> Response:
+        """What an address without a page gets."""
+        pages = None if request.url.path.startswith("/static/") else self._viewed(request)
+        if pages is None:
+            return PlainTextResponse("There is no such page.\n", 404)
+        shown = {"failure": "There is no such page", "told": request.url.path, "advice": ""}
+        return pages.rendered(request, "failure.html", shown, 404)
 
     def changing(self, name: str) -> Endpoint:
         """An endpoint of ChangePages."""
@@ -316,4 +325,9 @@ def application(
             Route(CALLBACK_PATH, site.passing("finish"), methods=["GET"]),
         ]
     protection = Middleware(Protection, options=options)
-    return Starlette(routes=routes, middleware=[protection], lifespan=site.lifespan)
+    return Starlette(
+        routes=routes,
+        middleware=[protection],
+        lifespan=site.lifespan,
+        exception_handlers={404: site.nothing},
+    )

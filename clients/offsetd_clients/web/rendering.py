@@ -5,12 +5,16 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from offsetd_clients.admin_values import ConfigSetting
 from offsetd_clients.web.names import bounded, group_link
 from offsetd_clients.web.pages.group_order import toggled
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _SMALL_RATE = 10
+_SECOND_MS = 1000
+# More means that there is no limit.
+_SPAN_MS_MAX = 1000 * 365 * 86_400_000
 UNKNOWN = "\N{EN DASH}"
 
 
@@ -26,7 +30,7 @@ def environment() -> Environment:
     made.filters.update(
         bounded=bounded, size=size_text, time=time_text, span=span_text, whole=whole_text
     )
-    made.filters.update(rate=rate_text, seconds=seconds_text)
+    made.filters.update(rate=rate_text, seconds=seconds_text, meaning=meaning_text)
     made.globals.update(group_link=group_link, toggled=toggled)
     return made
 
@@ -52,6 +56,18 @@ def rate_text(rate: float) -> str:
 def seconds_text(seconds: float) -> str:
     """A duration in its two largest units."""
     return span_text(timedelta(seconds=round(seconds)))
+
+
+def meaning_text(setting: ConfigSetting) -> str:
+    """The value of a setting in larger units, in brackets; empty if it has no such meaning."""
+    if not (setting.value.isascii() and setting.value.isdigit()):
+        return ""
+    number = int(setting.value)
+    if setting.unit == "ms" and number >= _SECOND_MS and number <= _SPAN_MS_MAX:
+        return f" ({span_text(timedelta(milliseconds=number))})"
+    if setting.unit == "bytes" and number >= _STEP:
+        return f" ({size_text(number)})"
+    return ""
 
 
 def time_text(time: datetime | None) -> str:

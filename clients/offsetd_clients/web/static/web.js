@@ -68,7 +68,7 @@ const plotOf = (box, columns) => {
     cursor: {drag: {x: true, y: false}},
     series: [
       {label: "time", value: `${DAY} {HH}:{mm}:{ss}`},
-      {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80},
+      {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80, fill: color("--panel")},
         paths: uPlot.paths.stepped({align: 1}), value: offsetText},
     ],
     axes: [{...axis, values: TIMES, space: 80}, {...axis, size: 90, values: whole}],
