@@ -13,8 +13,8 @@ _FAULT = "tests/fault/test_doctor.py"
 DOCTOR_MUTANTS = (
     Mutant(
         name="doctor passes over folders that its user may not write to",
-        where=f"{_FOLDER}:_rights",
-        replace="if not files.may_write(path):",
+        where=f"{_FOLDER}:_rights_to",
+        replace="if not files.may_write(folder):",
         by="if False:",
         caught_by="tests/fault/test_doctor_rights.py",
     ),

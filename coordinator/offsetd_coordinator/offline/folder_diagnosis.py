@@ -15,12 +15,13 @@ from offsetd_storage.errors import StorageError, words_of
 from offsetd_storage.folder.folder_lock import LOCK_NAME
 from offsetd_storage.folder.unfinished_restore import RESTORE_MARK
 from offsetd_storage.recovery.quarantine import Damage, claims_of, list_quarantine_files
+from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, read_folder
 
 from offsetd_coordinator.expiry.uptime_marker import UNREADABLE, read_last_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from offsetd_storage.disk.files import Files
@@ -29,6 +30,7 @@ Told = tuple[str, str, str]
 """A grade (`warn` or `bad`), what is so, and what to do."""
 
 _CLOCK_MS_MAX: Final = 60_000
+_OURS: Final = "offsetd"
 _NO_RIGHT: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _GIVE_RIGHTS: Final = (
     "Give the folder to the user of the server (`chown -R USER DIR`), or ask as that user."
@@ -104,38 +106,40 @@ def _readable(facts: FolderFacts) -> Iterator[Told]:
 
 
 def _rights(facts: FolderFacts) -> Iterator[Told]:
-    """What this user may not read or write, a finding for each folder."""
+    """What this user may not read or write, a finding for each folder.
+
+    Only what a data folder has is opened: the path may lead to any folder.
+    """
     files, folder = facts.files, facts.folder
-    for path in [folder, *_folders_in(files, folder)]:
+    try:
+        names = files.list_folder(folder)
+    except PermissionError:
+        yield "bad", f"this user may not read {folder}", _GIVE_RIGHTS
+        return
+    logs = [each for each in names if TopicPartition.of_folder(each) is not None]
+    if not logs:
+        return
+    ours = [each for each in names if each == LOCK_NAME or each.startswith(_OURS)]
+    yield from _rights_to(files, folder, ours)
+    for path in (folder / each for each in logs if files.is_folder(folder / each)):
         try:
-            closed = [each.name for each in _files_in(files, path) if not _may_open(files, each)]
+            yield from _rights_to(files, path, files.list_folder(path))
         except PermissionError:
             yield "bad", f"this user may not read {path}", _GIVE_RIGHTS
-            continue
-        if not files.may_write(path):
-            yield "bad", f"this user may not write to {path}", _GIVE_RIGHTS
-        elif closed:
-            more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
-            yield "bad", f"this user may not write {path / closed[0]}{more}", _GIVE_RIGHTS
 
 
-def _folders_in(files: Files, folder: Path) -> list[Path]:
-    try:
-        return [
-            each
-            for each in map(folder.joinpath, files.list_folder(folder))
-            if files.is_folder(each)
-        ]
-    except PermissionError:
-        return []
-
-
-def _files_in(files: Files, folder: Path) -> list[Path]:
-    return [
+def _rights_to(files: Files, folder: Path, names: Sequence[str]) -> Iterator[Told]:
+    """What this user may not write: a folder, or some files in it."""
+    closed = [
         each
-        for each in map(folder.joinpath, files.list_folder(folder))
-        if not files.is_folder(each)
+        for each in names
+        if not files.is_folder(folder / each) and not _may_open(files, folder / each)
     ]
+    if not files.may_write(folder):
+        yield "bad", f"this user may not write to {folder}", _GIVE_RIGHTS
+    elif closed:
+        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        yield "bad", f"this user may not write {folder / closed[0]}{more}", _GIVE_RIGHTS
 
 
 def _may_open(files: Files, path: Path) -> bool:
