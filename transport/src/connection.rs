@@ -12,8 +12,9 @@ use h2::{Ping, PingPong};
 use http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::frames::{FrameWatch, PingPolicy, go_away};
+use crate::headers;
 use crate::pipe::Pipe;
-use crate::stream::{Event, Life, Ready, Stream};
+use crate::stream::{self, Event, Life, Ready, Stream};
 
 /// A client may have this much on its way in one call, and in all of its calls: HTTP/2 lets no
 /// server begin a connection with less.
@@ -25,6 +26,8 @@ const DATA_FRAME_BUDGET: usize = 4 << 20;
 /// The text for a request that is not one of gRPC.
 const SPEAKS: &[u8] = b"This port speaks gRPC.\n";
 const ENHANCE_YOUR_CALM: u32 = 11;
+
+const RESOURCE_EXHAUSTED: u32 = 8;
 
 pub struct Limits {
     pub message_bytes_max: usize,
@@ -61,7 +64,8 @@ impl Connection {
             .initial_connection_window_size(WINDOW_BYTES)
             .data_frame_budget(DATA_FRAME_BUDGET)
             .max_concurrent_streams(limits.streams_max)
-            .max_header_list_size(limits.metadata_bytes_max)
+            // h2 refuses larger ones with a status that gRPC's clients do not know.
+            .max_header_list_size(limits.metadata_bytes_max.saturating_mul(2))
             .handshake(pipe.clone());
         Self {
             pipe,
@@ -237,6 +241,11 @@ impl Connection {
             }
             return;
         }
+        let size = headers::list_size(&head.headers);
+        if size > self.limits.metadata_bytes_max as usize {
+            let _ = responder.send_response(too_much_metadata(size, &self.limits), true);
+            return;
+        }
         self.next_id += 1;
         let id = self.next_id;
         let stream =
@@ -245,6 +254,13 @@ impl Connection {
         events.push(Event::Call { id, path: head.uri.path().to_owned(), headers: head.headers });
         self.drive_stream(id, events);
     }
+}
+
+/// The answer to a call with more metadata than the limit.
+fn too_much_metadata(size: usize, limits: &Limits) -> http::Response<()> {
+    let most = limits.metadata_bytes_max;
+    let text = format!("the call has {size} bytes of metadata, more than {most}");
+    stream::response(headers::status(RESOURCE_EXHAUSTED, &text))
 }
 
 /// The answer to a request that is not one of gRPC.

@@ -85,6 +85,12 @@ pub fn add_metadata(headers: &mut HeaderMap, name: &str, value: &[u8]) -> Result
     Ok(())
 }
 
+/// The size of headers, as HTTP/2 counts it.
+pub fn list_size(headers: &HeaderMap) -> usize {
+    const BYTES_MORE: usize = 32;
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + BYTES_MORE).sum()
+}
+
 /// The headers of a call's end.
 pub fn status(code: u32, message: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);

@@ -314,7 +314,7 @@ impl Stream {
     }
 }
 
-fn response(mut headers: HeaderMap) -> Response<()> {
+pub fn response(mut headers: HeaderMap) -> Response<()> {
     headers.insert("content-type", HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity,deflate,gzip"));
     let mut head = Response::new(());
