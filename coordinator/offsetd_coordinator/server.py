@@ -28,6 +28,7 @@ from offsetd_coordinator.administration.internal_topics import (
     InternalTopics,
     upkeep_config,
 )
+from offsetd_coordinator.background.backup_attempts import refuse_wrong_target
 from offsetd_coordinator.background.backup_source import BackupSource, ends_of_node
 from offsetd_coordinator.background.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.background.lag_survey import LagSurvey
@@ -313,6 +314,7 @@ class Server:
     def _check_folder(self) -> None:
         try:
             check_usable(self._files, Path(self.settings.data_dir))
+            refuse_wrong_target(self.settings)
         except (StorageError, OSError) as error:
             raise StartFailed(words_of(error)) from error
 

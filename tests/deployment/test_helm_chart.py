@@ -53,6 +53,7 @@ ALL: Final = {
     "settings": {"history.ms": 8_640_000_000, "log.cleaner.enable": True},
     "service": {"type": "LoadBalancer", "annotations": {"a.example.org/b": "c"}},
     "persistence": {"storageClass": "fast"},
+    "backup": {"volume": {"size": "20Gi", "storageClass": "shared"}},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
     "imagePullSecrets": [{"name": "registry"}],
@@ -67,6 +68,11 @@ VALUES: Final[dict[str, dict[str, Any]]] = {
     "one insecure server": {"insecure": True},
     "one server with TLS": TLS,
     "nodes": {"insecure": True, "replicas": 3, "cluster": KAFKA},
+    "backups to a store": {
+        "insecure": True,
+        "backup": {"target": "s3://bucket/offsetd", "environmentSecret": "s3-login"},
+    },
+    "backups to a volume": {"insecure": True, "backup": {"volume": {"claim": "nfs"}}},
     "one node": {"insecure": True, "cluster": KAFKA},
     "nothing optional": {
         "insecure": True,
@@ -86,6 +92,18 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "several servers without Kafka": ({"insecure": True, "replicas": 2}, "bootstrapServers"),
     "no replica": ({"insecure": True, "replicas": 0}, "replicas"),
     "an unknown name": ({"insecure": True, "replica": 1}, "replica"),
+    "two targets of backups": (
+        {"insecure": True, "backup": {"target": "s3://b", "volume": {"claim": "nfs"}}},
+        "not both",
+    ),
+    "two volumes for backups": (
+        {"insecure": True, "backup": {"volume": {"claim": "nfs", "size": "1Gi"}}},
+        "not both",
+    ),
+    "a folder without a volume": (
+        {"insecure": True, "backup": {"target": "/mnt/backups"}},
+        "backup",
+    ),
     "a setting that is a list": ({"insecure": True, "settings": {"a": [1]}}, "settings"),
 }
 
@@ -153,6 +171,39 @@ def test_volumes_are_mounted_and_settings_known(name: str, tmp_path: Path) -> No
     assert ports == {int(each.rpartition(":")[2]) for each in listened if each}
     drain_s = (settings.drain_notice_ms + settings.drain_max_ms) / 1000
     assert placed.pod["terminationGracePeriodSeconds"] > drain_s + 30
+
+
+@promised("A volume that the chart makes stays after `helm uninstall`")
+def test_backups_have_a_place(tmp_path: Path) -> None:
+    for name in ("store", "claim", "made", "shared"):
+        (tmp_path / name).mkdir()
+    store = Placed.of(VALUES["backups to a store"], tmp_path / "store")
+    assert load_settings(toml=store.toml).backup_target == "s3://bucket/offsetd"
+    assert store.container["envFrom"] == [{"secretRef": {"name": "s3-login"}}]
+    placed = Placed.of(VALUES["backups to a volume"], tmp_path / "claim")
+    [volume] = [each for each in placed.pod["volumes"] if each["name"] == "backups"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "nfs"}
+    target = load_settings(toml=placed.toml).backup_target
+    mounts = {each["name"]: each["mountPath"] for each in placed.container["volumeMounts"]}
+    assert target == str(tmp_path / "claim") + "-backups"
+    assert mounts["backups"] == "/var/lib/offsetd-backups"
+    assert "PersistentVolumeClaim" not in rendered(VALUES["backups to a volume"], tmp_path)
+    size = {"insecure": True, "backup": {"volume": {"size": "20Gi"}}}
+    [claim] = rendered(size, tmp_path / "made")["PersistentVolumeClaim"]
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    [claim] = rendered(ALL, tmp_path / "shared")["PersistentVolumeClaim"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+@pytest.mark.single_server
+def test_a_server_makes_its_backups_where_the_chart_has_a_volume(tmp_path: Path) -> None:
+    folder = tmp_path / "pod"
+    folder.mkdir()
+    placed = Placed.of(VALUES["backups to a volume"], folder)
+    with placed.serving() as server:
+        assert server.wait_for_event("backup made")["target"] == f"{folder}-backups"
+        server.stop_well()
 
 
 def test_rules_and_dashboards_are_those_of_the_folder(tmp_path: Path) -> None:

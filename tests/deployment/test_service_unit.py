@@ -119,6 +119,28 @@ def test_the_settings_are_known_also_the_suggested_ones() -> None:
     suggested = load_settings(toml=toml.replace('#"', '"'))
     assert suggested.listen_address == "0.0.0.0:7171"
     assert suggested.has_tls
+    assert suggested.backup_target == "/var/lib/offsetd-backups"
+
+
+@promised("The service can write backups to `/var/lib/offsetd-backups`")
+def test_the_unit_may_write_where_it_suggests_to_put_backups() -> None:
+    folders = unit()["Service"]["StateDirectory"].split()
+    target = load_settings(
+        toml=(UNIT_FOLDER / "offsetd.toml").read_text().replace('#"', '"')
+    ).backup_target
+    assert target.removeprefix("/var/lib/") in folders
+
+
+@promised("The service can write backups to `/var/lib/offsetd-backups`")
+@pytest.mark.root
+def test_a_started_unit_makes_backups(machine: Machine) -> None:
+    machine.did("systemctl", "stop", "offsetd")
+    machine.configure("Environment=OFFSETD_BACKUP_TARGET=/var/lib/offsetd-backups")
+    machine.did("systemctl", "start", "offsetd")
+    poll(lambda: '"backup made"' in machine.log(), SECONDS_MAX)
+    machine.configure("Environment=OFFSETD_BACKUP_TARGET=/var/lib/elsewhere", "Restart=no")
+    assert machine.run("systemctl", "restart", "offsetd").returncode != 0
+    assert "cannot be written to" in machine.log().splitlines()[-1]
 
 
 @promised("`systemd-analyze security` gives it 1.3 of 10")

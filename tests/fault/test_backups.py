@@ -276,16 +276,20 @@ def test_the_server_makes_backups_and_keeps_some(tmp_path: Path) -> None:
 )
 def test_a_backup_that_fails_is_logged_counted_and_tried_again(tmp_path: Path) -> None:
     target = tmp_path / "backups"
-    target.write_bytes(b"a file in the way")
     settings = {"backup.target": target, "backup.interval.ms": 1000}
     with ServerProcess(tmp_path / "source", settings=settings) as server:
         server.wait_until_serving()
+        poll(lambda: metric(server, "offsetd_backups_total") >= 1, SECONDS_MAX, server)
+        target.rename(tmp_path / "kept")
+        target.write_bytes(b"a file in the way")
         poll(lambda: metric(server, "offsetd_backup_failures_total") >= 2, SECONDS_MAX, server)
         poll(lambda: metric(server, "offsetd_backup_last_failed") == 1, SECONDS_MAX, server)
         failed = server.wait_for_event("a backup failed; it is tried again")
         assert str(target) in failed["error"]
         target.unlink()
-        poll(lambda: metric(server, "offsetd_backups_total") >= 1, SECONDS_MAX, server)
+        (tmp_path / "kept").rename(target)
+        made = metric(server, "offsetd_backups_total")
+        poll(lambda: metric(server, "offsetd_backups_total") > made, SECONDS_MAX, server)
         assert server.stop() == 0
 
 

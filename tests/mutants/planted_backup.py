@@ -10,6 +10,8 @@ _CLEANED = "tests/property/test_backups_of_cleaned_logs.py"
 _CRASHES = "tests/sim/test_backup_crashes.py"
 _REUSED = "tests/unit/storage/backups/test_reused_chunks.py"
 _RESTORED = "tests/unit/storage/backups/test_restored_folder.py"
+_TARGETS = "tests/unit/storage/backups/test_targets.py"
+_SERVED = "tests/fault/test_backup_targets.py"
 _ENDED = "tests/fault/test_backups_ended.py"
 _CLUSTER = "offsetd_coordinator.cluster.backups.cluster_backups:ClusterBackups"
 _GROUPS = "tests/unit/coordinator/offline/test_restored_groups.py"
@@ -169,8 +171,8 @@ BACKUP_MUTANTS = (
     Mutant(
         name="a prune removes what a kept backup shares",
         where=f"{_STORAGE}.repository:Repository.planned_prune",
-        replace="for each in kept:",
-        by="for each in kept[-1:]:",
+        replace="needed |= manifest.digests",
+        by="needed = needed or set(manifest.digests)",
         caught_by=_UNIT,
     ),
     Mutant(
@@ -249,6 +251,48 @@ BACKUP_MUTANTS = (
         replace="isinstance(target, FolderTarget) and target.has(folder)",
         by="isinstance(target, FolderTarget) and not folder",
         caught_by=_RESTORED,
+    ),
+    Mutant(
+        name="a prune counts backups that lack chunks",
+        where=f"{_STORAGE}.repository:Repository.planned_prune",
+        replace="while ids and len(kept) - len(lacking) < keep:",
+        by="while ids and len(kept) < keep:",
+        caught_by=_UNIT,
+    ),
+    Mutant(
+        name="a manifest of a newer version is read",
+        where=f"{_STORAGE}.manifest:Manifest._read",
+        replace='if _number(document["format"]) > FORMAT_VERSION:',
+        by='if _number(document["format"]) > FORMAT_VERSION + 1:',
+        caught_by=_UNIT,
+    ),
+    Mutant(
+        name="others can read a backup",
+        where=f"{_STORAGE}.targets:target_of",
+        replace="Path(named).absolute(), files or PrivateOsFiles()",
+        by="Path(named).absolute(), files or PrivateOsFiles.__base__()",
+        caught_by=_TARGETS,
+    ),
+    Mutant(
+        name="backups in memory are accepted",
+        where=f"{_STORAGE}.targets:target_of",
+        replace="if scheme in _NOTHING_KEPT:",
+        by="if scheme in ():",
+        caught_by=_TARGETS,
+    ),
+    Mutant(
+        name="a server starts with a target that it cannot write to",
+        where=f"{_STORAGE}.targets:check_target",
+        replace="if isinstance(target, FolderTarget):",
+        by="if not target:",
+        caught_by=_TARGETS,
+    ),
+    Mutant(
+        name="the start of a server does not look at the target",
+        where="offsetd_coordinator.server:Server._check_folder",
+        replace="refuse_wrong_target(self.settings)",
+        by="",
+        caught_by=_SERVED,
     ),
     Mutant(
         name="the start of a log is not restored",

@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
+from offsetd_storage.backups.backup_errors import TargetFailed, WrongTarget
 from offsetd_storage.backups.repository import Repository
-from offsetd_storage.backups.targets import target_of
+from offsetd_storage.backups.targets import check_target, target_of
 from offsetd_storage.errors import StorageError, words_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ RETRY_MS_MAX: Final = 60_000
 """A backup that failed is tried again after this time, or after the interval if that is less."""
 
 _Result = TypeVar("_Result")
+
+
+def refuse_wrong_target(settings: BackupSettings) -> None:
+    """Raises WrongTarget if `backup.target` is one that no later try could use."""
+    if not settings.backup_target:
+        return
+    try:
+        check_target(settings.backup_target)
+    except WrongTarget as error:
+        raise WrongTarget(f"backup.target: {error}") from error
+    except TargetFailed as error:  # A store that does not answer may answer later.
+        _log.warning("the target of backups cannot be used now", error=words_of(error))
 
 
 class BackupStopped(Exception):

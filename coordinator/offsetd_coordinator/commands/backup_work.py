@@ -114,11 +114,12 @@ class BackupWork:
             ids = repository.backup_ids() if backup_id is None else [backup_id]
             found: list[dict[str, str]] = []
             checked: set[str] = set()
+            newer: set[str] = set()
             for each in ids:
-                found += _problems(repository, each, checked, report)
+                found += _problems(repository, each, checked, newer, report)
         self.terminal.rows(VERIFY_COLUMNS, found)
         if found:
-            self.terminal.fail(f"{len({each['backup'] for each in found})} of {len(ids)} damaged")
+            self.terminal.fail(_told_counts({each["backup"] for each in found}, newer, len(ids)))
         self.terminal.note(
             f"intact: {_counted(len(ids), 'backup')}, {_counted(len(checked), 'chunk')}"
         )
@@ -144,6 +145,11 @@ class BackupWork:
             f"{'removed' if execute else 'needed by no kept backup'}:"
             f" {_counted(len(pruned.chunks), 'chunk')}, {pruned.chunk_bytes} bytes"
         )
+        if pruned.lacking_ids:
+            self.terminal.note(
+                f"{', '.join(pruned.lacking_ids)}: not whole, so not counted by --keep; verify"
+                " says what is missing"
+            )
         if begun_ms is not None:
             self.terminal.note(
                 f"a backup that began at {rfc3339(begun_ms)} has not ended: until it has,"
@@ -248,16 +254,31 @@ def _ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _told_counts(found: set[str], newer: set[str], count: int) -> str:
+    damaged = len(found - newer)
+    told = [f"{damaged} of {count} damaged"] if damaged else []
+    if newer:
+        told.append(f"{len(newer)} of {count} of a newer version: upgrade offsetd to check them")
+    return "; ".join(told)
+
+
 def _counted(count: int, one: str) -> str:
     return f"{count} {one if count == 1 else one + 's'}"
 
 
 def _problems(
-    repository: Repository, backup_id: str, checked: set[str], report: ProgressReport
+    repository: Repository,
+    backup_id: str,
+    checked: set[str],
+    newer: set[str],
+    report: ProgressReport,
 ) -> Iterator[dict[str, str]]:
+    """What is wrong with a backup; one of a newer version gets into `newer`, too."""
     try:
         manifest = repository.manifest(backup_id)
     except (BackupDamaged, NewerFormat) as error:
+        if isinstance(error, NewerFormat):
+            newer.add(backup_id)
         yield {"backup": backup_id, "log": "", "problem": str(error)}
         return
     for log, problem in chunk_problems(

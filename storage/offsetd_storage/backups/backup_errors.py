@@ -19,3 +19,9 @@ class TargetFailed(StorageError):
     """The place of the backups could not be read or written."""
 
     retriable = True
+
+
+class WrongTarget(TargetFailed):
+    """An address at which nothing can be kept, until somebody changes it or this machine."""
+
+    retriable = False

@@ -13,7 +13,6 @@ import attrs
 
 from offsetd_storage.backups.backup_check import segment_chunks
 from offsetd_storage.backups.backup_errors import BackupDamaged, BackupRefused
-from offsetd_storage.backups.manifest import chunk_sizes
 from offsetd_storage.folder.checkpoint_files import write_offset_checkpoint
 from offsetd_storage.folder.folder_format import new_properties, write_properties
 from offsetd_storage.log.kafka_checkpoints import LOG_START_CHECKPOINT
@@ -53,13 +52,8 @@ def offset_after_restore(end_offset: int, *, moment_ms: int, now_ms: int) -> int
 
 def check_chunks_there(repository: Repository, manifest: Manifest) -> None:
     """Raises BackupDamaged if a chunk is missing, or has another size. Reads only the list."""
-    there = repository.chunks()
-    for log in manifest.logs:
-        for segment in log.segments:
-            for digest, size in zip(segment.digests, chunk_sizes(segment.size_bytes), strict=True):
-                if there.get(digest) != size:
-                    what = "is missing" if digest not in there else f"has not {size} bytes"
-                    raise BackupDamaged(f"{log.topic_partition}: chunk {digest} {what}")
+    if (problem := manifest.lacking(repository.chunks())) is not None:
+        raise BackupDamaged(problem)
 
 
 @attrs.define(kw_only=True)

@@ -21,7 +21,7 @@ from offsetd_storage.errors import NewerFormat
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 FORMAT_VERSION: Final = 1
 CHUNK_BYTES: Final = 1 << 20
@@ -101,6 +101,21 @@ class Manifest:
         segments = chain.from_iterable(each.segments for each in self.logs)
         return frozenset(chain.from_iterable(each.digests for each in segments))
 
+    def lacking(self, there: Mapping[str, int]) -> str | None:
+        """What is wrong with the first chunk that is not `there` (sizes by digest); None: nothing.
+
+        Only the chunks' bytes can tell the rest.
+        """
+        for log in self.logs:
+            for segment in log.segments:
+                for digest, size in zip(
+                    segment.digests, chunk_sizes(segment.size_bytes), strict=True
+                ):
+                    if there.get(digest) != size:
+                        what = "is missing" if digest not in there else f"has not {size} bytes"
+                        return f"{log.topic_partition}: chunk {digest} {what}"
+        return None
+
     @property
     def missing_partitions(self) -> list[int]:
         """The partitions of `__consumer_offsets` that it does not have."""
@@ -141,7 +156,10 @@ class Manifest:
     @classmethod
     def _read(cls, document: Any, name: str) -> Self:
         if _number(document["format"]) > FORMAT_VERSION:
-            raise NewerFormat.of(name, document["format"], FORMAT_VERSION)
+            raise NewerFormat(
+                f"{name} is of a newer version of offsetd (format {document['format']}, and this"
+                f" version knows {FORMAT_VERSION}): upgrade offsetd to use this backup"
+            )
         if document["chunk_bytes"] != CHUNK_BYTES:
             raise ValueError(f"chunks of {document['chunk_bytes']} bytes")
         return cls(

@@ -43,10 +43,14 @@ class ListedBackup(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """What a prune removes: backups, the oldest first, and chunks with their size."""
+    """What a prune removes: backups, the oldest first, and chunks with their size.
+
+    `lacking_ids` are kept ones that lack chunks.
+    """
 
     backup_ids: tuple[str, ...]
     kept_ids: tuple[str, ...]
+    lacking_ids: tuple[str, ...]
     chunks: tuple[str, ...]
     chunk_bytes: int
     leftovers: tuple[str, ...]
@@ -172,23 +176,22 @@ class Repository:
         return max(self._young_marks(_BACKUP_MARKS, now_ms).values(), default=None)
 
     def planned_prune(self, keep: int) -> Prune:
-        """What `prune` would remove. Raises BackupDamaged, NewerFormat.
+        """What `prune` would remove: what is older than the newest `keep` whole backups.
 
-        A damaged manifest among the kept ones stops it: which chunks it needs is not known.
+        A backup that lacks chunks is not whole. Raises BackupDamaged, NewerFormat: a manifest that
+        cannot be read among the kept ones stops it, as which chunks it needs is not known.
         """
-        ids = self.backup_ids()
-        split = max(len(ids) - keep, 0)
-        kept = ids[split:]
-        needed: set[str] = set()
-        for each in kept:
-            try:
-                needed |= self.manifest(each).digests
-            except BackupDamaged as error:
-                raise BackupDamaged(
-                    f"{error}; which chunks backup {each} needs is not known: remove"
-                    f" {_MANIFESTS}{each}{_SUFFIX} of {self.target.address}, then prune again"
-                ) from error
         chunks = self.chunks()
+        kept: list[str] = []
+        needed: set[str] = set()
+        lacking: list[str] = []
+        ids = self.backup_ids()
+        while ids and len(kept) - len(lacking) < keep:
+            kept.insert(0, ids.pop())
+            manifest = self._kept_manifest(kept[0])
+            needed |= manifest.digests
+            if manifest.lacking(chunks) is not None:
+                lacking.insert(0, kept[0])
         gone = sorted(chunks.keys() - needed)
         known = {_chunk_name(each) for each in chunks}
         leftovers = [
@@ -198,15 +201,25 @@ class Repository:
             if each.name not in known and not _is_manifest(each.name)
         ]
         return Prune(
-            tuple(ids[:split]),
+            tuple(ids),
             tuple(kept),
+            tuple(lacking),
             tuple(gone),
             sum(chunks[each] for each in gone),
             tuple(leftovers),
         )
 
+    def _kept_manifest(self, backup_id: str) -> Manifest:
+        try:
+            return self.manifest(backup_id)
+        except BackupDamaged as error:
+            raise BackupDamaged(
+                f"{error}; which chunks backup {backup_id} needs is not known: remove"
+                f" {_MANIFESTS}{backup_id}{_SUFFIX} of {self.target.address}, then prune again"
+            ) from error
+
     def prune(self, keep: int, *, now_ms: int) -> Prune:
-        """Removes all backups but the newest `keep`, and chunks that no backup needs.
+        """Removes all backups but the newest `keep` whole ones, and chunks that no backup needs.
 
         Raises BackupBlocked while a backup or another prune goes on; the errors of
         `planned_prune`.

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from offsetd_storage.backups.backup_errors import BackupRefused, TargetFailed
+from offsetd_storage.backups.backup_errors import BackupRefused, TargetFailed, WrongTarget
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import words_of
 from offsetd_storage.folder.folder_format import PROPERTIES_NAME
@@ -21,7 +21,22 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+(?=://)", re.ASCII)
+_FOLDER_SCHEMES: Final = frozenset(("file", "local"))
+_NOTHING_KEPT: Final = {
+    "memory": "nothing would be kept",
+    "http": "nothing can be written there",
+    "https": "nothing can be written there",
+    "data": "nothing can be written there",
+}
 _UNFINISHED: Final = ".unfinished"
+_PARTS: Final = ("chunks", "manifests", "running")
+
+
+class PrivateOsFiles(OsFiles):
+    """Makes files and folders that only their owner can read."""
+
+    _file_mode = 0o600
+    _folder_mode = 0o700
 
 
 class TargetObject(NamedTuple):
@@ -58,24 +73,40 @@ class Target(Protocol):
 def target_of(address: str, *, files: Files | None = None) -> Target:
     """The target with this address: a path, or a URL such as `s3://bucket/prefix`.
 
-    Raises TargetFailed if the library for the URL is missing, or for a folder within a data folder:
-    one lost disk would take both.
+    Raises WrongTarget for a URL of a kind that cannot be used, if its library is missing, for a
+    file, and for a folder within a data folder: one lost disk would take both. TargetFailed if the
+    library fails.
     """
     found = _SCHEME.match(address)
-    if found is None or found[0] == "file":
-        named = address.removeprefix("file://")
-        if not named or named.startswith("~"):
-            raise TargetFailed(f"{address!r} is no target: it is the path of a folder, or a URL")
-        path, files = Path(named).absolute(), files or OsFiles()
-        _refuse_servers_folder(files, path)
-        return FolderTarget(files, path)
-    return ObjectStoreTarget(address)
+    scheme = "" if found is None else found[0]
+    if scheme in _NOTHING_KEPT:
+        raise WrongTarget(f"{address} is no target: {_NOTHING_KEPT[scheme]}")
+    if scheme and scheme not in _FOLDER_SCHEMES:
+        return ObjectStoreTarget(address)
+    named = address.removeprefix(f"{scheme}://")
+    if not named or named.startswith("~") or "://" in named:
+        raise WrongTarget(f"{address!r} is no target: it is the path of a folder, or a URL")
+    path, files = Path(named).absolute(), files or PrivateOsFiles()
+    if files.exists(path) and not files.is_folder(path):
+        raise WrongTarget(f"{path} is no target: it is not a folder")
+    _refuse_servers_folder(files, path)
+    return FolderTarget(files, path)
+
+
+def check_target(address: str, *, files: Files | None = None) -> None:
+    """Raises WrongTarget if no backup can be written there until somebody acts.
+
+    It changes nothing, and asks no object store. Raises TargetFailed if a library fails.
+    """
+    target = target_of(address, files=files)
+    if isinstance(target, FolderTarget):
+        target.check_writable()
 
 
 def _refuse_servers_folder(files: Files, path: Path) -> None:
     for folder in (path, *path.parents):
         if files.exists(folder / PROPERTIES_NAME):
-            raise TargetFailed(f"{path} is in the data folder {folder}: keep backups elsewhere")
+            raise WrongTarget(f"{path} is in the data folder {folder}: keep backups elsewhere")
 
 
 def check_apart(target: Target, folder: Path) -> None:
@@ -99,6 +130,21 @@ class FolderTarget:
         self._folder = folder
         self._unnamed: dict[Path, None] = {}  # What the files of puts will be named, in order.
         self._unsynced: set[Path] = set()  # Folders.
+
+    def check_writable(self) -> None:
+        """Raises WrongTarget if the folder cannot be made, or is not for this process to fill."""
+        place = self._folder
+        while not self._files.exists(place) and place.parent != place:
+            place = place.parent
+        parts = (place / each for each in _PARTS) if place == self._folder else ()
+        for each in (place, *filter(self._files.exists, parts)):
+            if not self._files.is_folder(each):
+                raise WrongTarget(f"{self.address} cannot be used: {each} is not a folder")
+            if not self._files.may_write(each):
+                raise WrongTarget(
+                    f"{self.address} cannot be written to: no permission in {each}, or a read-only"
+                    " disk"
+                )
 
     def has(self, path: Path) -> bool:
         """Whether a path is the folder, or lies within it; links are followed."""
@@ -218,14 +264,19 @@ class ObjectStoreTarget:
     """A prefix of an object store that `fsspec` knows. A put of one object is one step there."""
 
     def __init__(self, address: str) -> None:
-        """Raises TargetFailed."""
+        """Raises WrongTarget without the library for the URL; TargetFailed if it fails."""
         self.address = address.rstrip("/")
         try:
-            from fsspec.core import url_to_fs  # noqa: PLC0415  an extra
+            from fsspec import get_filesystem_class  # noqa: PLC0415  an extra
+            from fsspec.core import url_to_fs  # noqa: PLC0415
         except ModuleNotFoundError as error:
-            raise TargetFailed(
+            raise WrongTarget(
                 f"{address}: fsspec is not installed: install offsetd with its extra `backup`"
             ) from error
+        try:
+            get_filesystem_class(self.address.partition("://")[0])
+        except (ValueError, ImportError) as error:
+            raise WrongTarget(f"{address}: {error}") from error
         try:
             self._store, self._root = url_to_fs(self.address, use_listings_cache=False)
         except Exception as error:

@@ -294,6 +294,8 @@ class OsFiles:
     """
 
     _locked: OsFileLock | None = None  # Set in the files of a lock, to reach its folder.
+    _file_mode = 0o644  # Without what the umask takes.
+    _folder_mode = 0o755
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OsFile:
         """Opens a file; `create` makes an empty one if there is none."""
@@ -301,7 +303,7 @@ class OsFiles:
         if create:
             flags |= os.O_CREAT
         name, folder = self._place(path, changes_names=create)
-        return OsFile(os.open(name, flags, 0o644, dir_fd=folder))
+        return OsFile(os.open(name, flags, self._file_mode, dir_fd=folder))
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or a folder of that name."""
@@ -325,7 +327,7 @@ class OsFiles:
     def make_folder(self, path: Path) -> None:
         """Makes one folder. Its parent must exist, and the folder must not exist."""
         name, folder = self._place(path, changes_names=True)
-        os.mkdir(name, 0o755, dir_fd=folder)
+        os.mkdir(name, self._folder_mode, dir_fd=folder)
 
     def rename(self, source: Path, target: Path) -> None:
         """Renames within a folder, in one step; a file that was at `target` is gone."""

@@ -33,6 +33,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.metrics.enabled (or .Values.insecure .Values.metrics.token.secret) }}yes{{ end -}}
 {{- end }}
 
+{{/* The claim of the volume for backups; empty without one. */}}
+{{- define "offsetd.backupClaim" -}}
+{{- with .Values.backup.volume }}
+{{- if .claim }}{{ .claim }}{{ else if .size }}{{ include "offsetd.name" $ }}-backups{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* A refusal that the server would make, made before anything is installed. */}}
 {{- define "offsetd.check" -}}
 {{- $v := .Values }}
@@ -46,6 +53,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- if and $v.metrics.token.secret (not $v.tls.secret) }}
   {{- fail "metrics.token.secret needs tls.secret: a token must not be sent in plain text" }}
+{{- end }}
+{{- if and $v.backup.target (include "offsetd.backupClaim" .) }}
+  {{- fail "set backup.target or backup.volume, not both" }}
+{{- end }}
+{{- if and $v.backup.volume.claim $v.backup.volume.size }}
+  {{- fail "set backup.volume.claim or backup.volume.size, not both" }}
 {{- end }}
 {{- end }}
 
@@ -71,6 +84,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   {{- end }}
 {{- end }}
 {{- if $v.acls }}{{ $_ := set $all "security.acl.file" "/etc/offsetd/settings/acls.toml" }}{{ end }}
+{{- with $v.backup.target }}{{ $_ := set $all "backup.target" . }}{{ end }}
+{{- if include "offsetd.backupClaim" . }}{{ $_ := set $all "backup.target" "/var/lib/offsetd-backups" }}{{ end }}
+{{- if and $v.cluster.bootstrapServers $v.tls.secret (hasKey $all "backup.target") }}
+  {{- $_ := set $all "backup.client.ca.file" "/etc/offsetd/tls/ca.crt" }}
+  {{- if eq $v.tls.clientAuth "required" }}
+    {{- $_ := set $all "backup.client.certificate.file" "/etc/offsetd/tls/tls.crt" }}
+    {{- $_ := set $all "backup.client.key.file" "/etc/offsetd/tls/tls.key" }}
+  {{- end }}
+{{- end }}
 {{- with $v.superUsers }}{{ $_ := set $all "super.users" . }}{{ end }}
 {{- if $v.tokens.secret }}
   {{- $_ := set $all "security.tokens.file" (printf "/etc/offsetd/tokens/%s" $v.tokens.key) }}

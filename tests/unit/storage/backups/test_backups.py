@@ -40,9 +40,10 @@ from offsetd_storage.backups.log_restoring import (
     check_chunks_there,
     offset_after_restore,
 )
+from offsetd_storage.backups.manifest import digest_of
 from offsetd_storage.backups.repository import MARK_MS_MAX
 from offsetd_storage.disk.simulated_files import SimulatedFiles
-from offsetd_storage.errors import FolderMismatch
+from offsetd_storage.errors import FolderMismatch, NewerFormat
 from offsetd_storage.recovery.quarantine import DamageFound
 from partition_logs import NOW_MS
 
@@ -325,6 +326,40 @@ def test_a_damaged_manifest_stops_a_prune_unless_it_goes() -> None:
     assert repository.backup_ids() == [old.backup_id, new.backup_id]
     repository.prune(1, now_ms=NOW_MS)
     assert repository.backup_ids() == [new.backup_id]
+
+
+def test_a_prune_does_not_count_backups_that_lack_chunks() -> None:
+    files = SimulatedFiles()
+    store, repository = filled(files), repository_of(files)
+    oldest = back_up(store, repository, moment_ms=NOW_MS)
+    commit(store, P0)
+    old = back_up(store, repository, moment_ms=NOW_MS + 1)
+    commit(store, P1)
+    new = back_up(store, repository, moment_ms=NOW_MS + 2)
+    lost = min(new.manifest.digests - old.manifest.digests)
+    repository.target.remove(f"chunks/{lost[:2]}/{lost}")
+    plan = repository.prune(1, now_ms=NOW_MS + 3)
+    assert plan.backup_ids == (oldest.backup_id,)
+    assert plan.kept_ids == (old.backup_id, new.backup_id)
+    assert plan.lacking_ids == (new.backup_id,)
+    assert not list(chunk_problems(repository, old.manifest, checked=set()))
+    assert repository.chunks().keys() == (old.manifest.digests | new.manifest.digests) - {lost}
+
+
+def test_a_manifest_of_a_newer_version_says_to_upgrade() -> None:
+    files = SimulatedFiles()
+    repository = repository_of(files)
+    written = back_up(filled(files), repository)
+    body = written.manifest.encode().splitlines()[0].replace(b'"format":1', b'"format":2')
+    newer = body + b"\n" + digest_of(body + b"\n").encode() + b"\n"
+    repository.target.put(f"manifests/{written.backup_id}.json", newer)
+    repository.target.settle()
+    told = "is of a newer version of offsetd .*: upgrade offsetd to use this backup"
+    with pytest.raises(NewerFormat, match=told):
+        repository.manifest(written.backup_id)
+    with pytest.raises(NewerFormat, match=told):
+        repository.prune(1, now_ms=NOW_MS)
+    assert repository.backup_ids() == [written.backup_id]
 
 
 def test_a_prune_and_a_backup_exclude_each_other_unless_one_was_killed() -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from backups import back_up, restore
 from log_stores import P0, commit, contents, opened
-from offsetd_storage.backups.backup_errors import TargetFailed
+from offsetd_storage.backups.backup_errors import TargetFailed, WrongTarget
 from offsetd_storage.backups.repository import Repository
 from offsetd_storage.backups.targets import (
     FolderTarget,
     ObjectStoreTarget,
+    PrivateOsFiles,
     Target,
     TargetObject,
+    check_target,
     target_of,
 )
 from offsetd_storage.disk.files import OsFiles
@@ -82,25 +84,28 @@ def test_a_store_is_backed_up_and_restored_from_any_target(target: Target) -> No
 def test_an_address_with_a_scheme_is_an_object_store(tmp_path: Path) -> None:
     assert target_of(f"{tmp_path}/b").address == f"{tmp_path}/b"
     assert target_of(f"file://{tmp_path}/b").address == f"{tmp_path}/b"
+    assert target_of(f"local://{tmp_path}/b").address == f"{tmp_path}/b"
     assert isinstance(target_of("relative"), FolderTarget)
 
 
 @has_fsspec
 def test_an_unknown_scheme_is_told() -> None:
-    assert isinstance(target_of("memory://b"), ObjectStoreTarget)
-    with pytest.raises(TargetFailed, match="nowhere://b: "):
+    with pytest.raises(WrongTarget, match="nowhere://b: Protocol not known"):
         target_of("nowhere://b")
 
 
 def test_without_fsspec_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
-    with pytest.raises(TargetFailed, match="install offsetd with its extra `backup`"):
+    with pytest.raises(WrongTarget, match="install offsetd with its extra `backup`"):
         target_of("s3://bucket/prefix")
 
 
-@pytest.mark.parametrize("address", ["", "file://", "~/backups"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "file://", "~/backups", "S3://b", "simplecache::s3://b", "memory://b", "https://a/b"],
+)
 def test_what_is_no_target_is_refused(address: str) -> None:
-    with pytest.raises(TargetFailed, match="is no target"):
+    with pytest.raises(WrongTarget, match="is no target"):
         target_of(address)
 
 
@@ -114,7 +119,7 @@ def test_a_target_in_a_data_folder_is_refused(tmp_path: Path, below: str) -> Non
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_bytes(b"")
-    target = target_of(str(in_the_way))
+    target = FolderTarget(OsFiles(), in_the_way)
     with pytest.raises(TargetFailed, match=str(in_the_way)):
         target.put("chunks/0a/x", b"1")
     assert target.get("chunks/0a/x") is None
@@ -126,3 +131,40 @@ def test_a_put_that_was_cut_off_is_listed_by_another_name(tmp_path: Path) -> Non
     (tmp_path / "chunks" / "x.unfinished").write_bytes(b"half")
     assert Repository(target).chunks() == {}
     assert [each for each in target.objects("chunks/") if isinstance(each, TargetObject)]
+
+
+def test_a_target_that_can_be_written_is_known_before_the_first_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_target(str(tmp_path))
+    check_target(str(tmp_path / "new" / "below"))
+    assert not list(tmp_path.iterdir())
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    with pytest.raises(WrongTarget, match="file is no target: it is not a folder"):
+        check_target(str(file))
+    with pytest.raises(WrongTarget, match="file is not a folder"):
+        check_target(str(file / "below"))
+    (tmp_path / "manifests").mkdir()
+    check_target(str(tmp_path))
+    monkeypatch.setattr(PrivateOsFiles, "may_write", lambda _, path: path.name != "manifests")
+    with pytest.raises(WrongTarget, match=r"no permission in .*manifests, or a read-only disk"):
+        check_target(str(tmp_path))
+    monkeypatch.setattr(PrivateOsFiles, "may_write", lambda *_: False)  # Root may write anywhere.
+    with pytest.raises(WrongTarget, match=f"cannot be written to: no permission in {tmp_path},"):
+        check_target(str(tmp_path / "new"))
+
+
+@has_fsspec
+def test_a_store_is_not_asked_whether_it_answers() -> None:
+    pytest.importorskip("s3fs")
+    check_target("s3://no-such-bucket/prefix")
+
+
+def test_only_the_owner_can_read_a_backup(tmp_path: Path) -> None:
+    target = target_of(str(tmp_path / "a" / "b"))
+    target.put("chunks/0a/x", b"1")
+    target.settle()
+    for each in (tmp_path / "a").rglob("*"):
+        assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
