@@ -134,8 +134,8 @@ class ServerSecurity:
     def tls_context(self) -> ssl.SSLContext:
         """What Python's TLS needs, of the newest files. Only with TLS.
 
-        If the files are being replaced right now, it is the one before. Raises OSError for wrong
-        files if there was none before.
+        If the files are being replaced right now, it is the one before. Raises StartFailed for
+        wrong files if there was none before: the port's address is not to blame.
         """
         certificates = self.certificates
         assert certificates is not None, "the server has TLS"
@@ -149,9 +149,9 @@ class ServerSecurity:
             if self._settings.ssl_client_auth == "required":
                 context.verify_mode = ssl.CERT_REQUIRED
             context.set_alpn_protocols(["h2"])
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             if self._tls is None:
-                raise
+                raise StartFailed(words_of(error)) from error
             return self._tls[1]
         self._tls = current, context
         return context

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import flood_attacks
@@ -12,6 +14,7 @@ import grpc.aio
 import pytest
 from attacks import Attack, never_ended
 from patience import PATIENCE_SECONDS
+from raw_http2 import RawConnection, call_headers
 from transport.echo_server import SERVICE, serving
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ wire = pytest.importorskip("offsetd_wire", reason="offsetd-wire is not installed
 MIB: Final = 1 << 20
 MESSAGE_BYTES: Final = 2 * MIB
 ROOM_BYTES: Final = 5 * MIB
+PART_BYTES: Final = 16_384
 PATH: Final = f"/{SERVICE}/Unary"
 SLOW = {
     "trickled": flood_attacks.trickled(PATH, MESSAGE_BYTES),
@@ -128,6 +132,48 @@ async def test_a_message_without_room_is_refused_in_the_end() -> None:
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "no room for this one" in str(refused.value.details())
         assert await call(b"small") == b"small"
+
+
+async def test_a_message_that_has_waited_too_long_is_refused() -> None:
+    """Another one has all the room, and arrives slowly, but as fast as it must."""
+    room = Room()
+    room.own = wire.MessageRoom(MESSAGE_BYTES + 5, MESSAGE_BYTES)
+
+    def send_slowly(connection: RawConnection) -> None:
+        connection.open_call(1, call_headers(PATH))
+        connection.send_part(1, struct.pack(">BI", 0, MESSAGE_BYTES))
+        for _ in range(MESSAGE_BYTES // PART_BYTES):
+            assert connection.wait_for_room(1, PART_BYTES, PATIENCE_SECONDS)
+            connection.send_part(1, bytes(PART_BYTES))
+            time.sleep(0.1)
+
+    async with _opened(room) as (port, channel):
+        with contextlib.closing(RawConnection(f"127.0.0.1:{port}")) as connection:
+            sending = asyncio.create_task(asyncio.to_thread(send_slowly, connection))
+            await _until(lambda: room.own.bytes_held > MESSAGE_BYTES)
+            began = time.monotonic()
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await channel.unary_unary(PATH)(bytes(MESSAGE_BYTES), timeout=PATIENCE_SECONDS)
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert time.monotonic() - began > 10
+            await sending
+
+
+async def test_a_message_is_refused_if_waiting_would_stop_those_that_have_room() -> None:
+    room = Room()
+    room.own = wire.MessageRoom(MESSAGE_BYTES + 5, 0)
+    async with _opened(room) as (_, channel):
+        call = channel.unary_unary(PATH)
+
+        async def code() -> grpc.StatusCode:
+            try:
+                assert len(await call(bytes(MESSAGE_BYTES), timeout=PATIENCE_SECONDS))
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+            return grpc.StatusCode.OK
+
+        codes = set(await asyncio.gather(*(code() for _ in range(12))))
+        assert codes == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 async def test_streams_that_no_handler_reads_do_not_block_their_connection() -> None:

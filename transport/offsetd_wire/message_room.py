@@ -99,14 +99,17 @@ class MessageRoom:
     def set_window(self, connection: Connection, size: int) -> None:
         """Widens a connection's window by so many bytes that wait in it.
 
-        Without room, its messages that wait are refused: they would keep those that have room from
+        Without room, its messages that wait are refused: they would keep one that has room from
         coming.
         """
         more = size - self._windows.get(connection, 0)
         if more > 0 and not (
             self._windows_bytes + more <= self._windows_bytes_max and self._has_room_beside(more)
         ):
-            for key in [each for each in self._waiting if each[0] is connection]:
+            waiting = [each for each in self._waiting if each[0] is connection]
+            has_room = any(each[0] is connection for each in self._arriving)
+            # If no message of the connection has room, its first one stops none.
+            for key in waiting if has_room else waiting[1:]:
                 self._refuse(key)
             return
         self._windows[connection] = size
