@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import ssl
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -282,9 +281,7 @@ class Server:
         try:
             port = add_port(server, settings, security.credentials, security.tls_context)
         except (RuntimeError, OSError) as error:
-            is_of_tls = isinstance(error.__cause__, ssl.SSLError)  # Then it names the files.
-            what = error if is_of_tls else f"cannot listen on {settings.listen_address}: {error}"
-            raise StartFailed(str(what)) from error
+            raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
         if not settings.listen_address.startswith(UNIX_PREFIXES):
             limits = connection_limits(settings)
             self._guard = ConnectionGuard(self.admission.connections, port, limits)
