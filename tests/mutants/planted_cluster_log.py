@@ -323,8 +323,8 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction that ran already is a proof for a later read",
         where=f"{_LOG}.durable",
-        replace="self._proofs.append(_Wait(ticket, future, self._frames.want()))",
-        by="self._proofs.append(_Wait(ticket, future, self._frames.want() - 1))",
+        replace="self._proofs.append(_Wait(ticket, future, partition, self._frames.want()))",
+        by="self._proofs.append(_Wait(ticket, future, partition, self._frames.want() - 1))",
         caught_by=(
             f"{_COMMIT_LOG}::test_a_transaction_that_had_begun_before_a_read_is_no_proof_for_it"
         ),
