@@ -55,7 +55,7 @@ class Committing:
             producers=producers,
             node_id="n1",
             idle_seconds=PATIENCE_SECONDS,
-            figures=ClusterCounters(),
+            counters=ClusterCounters(),
             on_committed=self._note,
             on_failed=self.errors.append,
         )

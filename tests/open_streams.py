@@ -110,7 +110,7 @@ class OpenStream:
     ) -> None:
         self.context = StreamContext()
         self.admission = Admission(bytes_max)
-        self.figures = StreamCounters()
+        self.counters = StreamCounters()
         context: Any = self.context
         self.connection = self.admission.connections.open_call(context)
         stream = CommitStream(
@@ -119,7 +119,7 @@ class OpenStream:
             serving.parser,
             context,
             self.connection,
-            self.figures,
+            self.counters,
             unanswered_max=unanswered_max,
             method_access=None,
             request_bytes_max=request_bytes_max,

@@ -102,7 +102,7 @@ class QuotaCounters:
 
 
 class CallCounters:
-    """The figures of all methods, streams and watchers, and of the event loop."""
+    """The counters of all methods, streams and watchers, and of the event loop."""
 
     def __init__(self) -> None:
         self.methods: dict[str, MethodCounters] = {}
@@ -115,7 +115,7 @@ class CallCounters:
         """Lower bound of the processor time that its thread used while it was late."""
 
     def method(self, name: str) -> MethodCounters:
-        """The figures of a method, such as `CommitOffsets`; the first call makes them."""
+        """The counters of a method, such as `CommitOffsets`; the first call makes them."""
         return self.methods.setdefault(name, MethodCounters())
 
 

@@ -50,7 +50,7 @@ class Node:
 
     `partitions` and `folder_id` are None until the folder is open, `runtime` until it is loaded. In
     a cluster, `folder_id` is the cluster's id, the same on all nodes. `cluster_report` makes a part
-    of the description of the cluster, and `cluster_figures` has the counts of this node's work in
+    of the description of the cluster, and `cluster_counters` has the counts of this node's work in
     it; both are None without a cluster. `audit_log` is None if the local store has the audit log.
     """
 
@@ -68,7 +68,7 @@ class Node:
         self.lag_survey: LagSurvey | None = None
         self.backup_source: BackupSource | None = None
         self.cluster_report: Callable[[], ClusterReport] | None = None
-        self.cluster_figures: ClusterCounters | None = None
+        self.cluster_counters: ClusterCounters | None = None
         self.audit_log: AuditReader | None = None
         self._administration: Administration | None = None
         self._commit_runs: CommitRuns | None = None

@@ -150,7 +150,7 @@ class Server:
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._check_folder()
         self._security = ServerSecurity(
-            self.settings, self.observability.figures.access, self._clock.now_ms
+            self.settings, self.observability.counters.access, self._clock.now_ms
         )
         self._tracing = ServerTracing(self.settings)
         self._grpc_server = self._open_port(self._security)
@@ -263,7 +263,7 @@ class Server:
                 self.node,
                 self.admission,
                 settings,
-                self.observability.figures,
+                self.observability.counters,
                 authorizer=security.authorizer,
                 control=security.control,
                 tracing=self._tracing.calls,
@@ -422,7 +422,7 @@ class Server:
             on_failed=self._note_failed,
         )
         self.node.cluster_report = cluster.report
-        self.node.cluster_figures = cluster.figures
+        self.node.cluster_counters = cluster.counters
         runtime = Runtime(cluster.log, {}, clock=clock, store=store, directory=cluster.directory)
         return cluster, cluster.log, runtime
 
@@ -481,8 +481,8 @@ class Server:
         make = partial(ScheduledBackups, loaded.backup_source)
         if loaded.cluster is not None:
             make = loaded.cluster.scheduled_backups
-        figures = self.observability.backups
-        return make(self.settings, figures, clock=self._clock, random=self._random)
+        counters = self.observability.backups
+        return make(self.settings, counters, clock=self._clock, random=self._random)
 
     def _note_failed(self, error: StorageFailed) -> None:
         _log.error(

@@ -51,7 +51,7 @@ class ServerSecurity:
     """
 
     def __init__(
-        self, settings: Settings, figures: AccessCounters, now_ms: Callable[[], int]
+        self, settings: Settings, counters: AccessCounters, now_ms: Callable[[], int]
     ) -> None:
         """Reads all files. Raises StartFailed if one is wrong, or an address would be open."""
         _read(settings.check_security)
@@ -60,7 +60,7 @@ class ServerSecurity:
         self._now_ms = now_ms
         self.certificates = _read(lambda: _certificates(settings))
         self._tls: tuple[object, ssl.SSLContext] | None = None
-        self._figures = figures
+        self._counters = counters
         self._note_expiry()
         self._tokens = _read(lambda: _tokens(settings))
         self._acl_file = _read(lambda: _acl_file(settings))
@@ -74,8 +74,8 @@ class ServerSecurity:
         self._quota_file = _read(lambda: _quota_file(settings))
         self._quotas: Quotas | None = None
         if self._quota_file is not None:
-            figures.quotas = QuotaCounters(settings.metrics_quota_principals_max)
-            self._quotas = Quotas(self._quota_file.current, figures.quotas)
+            counters.quotas = QuotaCounters(settings.metrics_quota_principals_max)
+            self._quotas = Quotas(self._quota_file.current, counters.quotas)
             self._warn_without_quotas()
         self.control: AccessControl | None = None
         if settings.has_tls or settings.takes_tokens or settings.has_rules or self._quotas:
@@ -86,7 +86,7 @@ class ServerSecurity:
                 web_tokens=_web_tokens(settings, self._keys),
             )
             rules = self.authorizer if settings.has_rules else None
-            self.control = AccessControl(identities, rules, figures, self._quotas)
+            self.control = AccessControl(identities, rules, counters, self._quotas)
             self.control.has_loaded_rules = rules is None or self._acl_file is not None
 
     def _warn_without_quotas(self) -> None:
@@ -95,7 +95,7 @@ class ServerSecurity:
 
     def _note_expiry(self) -> None:
         if self.certificates is not None:
-            self._figures.certificate_expire_ms = self.certificates.expire_ms
+            self._counters.certificate_expire_ms = self.certificates.expire_ms
 
     def _warn_without_rules(self) -> None:
         if self._acl_file is not None and not self._acl_file.current:

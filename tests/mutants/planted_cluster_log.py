@@ -11,6 +11,7 @@ _UNIT = "tests/unit/coordinator"
 _TRANSACTIONS = f"{_UNIT}/cluster/test_transactions.py"
 _STUCK = f"{_UNIT}/cluster/test_stuck_producers.py"
 _TAKEOVER = f"{_UNIT}/cluster/test_takeover.py"
+_LOST_READS = f"{_UNIT}/cluster/test_lost_reads.py"
 _COMMIT_LOG = f"{_UNIT}/cluster/test_kafka_commit_log.py"
 _MEMBER = f"{_UNIT}/cluster/test_partition_assignment.py"
 _COPIES = f"{_UNIT}/cluster/test_copies.py"
@@ -40,6 +41,34 @@ CLUSTER_LOG_MUTANTS = (
         replace="may_be_committed=is_sent or is_committed",
         by="may_be_committed=is_sent",
         caught_by=_COMMIT_LOG,
+    ),
+    Mutant(
+        name="a read is answered after a loss if writes came behind it",
+        where=f"{_LOG}.lose",
+        replace="self._refuse_unprovable()",
+        by="",
+        caught_by=_LOST_READS,
+    ),
+    Mutant(
+        name="a read that waits for its proof after a loss is answered",
+        where=f"{_LOG}.durable",
+        replace="elif self._is_from_before_loss(ticket, partition):",
+        by="elif False:",
+        caught_by=_LOST_READS,
+    ),
+    Mutant(
+        name="a loss refuses the reads of all partitions",
+        where=f"{_LOG}._is_from_before_loss",
+        replace="if partition < 0:",
+        by="if True:",
+        caught_by=_LOST_READS,
+    ),
+    Mutant(
+        name="a later frame proves that the node had a partition that it lost",
+        where=f"{_LOG}._answer",
+        replace="if not is_proved:",
+        by="if False:",
+        caught_by=_LOST_READS,
     ),
     Mutant(
         name="a read behind a slow write needs no proof",
@@ -294,8 +323,8 @@ CLUSTER_LOG_MUTANTS = (
     Mutant(
         name="a transaction that ran already is a proof for a later read",
         where=f"{_LOG}.durable",
-        replace="self._proofs.append(_Wait(ticket, future, self._frames.want()))",
-        by="self._proofs.append(_Wait(ticket, future, self._frames.want() - 1))",
+        replace="self._proofs.append(_Wait(ticket, future, partition, self._frames.want()))",
+        by="self._proofs.append(_Wait(ticket, future, partition, self._frames.want() - 1))",
         caught_by=(
             f"{_COMMIT_LOG}::test_a_transaction_that_had_begun_before_a_read_is_no_proof_for_it"
         ),

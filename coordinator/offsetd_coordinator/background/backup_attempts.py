@@ -48,11 +48,11 @@ class BackupStopped(Exception):
 class BackupAttempts:
     """Works on the target. Its methods block: they are for threads, one at a time."""
 
-    def __init__(self, settings: BackupSettings, figures: BackupCounters, *, clock: Clock) -> None:
+    def __init__(self, settings: BackupSettings, counters: BackupCounters, *, clock: Clock) -> None:
         self.stopping = threading.Event()
         """Set: what goes on ends soon, with BackupStopped, and has not failed."""
         self._settings = settings
-        self._figures = figures
+        self._counters = counters
         self._clock = clock
 
     def tried(self, work: Callable[[Repository], _Result]) -> _Result | None:
@@ -65,15 +65,15 @@ class BackupAttempts:
         except (StorageError, OSError, ValueError) as error:
             if self.stopping.is_set():
                 return None
-            self._figures.failures += 1
+            self._counters.failures += 1
             _log.error("a backup failed; it is tried again", target=target, error=words_of(error))
         except Exception:  # noqa: BLE001  Commits go on.
-            self._figures.failures += 1
+            self._counters.failures += 1
             _log.exception("a defect in backups; it is tried again", target=target)
         else:
-            self._figures.last_failed = False
+            self._counters.last_failed = False
             return result
-        self._figures.last_failed = True
+        self._counters.last_failed = True
         return None
 
     def made(self, write: Callable[[Repository], WrittenBackup]) -> WrittenBackup | None:
@@ -91,12 +91,12 @@ class BackupAttempts:
         return self.tried(work)
 
     def _note(self, written: WrittenBackup, seconds: float, pruned: int) -> None:
-        figures = self._figures
-        figures.made += 1
-        figures.last_moment_ms = written.manifest.moment_ms
-        figures.last_seconds = seconds
-        figures.last_bytes = written.manifest.size_bytes
-        figures.new_bytes += written.new_bytes
+        counters = self._counters
+        counters.made += 1
+        counters.last_moment_ms = written.manifest.moment_ms
+        counters.last_seconds = seconds
+        counters.last_bytes = written.manifest.size_bytes
+        counters.new_bytes += written.new_bytes
         _log.info(
             "backup made",
             target=self._settings.backup_target,

@@ -93,7 +93,7 @@ class Expirer:
         self,
         runtime: Runtime,
         administration: Administration,
-        figures: ExpiryCounters,
+        counters: ExpiryCounters,
         *,
         grace_left_ms: int,
         files: Files,
@@ -102,7 +102,7 @@ class Expirer:
     ) -> None:
         self._runtime = runtime
         self._administration = administration
-        self._figures = figures
+        self._counters = counters
         self._files = files
         self._folder = folder
         self.clock = clock
@@ -135,7 +135,7 @@ class Expirer:
             try:
                 look_ms = await self.look()
             except Exception:  # noqa: BLE001  Commits go on.
-                self._figures.failures += 1
+                self._counters.failures += 1
                 _log.exception("a defect in expiry: it continues with the next check")
                 look_ms = _LOOK_MS_MAX
             await asyncio.sleep(look_ms / 1000)
@@ -186,14 +186,14 @@ class Expirer:
         return self.clock.wall_ms() - self.clock.now_ms()
 
     def _note_held(self, held: Held | None) -> None:
-        figures = self._figures
-        before = figures.held
+        counters = self._counters
+        before = counters.held
         if held is not None and (before is None or before.hold is not held.hold):
             _log.warning("nothing expires", reason=held.hold.value, remaining_ms=held.remaining_ms)
         elif held is None and before is not None:
             _log.info("offsets expire again", after=before.hold.value)
-        figures.held = held
-        figures.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
+        counters.held = held
+        counters.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
 
     def _observe(self) -> bool:
         """Checks the clocks, and handles a jump of the wall clock. Returns False if it jumped."""
@@ -201,20 +201,20 @@ class Expirer:
         monotonic_ms = self.clock.monotonic_ms()
         if self._low_since_ms is not None:
             self._guard.note_disk_low(monotonic_ms=monotonic_ms, period_ms=period_ms)
-        self._figures.clock_offset_ms = self.clock_offset_ms()
+        self._counters.clock_offset_ms = self.clock_offset_ms()
         jump_ms = self._guard.observe(
             now_ms=self.clock.wall_ms(), monotonic_ms=monotonic_ms, period_ms=period_ms
         )
         self._hold_retention(monotonic_ms)
         if jump_ms is None:
             return True
-        self._figures.clock_jumps += 1
+        self._counters.clock_jumps += 1
         held = self.held()
         _log.error(
             "the wall clock was set: nothing expires for a while, and the server's time follows"
             " slowly",
             jump_ms=jump_ms,
-            clock_offset_ms=self._figures.clock_offset_ms,
+            clock_offset_ms=self._counters.clock_offset_ms,
         )
         self._note_held(held)
         try:
@@ -257,22 +257,22 @@ class Expirer:
             return
         begun_ms = self.clock.monotonic_ms()
         warnings = _Warnings(self._warned)
-        expired_before = self._figures.expired_offsets, self._figures.expired_groups
+        expired_before = self._counters.expired_offsets, self._counters.expired_groups
         try:
             for partition, shard in sorted(self._runtime.shards.items()):
                 if not await self._sweep(partition, shard, warnings):
                     return
         except CoordinatorError as error:
-            self._figures.failures += 1
+            self._counters.failures += 1
             _log.warning("offsets expire no further until the next check", error=str(error))
             return
         finally:
             self._log_expired(*expired_before)
         self._warned = warnings.noted
         warnings.log_rest()
-        self._figures.warned_groups = warnings.count
-        self._figures.last_check_ms = self.clock.now_ms()
-        self._figures.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
+        self._counters.warned_groups = warnings.count
+        self._counters.last_check_ms = self.clock.now_ms()
+        self._counters.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
 
     async def _sweep(self, partition: int, shard: Shard, warnings: _Warnings) -> bool:
         """Sweeps one shard. Returns False if expiry was suspended or a setting changed.
@@ -323,13 +323,13 @@ class Expirer:
         ticket = self._runtime.expire(
             partition, ExpireOffsets(keys=found.keys, ends=found.ends, gone=gone)
         )
-        self._figures.expired_offsets += sum(each.offset_count for each in found.expired)
-        self._figures.expired_groups += len(gone)
+        self._counters.expired_offsets += sum(each.offset_count for each in found.expired)
+        self._counters.expired_groups += len(gone)
         return ticket
 
     def _log_expired(self, offsets_before: int, groups_before: int) -> None:
-        offsets = self._figures.expired_offsets - offsets_before
-        groups = self._figures.expired_groups - groups_before
+        offsets = self._counters.expired_offsets - offsets_before
+        groups = self._counters.expired_groups - groups_before
         if offsets or groups:
             _log.info("offsets have expired", offsets=offsets, groups=groups)
 

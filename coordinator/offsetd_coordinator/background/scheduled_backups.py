@@ -36,24 +36,24 @@ class ScheduledBackups:
         self,
         source: BackupSource,
         settings: BackupSettings,
-        figures: BackupCounters,
+        counters: BackupCounters,
         *,
         clock: Clock,
         random: Random,
     ) -> None:
         self._source = source
         self._settings = settings
-        self._figures = figures
+        self._counters = counters
         self._clock = clock
         self._random = random
-        self._attempts = BackupAttempts(settings, figures, clock=clock)
+        self._attempts = BackupAttempts(settings, counters, clock=clock)
         self._running: asyncio.Task[None] | None = None
         self._last_id: str | None = None
 
     def start(self) -> None:
         """Starts the task, if there is a target. The first backup begins at once."""
         if self._settings.backup_target:
-            self._figures.interval_seconds = self._settings.backup_interval_ms / 1000
+            self._counters.interval_seconds = self._settings.backup_interval_ms / 1000
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:

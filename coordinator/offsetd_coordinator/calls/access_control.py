@@ -48,13 +48,13 @@ class AccessControl:
         self,
         identities: Identities,
         authorizer: Authorizer | None,
-        figures: AccessCounters,
+        counters: AccessCounters,
         quotas: Quotas | None = None,
     ) -> None:
         self.authorizer = authorizer
         self.quotas = quotas
         self._identities = identities
-        self._figures = figures
+        self._counters = counters
         self.has_loaded_rules = True
         self._on_change: set[Callable[[], None]] = set()
         # When refusals were logged, by principal, resource type and name.
@@ -65,7 +65,7 @@ class AccessControl:
         try:
             identity = await self._identities.identify(context)
         except AuthenticationFailed:
-            self._figures.failed_authentications += 1
+            self._counters.failed_authentications += 1
             raise
         return self._access(context, identity)
 
@@ -117,7 +117,7 @@ class AccessControl:
         self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
         """Counts a refusal; logs it at most once a minute for a principal and a resource."""
-        self._figures.refusals[operation.value] += 1
+        self._counters.refusals[operation.value] += 1
         key = caller.principal, resource_type.value, name
         now_seconds = time.monotonic()
         told_seconds = self._told.get(key)

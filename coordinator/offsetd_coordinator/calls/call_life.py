@@ -1,4 +1,4 @@
-"""The life of a call, for any transport: its connection, limits, end and figures.
+"""The life of a call, for any transport: its connection, limits, end and counters.
 
 A transport opens a `CallLife` when a call arrives, passes the size of its message to `take`, and
 closes it. `refusal_of` turns an error of the call into a refusal; the transport only sends it.
@@ -71,16 +71,16 @@ class CallLife:
             most = math.inf if remaining is None else remaining / 2
             await asyncio.sleep(min(refusal.hold_seconds, most))
 
-    def close(self, figures: MethodCounters, code: int) -> None:
+    def close(self, counters: MethodCounters, code: int) -> None:
         """Ends the call with `code`. Removes its bytes from all counts."""
         if code != StatusCode.OK:
             answer_reservations.let_go()
         self._give_back()
         self.connection.end_call()
-        figures.note(code, time.perf_counter() - self._begun_seconds)
+        counters.note(code, time.perf_counter() - self._begun_seconds)
 
     def leave(self) -> None:
-        """Ends this life without figures: the call begins another one."""
+        """Ends this life without counting it: the call begins another one."""
         self._give_back()
         self.connection.end_call()
 

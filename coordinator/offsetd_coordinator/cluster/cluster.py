@@ -77,7 +77,7 @@ class Cluster:
     ) -> None:
         # Set once the node has taken over what the group first assigned to it.
         self.has_joined = asyncio.Event()
-        self.figures = ClusterCounters()
+        self.counters = ClusterCounters()
         self._opened = opened
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class Cluster:
             producers=settings.cluster_producers,
             node_id=node.node_id,
             idle_seconds=lease_s,
-            figures=self.figures,
+            counters=self.counters,
             on_committed=self._note_committed,
             on_failed=fail_soon,
         )
@@ -158,7 +158,7 @@ class Cluster:
             ),
             shard_config=shard_config,
             read_lease_seconds=settings.cluster_read_lease_ms / 1000,
-            figures=self.figures,
+            counters=self.counters,
             is_member=self._is_member,
             commit_claims=self._commit_claims,
             serve=lambda *what: self._on_loop(self._serve, *what),
@@ -167,12 +167,12 @@ class Cluster:
         )
 
     def scheduled_backups(
-        self, settings: Settings, figures: BackupCounters, *, clock: Clock, random: Random
+        self, settings: Settings, counters: BackupCounters, *, clock: Clock, random: Random
     ) -> ClusterBackups:
         """The task that makes the cluster's backups, on one node at a time."""
         return ClusterBackups(
             settings,
-            figures,
+            counters,
             folder_id=self._opened.copies.topic_id,
             makes=lambda: self.log.state(MAKERS_PARTITION) is PartitionState.SERVING,
             connect=lambda: connected(settings, self._node.address),
@@ -287,7 +287,7 @@ class Cluster:
     def _note_lost(self, partitions: Collection[int]) -> None:
         """Forgets partitions that other nodes may have already."""
         _log.warning("partitions lost: the brokers did not hear from this node in time")
-        self.figures.lost_partitions += len(partitions)
+        self.counters.lost_partitions += len(partitions)
         self._follower.release(partitions)
         self._on_loop(self._stop_serving, partitions)
         self._on_loop(self.log.lose, partitions)

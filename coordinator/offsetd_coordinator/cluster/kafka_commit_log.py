@@ -47,6 +47,8 @@ class _Wait(NamedTuple):
 
     ticket: int
     future: asyncio.Future[None]
+    partition: int
+    """That of the ticket; -1 if a later append has superseded the ticket."""
     frame: int = 0
     may_be_write: bool = False
     """Whether it may be for a write that is committed; its answer only waits for a proof."""
@@ -83,6 +85,8 @@ class KafkaCommitLog(StoredLog):
         self._proofs: deque[_Wait] = deque()
         self._frame_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._lost: dict[int, CoordinatorError] = {}
+        self._partition_of: dict[int, int] = {}  # Of the newest ticket of each partition.
+        self._lost_until: dict[int, int] = {}  # The newest ticket of all at each partition's loss.
         self.losses = 0
         self._kicked = False
 
@@ -103,7 +107,7 @@ class KafkaCommitLog(StoredLog):
     def serve(self, partition: int) -> None:
         """Starts to serve a partition whose copy is complete, after its claim was committed."""
         # A ticket of its own: so what rests on this partition can be told from the rest.
-        self.tickets[partition] = self._frames.next_ticket()
+        self._note_ticket(partition, self._frames.next_ticket())
         self._states[partition] = PartitionState.SERVING
         self._note_serving()
         self._frames.want()
@@ -126,9 +130,11 @@ class KafkaCommitLog(StoredLog):
                 is_sent = self._durable < ticket <= self._frames.taken_ticket
                 is_committed = ticket in unanswered
                 self._note_lost(ticket, partition, may_be_committed=is_sent or is_committed)
-                self.tickets[partition] = 0
+                self._note_ticket(partition, 0)
+            self._lost_until[partition] = self._frames.ticket
         self._waiting = self._refused(self._waiting)
         self._proofs = self._refused(self._proofs)
+        self._refuse_unprovable()
         if self.on_durable is not None:
             self.on_durable()
 
@@ -141,6 +147,32 @@ class KafkaCommitLog(StoredLog):
             else:
                 left.append(wait)
         return left
+
+    def _refuse_unprovable(self) -> None:
+        """Refuses what waits for a proof that its partition was owned, and was lost since.
+
+        Later frames prove only that the node owns others. Refuses what may be such, too: a ticket
+        that was superseded before its call began to wait.
+        """
+        left = deque[_Wait]()
+        for wait in self._proofs:
+            if self._is_from_before_loss(wait.ticket, wait.partition):
+                if not wait.future.done():
+                    wait.future.set_exception(_unprovable(may_be_committed=wait.may_be_write))
+            else:
+                left.append(wait)
+        self._proofs = left
+
+    def _is_from_before_loss(self, ticket: int, partition: int) -> bool:
+        if partition < 0:
+            return ticket <= max(self._lost_until.values(), default=0)
+        return ticket <= self._lost_until.get(partition, 0)
+
+    def _note_ticket(self, partition: int, ticket: int) -> None:
+        self._partition_of.pop(self.tickets[partition], None)
+        self.tickets[partition] = ticket
+        if ticket:
+            self._partition_of[ticket] = partition
 
     def _note_serving(self) -> None:
         states = self._states.values()
@@ -165,12 +197,13 @@ class KafkaCommitLog(StoredLog):
     ) -> int:
         """See `CommitLog.append`."""
         self._refuse_unless_writable(partition, len(batch))
-        ticket = self.tickets[partition] = self._frames.add(
+        ticket = self._frames.add(
             self._topic_partitions[partition],
             batch,
             last_offset=last_offset,
             max_timestamp_ms=max_timestamp_ms,
         )
+        self._note_ticket(partition, ticket)
         self._kick_soon()
         return ticket
 
@@ -253,14 +286,17 @@ class KafkaCommitLog(StoredLog):
         if is_proved and ticket <= self._durable and not is_failed_or_lost:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
+        partition = self._partition_of.get(ticket, -1)
         if self.failed is not None:
             future.set_exception(self.unavailable())
         elif (lost := self.lost((ticket,))) is not None:
             future.set_exception(lost)
         elif ticket > self._durable:
-            self._waiting.append(_Wait(ticket, future))
+            self._waiting.append(_Wait(ticket, future, partition))
+        elif self._is_from_before_loss(ticket, partition):
+            future.set_exception(_unprovable(may_be_committed=False))
         else:
-            self._proofs.append(_Wait(ticket, future, self._frames.want()))
+            self._proofs.append(_Wait(ticket, future, partition, self._frames.want()))
             self._kick_soon()
         return future
 
@@ -350,8 +386,10 @@ class KafkaCommitLog(StoredLog):
                 self._end(wait)
             else:
                 frame_next = self._frames.want()
-                self._proofs.append(_Wait(wait.ticket, wait.future, frame_next, may_be_write=True))
+                self._proofs.append(wait._replace(frame=frame_next, may_be_write=True))
                 self._kick_soon()
+        if not is_proved:
+            self._refuse_unprovable()
         while self._proofs and self._proofs[0].frame <= frame:
             self._end(self._proofs.popleft())
         while self._frame_waiters and self._frame_waiters[0][0] <= frame:
@@ -392,6 +430,11 @@ class KafkaCommitLog(StoredLog):
         self._proofs.clear()
         self._frame_waiters.clear()
         return futures
+
+
+def _unprovable(*, may_be_committed: bool) -> CoordinatorError:
+    text = "this server lost a log partition before it could prove that an answer still held"
+    return StorageUnavailable(text) if may_be_committed else NotCoordinator(text)
 
 
 def _refusal(partition: int, *, may_be_committed: bool) -> CoordinatorError:

@@ -75,7 +75,7 @@ class Takeovers:
         identity: NodeIdentity,
         shard_config: ShardConfig,
         read_lease_seconds: float,
-        figures: ClusterCounters,
+        counters: ClusterCounters,
         is_member: Callable[[str], bool],
         commit_claims: Callable[[dict[int, Claim]], None],
         serve: Callable[[int, Shard, int], None],
@@ -97,7 +97,7 @@ class Takeovers:
         self._identity = identity
         self._shard_config = shard_config
         self._lease_s = read_lease_seconds
-        self._figures = figures
+        self._counters = counters
         self._is_member = is_member
         self._commit_claims = commit_claims
         self._serve = serve
@@ -150,8 +150,8 @@ class Takeovers:
         time.sleep(max(0.0, assigned_s + max(leases_s, default=0.0) - time.monotonic()))
         for partition in sorted(owned):
             self._serve(partition, shards[partition], terms[partition])
-        self._figures.taken_partitions += len(owned)
-        self._figures.takeover_durations.note(time.monotonic() - assigned_s)
+        self._counters.taken_partitions += len(owned)
+        self._counters.takeover_durations.note(time.monotonic() - assigned_s)
         _log.info(
             "partitions taken over",
             count=len(owned),

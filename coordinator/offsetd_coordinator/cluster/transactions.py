@@ -96,7 +96,7 @@ class Transactions:
         producers: int,
         node_id: str,
         idle_seconds: float,
-        figures: ClusterCounters,
+        counters: ClusterCounters,
         on_committed: Callable[[CommittedFrame], object],
         on_failed: Callable[[BaseException], object],
     ) -> None:
@@ -105,7 +105,7 @@ class Transactions:
         self._member = member
         self._node_id = node_id
         self._idle_s = idle_seconds
-        self._figures = figures
+        self._counters = counters
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._topics = internal_topics(clients.names)
@@ -307,7 +307,7 @@ class Transactions:
         if error.args[0].fatal():
             self._note_stuck(told(error))
             return
-        self._figures.transaction_retries += 1
+        self._counters.transaction_retries += 1
         _log.info("a transaction is sent again", reason=told(error))
         try:
             until_known(producer.abort_transaction, seconds_max=_ABORT_SECONDS_MAX)
@@ -320,7 +320,7 @@ class Transactions:
 
     def _note_stuck(self, reason: str) -> None:
         self._is_stuck = True
-        self._figures.producer_replacements += 1
+        self._counters.producer_replacements += 1
         _log.warning("the producers are replaced", reason=reason)
 
     def _replace_producers(self) -> bool:

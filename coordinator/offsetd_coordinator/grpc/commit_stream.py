@@ -76,13 +76,13 @@ class _Taken:
     """A message that admission counts until it is read and all its results are sent."""
 
     def __init__(
-        self, admission: Admission, size: int, figures: StreamCounters, begun_seconds: float
+        self, admission: Admission, size: int, counters: StreamCounters, begun_seconds: float
     ) -> None:
         self.on_end: Callable[[], None] | None = None
         """Called when all results are sent."""
         self._admission = admission
         self._size = size
-        self._figures = figures
+        self._counters = counters
         self._begun_seconds = begun_seconds
         self._holders = 1
 
@@ -93,7 +93,7 @@ class _Taken:
         self._holders -= 1
         if not self._holders:
             self._admission.give_back(self._size)
-            self._figures.message_durations.note(time.perf_counter() - self._begun_seconds)
+            self._counters.message_durations.note(time.perf_counter() - self._begun_seconds)
             if self.on_end is not None:
                 self.on_end()
 
@@ -111,7 +111,7 @@ def stream_commits(
     node: Node,
     admission: Admission,
     parser: CommitParser,
-    figures: CallCounters,
+    counters: CallCounters,
     *,
     unanswered_max: int,
     request_bytes_max: int,
@@ -119,7 +119,7 @@ def stream_commits(
     tracing: CallTracing | None,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
-    method = figures.method("StreamCommits")
+    method = counters.method("StreamCommits")
 
     async def call(_: object, context: Context) -> None:
         life = CallLife(admission, context)
@@ -129,18 +129,18 @@ def stream_commits(
             parser,
             context,
             life.connection,
-            figures.streams,
+            counters.streams,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
             method_access=method_access,
             tracing=tracing,
         )
-        figures.streams.open_streams += 1
+        counters.streams.open_streams += 1
         try:
             await stream.run()
             await life.hold(stream.refusal, context)
         finally:
-            figures.streams.open_streams -= 1
+            counters.streams.open_streams -= 1
             life.close(method, stream.code)
 
     return grpc.stream_stream_rpc_method_handler(call)
@@ -156,7 +156,7 @@ class CommitStream:
         parser: CommitParser,
         context: Context,
         connection: Connection,
-        figures: StreamCounters,
+        counters: StreamCounters,
         *,
         unanswered_max: int,
         request_bytes_max: int,
@@ -169,7 +169,7 @@ class CommitStream:
         """The call's end, if it is not OK."""
         self._connection = connection
         connection.note_stream(context)
-        self._figures = figures
+        self._counters = counters
         self._node = node
         self._admission = admission
         self._context = context
@@ -253,7 +253,7 @@ class CommitStream:
             await quotas.until_paid(_PAID_BY_MESSAGE)
             quotas.spend({Quota.REQUEST_BYTE_RATE: len(message)})
         await self._admission.take_in_turn(len(message))
-        taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
+        taken = _Taken(self._admission, len(message), self._counters, begun_seconds)
         try:
             rest, turns = self._parser.open_stream(message), CommitTurns()
             if rest.traceparent and self._tracing is not None:
@@ -368,11 +368,11 @@ class CommitStream:
             results = durable[-1].results
             commits += results.commits
             size += len(results.response)
-            self._figures.result_codes[StatusCode.OK] += results.commits - len(
+            self._counters.result_codes[StatusCode.OK] += results.commits - len(
                 results.refusal_codes
             )
             for code in results.refusal_codes:
-                self._figures.result_codes[code] += 1
+                self._counters.result_codes[code] += 1
         self._unanswered_commits -= commits
         return durable
 

@@ -69,18 +69,18 @@ def generic_handlers(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     *,
     authorizer: Authorizer,
     control: AccessControl | None = None,
     tracing: CallTracing | None = None,
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """The handlers of every method of every service; `figures` counts their calls.
+    """The handlers of every method of every service; `counters` counts their calls.
 
     `authorizer` has the rules, also while they are not in force. Without `control`, everybody may
     call every method. Without `tracing`, calls have no spans.
     """
-    services = _services(node, admission, settings, figures, authorizer, control, tracing)
+    services = _services(node, admission, settings, counters, authorizer, control, tracing)
     if tracing is not None:
         services = {name: tracing.traced(name, each) for name, each in services.items()}
     return tuple(unary_calls.service_handler(name, each) for name, each in services.items())
@@ -90,7 +90,7 @@ def _services(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     authorizer: Authorizer,
     control: AccessControl | None,
     tracing: CallTracing | None,
@@ -101,10 +101,10 @@ def _services(
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = ResetCalls(node, kafka, metadata_units_max=settings.offset_metadata_max_bytes)
-    unary = _unary_handlers(node, admission, settings, figures, access_of)
+    unary = _unary_handlers(node, admission, settings, counters, access_of)
     return {
         OFFSET_SERVICE: {
-            **_offset_methods(node, admission, settings, figures, access_of, unary, tracing),
+            **_offset_methods(node, admission, settings, counters, access_of, unary, tracing),
             "ResetOffsets": unary(offset_admin.reset_offsets),
             "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
             "ListOffsetHistory": unary(history.list_offset_history),
@@ -116,10 +116,10 @@ def _services(
         },
         ADMIN_SERVICE: {
             **_admin_methods(node, unary, None if control is None else control.quotas),
-            **_file_methods(node, admission, settings, figures, access_of),
+            **_file_methods(node, admission, settings, counters, access_of),
         },
         ACL_SERVICE: _acl_methods(node, authorizer, settings, unary),
-        BACKUP_SERVICE: _backup_methods(node, admission, settings, figures, access_of),
+        BACKUP_SERVICE: _backup_methods(node, admission, settings, counters, access_of),
     }
 
 
@@ -137,7 +137,7 @@ def _unary_handlers(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     access_of: AccessOf,
 ) -> Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]:
     def unary(answer: unary_calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -145,7 +145,7 @@ def _unary_handlers(
         return unary_calls.unary(
             answer,
             admission,
-            figures.method(method),
+            counters.method(method),
             load_ended=node.load_ended,
             request_bytes_max=settings.socket_request_max_bytes,
             method_access=access_of(method),
@@ -158,7 +158,7 @@ def _offset_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     access_of: AccessOf,
     unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
     tracing: CallTracing | None,
@@ -171,7 +171,7 @@ def _offset_methods(
     watch = WatchService(
         node,
         admission,
-        figures,
+        counters,
         request_bytes_max=settings.socket_request_max_bytes,
         method_access=access_of("WatchOffsets"),
     )
@@ -181,7 +181,7 @@ def _offset_methods(
         node,
         admission,
         parser,
-        figures.method("CommitOffsets"),
+        counters.method("CommitOffsets"),
         request_bytes_max=settings.socket_request_max_bytes,
         method_access=access_of("CommitOffsets"),
     ).take
@@ -191,7 +191,7 @@ def _offset_methods(
             node,
             admission,
             parser,
-            figures,
+            counters,
             unanswered_max=settings.stream_unanswered_commits_max,
             request_bytes_max=settings.socket_request_max_bytes,
             method_access=access_of("StreamCommits"),
@@ -233,7 +233,7 @@ def _file_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     access_of: AccessOf,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     exports = ExportService(node)
@@ -243,7 +243,7 @@ def _file_methods(
         "ExportOffsets": streamed_calls.answering(
             exports.export_offsets,
             admission,
-            figures.method("ExportOffsets"),
+            counters.method("ExportOffsets"),
             load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
             method_access=access_of("ExportOffsets"),
@@ -251,7 +251,7 @@ def _file_methods(
         "ImportOffsets": streamed_calls.asking(
             imports.import_offsets,
             admission,
-            figures.method("ImportOffsets"),
+            counters.method("ImportOffsets"),
             load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
             method_access=access_of("ImportOffsets"),
@@ -305,14 +305,14 @@ def _backup_methods(
     node: Node,
     admission: Admission,
     settings: Settings,
-    figures: CallCounters,
+    counters: CallCounters,
     access_of: AccessOf,
 ) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     return {
         "StreamBackup": streamed_calls.answering(
             BackupService(node).stream_backup,
             admission,
-            figures.method("StreamBackup"),
+            counters.method("StreamBackup"),
             load_ended=node.load_ended,
             request_bytes_max=settings.socket_request_max_bytes,
             method_access=access_of("StreamBackup"),

@@ -37,7 +37,7 @@ _END_OF_STREAM: Final[object] = grpc.aio.EOF
 def answering(
     answer: StreamedAnswer,
     admission: Admission,
-    figures: MethodCounters,
+    counters: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
@@ -70,7 +70,7 @@ def answering(
                 answer_reservations.let_go()
 
         connection.note_message(context, len(message))
-        await run_call(run, context, life, figures, answer.__qualname__, load_ended=load_ended)
+        await run_call(run, context, life, counters, answer.__qualname__, load_ended=load_ended)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -78,7 +78,7 @@ def answering(
 def asking(
     answer: StreamedQuestion,
     admission: Admission,
-    figures: MethodCounters,
+    counters: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
@@ -117,7 +117,7 @@ def asking(
 
         life = CallLife(admission, context)
         life.connection.note_stream(context)
-        await run_call(run, context, life, figures, answer.__qualname__, load_ended=load_ended)
+        await run_call(run, context, life, counters, answer.__qualname__, load_ended=load_ended)
         return response
 
     return grpc.stream_unary_rpc_method_handler(call)
@@ -127,7 +127,7 @@ async def run_call(
     run: Callable[[], Awaitable[None]],
     context: Context,
     life: CallLife,
-    figures: MethodCounters,
+    counters: MethodCounters,
     name: str,
     *,
     load_ended: LoadEnded,
@@ -147,4 +147,4 @@ async def run_call(
         refuse(context, status_of(refusal))
         code = code_of(refusal)
     finally:
-        life.close(figures, code)
+        life.close(counters, code)

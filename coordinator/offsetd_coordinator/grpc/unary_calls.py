@@ -53,7 +53,7 @@ class Ended(Protocol):
 def unary(
     answer: UnaryAnswer,
     admission: Admission,
-    figures: MethodCounters,
+    counters: MethodCounters,
     *,
     load_ended: LoadEnded,
     request_bytes_max: int,
@@ -102,7 +102,7 @@ def unary(
             refuse(context, status_of(refusal))
             code = code_of(refusal)
         finally:
-            life.close(figures, code)
+            life.close(counters, code)
         return response if code == StatusCode.OK else b""
 
     return grpc.stream_unary_rpc_method_handler(_AsyncHandler(call))

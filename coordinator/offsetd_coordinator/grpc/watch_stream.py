@@ -50,7 +50,7 @@ class WatchService:
         self,
         node: Node,
         admission: Admission,
-        figures: CallCounters,
+        counters: CallCounters,
         *,
         request_bytes_max: int,
         method_access: MethodAccess | None,
@@ -58,8 +58,8 @@ class WatchService:
         self.watchers: Watchers | None = None
         self._node = node
         self._admission = admission
-        self._figures = figures.method("WatchOffsets")
-        self._watches = figures.watches
+        self._counters = counters.method("WatchOffsets")
+        self._watches = counters.watches
         self._request_bytes_max = request_bytes_max
         self._method_access = method_access
 
@@ -88,7 +88,7 @@ class WatchService:
             run,
             context,
             life,
-            self._figures,
+            self._counters,
             "WatchOffsets",
             load_ended=self._node.load_ended,
         )

@@ -45,7 +45,7 @@ class Observability:
     def __init__(
         self, settings: Settings, node: Node, admission: Admission, *, clock: Clock
     ) -> None:
-        self.figures = CallCounters()
+        self.counters = CallCounters()
         self.expiry = ExpiryCounters()
         self.backups = BackupCounters()
         reports = settings.logging_cleaner_file
@@ -78,7 +78,7 @@ class Observability:
         self._collector = ServerCollector(
             self._node,
             self._admission,
-            self.figures,
+            self.counters,
             self.cleaner_log,
             self._clock,
             expiry=self.expiry,
@@ -95,10 +95,10 @@ class Observability:
             used_seconds = time.thread_time()
             due_seconds = loop.time() + _LOOP_LOOK_SECONDS
             await asyncio.sleep(_LOOP_LOOK_SECONDS)
-            self.figures.loop_delays.note(max(0.0, loop.time() - due_seconds))
+            self.counters.loop_delays.note(max(0.0, loop.time() - due_seconds))
             # Before the wake-up was due, the thread used at most `_LOOP_LOOK_SECONDS`.
             held_seconds = time.thread_time() - used_seconds - _LOOP_LOOK_SECONDS
-            self.figures.loop_holds.note(max(0.0, held_seconds))
+            self.counters.loop_holds.note(max(0.0, held_seconds))
 
     def note_loaded(self) -> None:
         """Notes that the log is loaded."""

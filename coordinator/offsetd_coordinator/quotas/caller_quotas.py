@@ -48,12 +48,12 @@ class Quotas:
     def __init__(
         self,
         table: QuotaTable,
-        figures: QuotaCounters,
+        counters: QuotaCounters,
         *,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.table = table
-        self.figures = figures
+        self.counters = counters
         self.now_ns = now_ns
         self.buckets = TokenBuckets[tuple[Quota | None, Entity]](_BUCKETS_MAX)
         self.in_use: Counter[tuple[Quota, Entity]] = Counter()
@@ -171,7 +171,7 @@ class CallerQuotas:
         wait_ns = max((self._wait_ns(quota, now_ns) for quota in quotas), default=0)
         seconds = min(wait_ns / _SECOND_NS, _PAUSE_SECONDS_MAX)
         if seconds > 0:
-            self._quotas.figures.note_delay(self._caller.principal, seconds)
+            self._quotas.counters.note_delay(self._caller.principal, seconds)
         return seconds
 
     @contextlib.contextmanager
@@ -249,7 +249,7 @@ class CallerQuotas:
         )
 
     def _refusal(self, limit: Limit, retry_after_ms: int = _COUNT_RETRY_MS) -> QuotaExceeded:
-        self._quotas.figures.note_refusal(self._caller.principal, limit.quota.value)
+        self._quotas.counters.note_refusal(self._caller.principal, limit.quota.value)
         return QuotaExceeded(
             "{entity} exceeds the quota {quota} = {most}",
             retry_after_ms=retry_after_ms,

@@ -46,12 +46,12 @@ async def limits_in_force(quotas: Quotas, turns: Turns, *, principal: str) -> di
 
 def use_of(quotas: Quotas, limit: Limit) -> QuotaUse:
     """What is used of a limit now."""
-    principal, figures = limit.sharers.principal, quotas.figures
+    principal, counters = limit.sharers.principal, quotas.counters
     return QuotaUse(
         limit,
         _in_use(quotas, limit),
-        figures.refusals[principal, limit.quota.value],
-        figures.delay_seconds.get(principal, 0.0),
+        counters.refusals[principal, limit.quota.value],
+        counters.delay_seconds.get(principal, 0.0),
     )
 
 

@@ -61,7 +61,7 @@ class ClusterBackups:
     def __init__(
         self,
         settings: BackupSettings,
-        figures: BackupCounters,
+        counters: BackupCounters,
         *,
         folder_id: str,
         makes: Callable[[], bool],
@@ -70,13 +70,13 @@ class ClusterBackups:
         random: Random,
     ) -> None:
         self._settings = settings
-        self._figures = figures
+        self._counters = counters
         self._folder_id = folder_id
         self._makes = makes
         self._connect = connect
         self._clock = clock
         self._random = random
-        self._attempts = BackupAttempts(settings, figures, clock=clock)
+        self._attempts = BackupAttempts(settings, counters, clock=clock)
         self._running: asyncio.Task[None] | None = None
         self._client: NodeStreams | None = None
         self._newest: _Found | None = None
@@ -85,7 +85,7 @@ class ClusterBackups:
     def start(self) -> None:
         """Starts the task, if there is a target."""
         if self._settings.backup_target:
-            self._figures.interval_seconds = self._settings.backup_interval_ms / 1000
+            self._counters.interval_seconds = self._settings.backup_interval_ms / 1000
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -153,8 +153,8 @@ class ClusterBackups:
             )
         self._newest = found
         if found is not None:
-            self._figures.last_moment_ms = found.moment_ms
-            self._figures.last_bytes = found.size_bytes
+            self._counters.last_moment_ms = found.moment_ms
+            self._counters.last_bytes = found.size_bytes
         return True
 
     def _found(self, repository: Repository, backup_id: str) -> _Found | None:

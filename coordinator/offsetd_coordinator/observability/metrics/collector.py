@@ -73,7 +73,7 @@ class ServerCollector(Collector):
         self.load_seconds: float | None = None
         self._node = node
         self._admission = admission
-        self._figures = figures
+        self._counters = figures
         self._cleaner_log = cleaner_log
         self._clock = clock
         self._expiry = expiry or ExpiryCounters()
@@ -87,8 +87,8 @@ class ServerCollector(Collector):
             self._sleep(_PAUSE_SECONDS)
 
     def _families(self) -> Iterator[Metric]:
-        yield from call_families(self._figures)
-        yield from access_families(self._figures.access)
+        yield from call_families(self._counters)
+        yield from access_families(self._counters.access)
         yield from admission_families(self._admission)
         yield from node_families(self._node.state, self.load_seconds)
         runtime = self._node.runtime
@@ -100,10 +100,10 @@ class ServerCollector(Collector):
         )
         if runtime.store is not None:
             yield from store_families(runtime.store)
-        if self._node.cluster_figures is not None:
+        if self._node.cluster_counters is not None:
             report = self._node.cluster_report
             lags = {} if report is None else report().copy_lags
-            yield from cluster_families(self._node.cluster_figures, runtime, lags)
+            yield from cluster_families(self._node.cluster_counters, runtime, lags)
         yield from expiry_families(self._expiry)
         survey = self._node.lag_survey
         if survey is not None and survey.report is not None:

@@ -66,14 +66,14 @@ async def called(
     admission: Admission,
     context: FakeContext,
     message: bytes,
-    figures: MethodCounters | None = None,
+    counters: MethodCounters | None = None,
 ) -> bytes:
     """What a handler makes of a message."""
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = unary_calls.unary(
         answer,
         admission,
-        figures or MethodCounters(),
+        counters or MethodCounters(),
         load_ended=node.load_ended,
         request_bytes_max=REQUEST_BYTES_MAX,
         method_access=None,
@@ -161,13 +161,13 @@ async def test_a_call_is_counted_once_by_the_code_it_ends_with(
             raise error
         return b""
 
-    figures = MethodCounters()
+    counters = MethodCounters()
     with contextlib.suppress(asyncio.CancelledError):
-        await called(answer, Admission(100), FakeContext(), bytes(size), figures)
-    assert {name: count for name, count in zip(CODES, figures.codes, strict=True) if count} == {
+        await called(answer, Admission(100), FakeContext(), bytes(size), counters)
+    assert {name: count for name, count in zip(CODES, counters.codes, strict=True) if count} == {
         code: 1
     }
-    assert sum(figures.durations.counts) == 1
+    assert sum(counters.durations.counts) == 1
 
 
 async def test_a_call_beyond_the_budget_is_refused_before_it_is_read() -> None:

@@ -91,12 +91,12 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
     async def answer(_: bytes) -> bytes:
         raise AssertionError("there is no message")
 
-    admission, figures, call = Admission(100), MethodCounters(), Call()
+    admission, counters, call = Admission(100), MethodCounters(), Call()
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = unary_calls.unary(
         answer,
         admission,
-        figures,
+        counters,
         load_ended=node.load_ended,
         request_bytes_max=50,
         method_access=None,
@@ -104,7 +104,7 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
     call.received.set_result(grpc.aio.EOF)
     assert await handler.stream_unary(None, call) == b""
     assert call.code is grpc.StatusCode.CANCELLED
-    assert figures.codes[StatusCode.CANCELLED] == 1
+    assert counters.codes[StatusCode.CANCELLED] == 1
     assert admission.requests == 0
     [connection] = admission.connections.all()
     assert connection.calls == 0

@@ -83,12 +83,12 @@ class Maker:
         self.store = opened(SimulatedFiles())
         commit(self.store, P0)
         self.node = OneNode(self.store, self.clock)
-        self.figures = BackupCounters()
+        self.counters = BackupCounters()
         self.makes = True
         self.repository = Repository(target_of(str(target)))
         self.task = CountedBackups(
             load_settings(assignments=[f"backup.target={target}", f"backup.keep={keep}"]),
-            self.figures,
+            self.counters,
             folder_id=folder_id or self.store.folder_id,
             makes=lambda: self.makes,
             connect=lambda: self.node,
@@ -128,14 +128,14 @@ async def looked(maker: Maker) -> None:
 async def test_the_node_that_makes_them_makes_one_when_it_is_due(tmp_path: Path) -> None:
     async with Maker(tmp_path / "b", keep=2).running() as maker:
         for count in (1, 2, 3):
-            await until(lambda count=count: maker.figures.made == count)
+            await until(lambda count=count: maker.counters.made == count)
             await looked(maker)
-            assert maker.figures.made == count, "the next one is not due"
-            assert maker.figures.last_moment_ms == maker.clock.now_ms()
+            assert maker.counters.made == count, "the next one is not due"
+            assert maker.counters.last_moment_ms == maker.clock.now_ms()
             maker.clock.advance(HOUR_MS)
-        await until(lambda: maker.figures.made == 4)
+        await until(lambda: maker.counters.made == 4)
         assert len(maker.repository.backup_ids()) == 2
-        assert not maker.figures.failures
+        assert not maker.counters.failures
 
 
 async def test_another_node_knows_of_them_and_goes_on_when_it_takes_over(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ async def test_another_node_knows_of_them_and_goes_on_when_it_takes_over(tmp_pat
     second = Maker(tmp_path / "b", folder_id=first.store.folder_id)
     second.makes = False
     async with first.running(), second.running():
-        await until(lambda: second.figures.last_moment_ms == NOW_MS)
-        assert (second.figures.last_bytes or 0) > 0
-        assert second.figures.interval_seconds == 3600
+        await until(lambda: second.counters.last_moment_ms == NOW_MS)
+        assert (second.counters.last_bytes or 0) > 0
+        assert second.counters.interval_seconds == 3600
         await first.task.stop()
         second.makes = True
         second.clock.advance(HOUR_MS - 1)
@@ -153,45 +153,45 @@ async def test_another_node_knows_of_them_and_goes_on_when_it_takes_over(tmp_pat
         assert not second.node.asked, "the other node's backup is younger than the interval"
         second.clock.advance(1)
         await until(lambda: second.node.asked)
-    assert first.figures.made == 1
+    assert first.counters.made == 1
 
 
 async def test_a_backup_of_another_cluster_is_none_of_this_one(tmp_path: Path) -> None:
     other, own = Maker(tmp_path / "b"), Maker(tmp_path / "b", folder_id="another")
     async with other.running():
-        await until(lambda: other.figures.made)
+        await until(lambda: other.counters.made)
     own.makes = False
     async with own.running():
         await looked(own)
-        assert own.figures.last_moment_ms is None
+        assert own.counters.last_moment_ms is None
         own.makes = True
-        await until(lambda: own.figures.made)
+        await until(lambda: own.counters.made)
 
 
 async def test_a_target_whose_newest_backup_vanishes_gets_no_new_one(tmp_path: Path) -> None:
     async with Maker(tmp_path / "b").running() as maker:
-        await until(lambda: maker.figures.made)
+        await until(lambda: maker.counters.made)
         await looked(maker)
         (tmp_path / "b").rename(tmp_path / "unmounted")
         maker.clock.advance(HOUR_MS)
-        await until(lambda: maker.figures.failures > 1)
-        assert maker.figures.last_failed
+        await until(lambda: maker.counters.failures > 1)
+        assert maker.counters.last_failed
         assert not (tmp_path / "b").exists()
         (tmp_path / "unmounted").rename(tmp_path / "b")
-        await until(lambda: maker.figures.made == 2)
-        assert not maker.figures.last_failed
+        await until(lambda: maker.counters.made == 2)
+        assert not maker.counters.last_failed
 
 
 async def test_a_damaged_manifest_is_told_and_left_out(tmp_path: Path) -> None:
     async with Maker(tmp_path / "b").running() as maker:
-        await until(lambda: maker.figures.made)
+        await until(lambda: maker.counters.made)
         await looked(maker)
         [name] = maker.repository.backup_ids()
         later = f"{name[:-8]}ffffffff.json"
         (tmp_path / "b" / "manifests" / later).write_bytes(b"no manifest")
         await looked(maker)
-        assert maker.figures.last_moment_ms == NOW_MS
-        assert not maker.figures.failures
+        assert maker.counters.last_moment_ms == NOW_MS
+        assert not maker.counters.failures
 
 
 async def test_a_node_that_loses_the_log_partition_stops_its_backup(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ async def test_a_node_that_loses_the_log_partition_stops_its_backup(tmp_path: Pa
         await until(lambda: not list((tmp_path / "b" / "running").iterdir()))
         await looked(maker)
         assert maker.repository.backup_ids() == []
-        assert not maker.figures.failures, "it did not fail: it is another node's now"
+        assert not maker.counters.failures, "it did not fail: it is another node's now"
         maker.makes, maker.node.hangs = True, False
-        await until(lambda: maker.figures.made)
+        await until(lambda: maker.counters.made)
 
 
 async def test_a_node_that_stops_does_not_wait_for_a_node_that_hangs(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_a_node_that_stops_does_not_wait_for_a_node_that_hangs(tmp_path: P
         maker.node.hangs = True
         await until(lambda: maker.node.asked)
     assert maker.repository.backup_ids() == []
-    assert not maker.figures.failures
+    assert not maker.counters.failures
 
 
 def test_without_the_package_of_the_clients_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ class Taking:
             identity=NodeIdentity(node_id="n1", address="a:1", producers=3),
             shard_config=ShardConfig(partitions=3),
             read_lease_seconds=LEASE_S,
-            figures=ClusterCounters(),
+            counters=ClusterCounters(),
             is_member=self.living.__contains__,
             commit_claims=self._commit_claims,
             serve=self._serve,

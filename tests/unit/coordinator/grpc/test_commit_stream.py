@@ -49,13 +49,13 @@ async def test_commits_of_any_groups_share_a_message_and_fail_one_by_one() -> No
         assert results[3].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
         stream.context.half_close()
         await stream.end()
-        counted = dict(zip(CODES, stream.figures.result_codes, strict=True))
+        counted = dict(zip(CODES, stream.counters.result_codes, strict=True))
         assert {code: count for code, count in counted.items() if count} == {
             "OK": 1,
             "ABORTED": 1,
             "INVALID_ARGUMENT": 1,
         }
-        assert sum(stream.figures.message_durations.counts) == 1
+        assert sum(stream.counters.message_durations.counts) == 1
 
 
 async def test_what_one_flush_made_durable_leaves_in_one_message() -> None:

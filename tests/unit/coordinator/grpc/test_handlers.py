@@ -18,9 +18,11 @@ from offsetd_coordinator.security.authorizer import Authorizer
 
 
 def test_each_method_is_counted_under_its_name_in_the_contract() -> None:
-    figures = CallCounters()
+    counters = CallCounters()
     node = Node(node_id="n", address="a:1", start_ms=0)
-    handlers.generic_handlers(node, Admission(1), load_settings(), figures, authorizer=Authorizer())
+    handlers.generic_handlers(
+        node, Admission(1), load_settings(), counters, authorizer=Authorizer()
+    )
     contract = {
         method.name
         for file in (
@@ -33,5 +35,5 @@ def test_each_method_is_counted_under_its_name_in_the_contract() -> None:
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    assert figures.methods
-    assert set(figures.methods) <= contract
+    assert counters.methods
+    assert set(counters.methods) <= contract

@@ -333,7 +333,7 @@ def test_a_client_that_goes_away_while_it_is_sent_to_is_no_defect(
             await node.commit("g", 1)
             await client.task
             assert client.code is None
-            codes = service._figures.codes
+            codes = service._counters.codes
             assert (codes[StatusCode.CANCELLED], sum(codes)) == (1, 1)
 
     async def gone(message: bytes) -> None:

@@ -22,16 +22,16 @@ EXPIRY = "offsetd_ssl_certificate_expiry_timestamp_seconds"
 
 
 class _Access(Collector):
-    def __init__(self, figures: AccessCounters) -> None:
-        self._figures = figures
+    def __init__(self, counters: AccessCounters) -> None:
+        self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
-        return access_families(self._figures)
+        return access_families(self._counters)
 
 
-def scraped(figures: AccessCounters) -> Scrape:
+def scraped(counters: AccessCounters) -> Scrape:
     registry = CollectorRegistry()
-    registry.register(_Access(figures))
+    registry.register(_Access(counters))
     return Scrape.of(generate_latest(registry).decode())
 
 
@@ -44,10 +44,10 @@ def test_a_server_that_refused_nobody_says_zero() -> None:
 
 
 def test_refusals_are_counted_by_operation() -> None:
-    figures = AccessCounters()
-    figures.failed_authentications = 3
-    figures.refusals.update(["Read", "Read", "AlterConfigs"])
-    scrape = scraped(figures)
+    counters = AccessCounters()
+    counters.failed_authentications = 3
+    counters.refusals.update(["Read", "Read", "AlterConfigs"])
+    scrape = scraped(counters)
     assert scrape.value(FAILURES) == 3
     assert scrape.value(REFUSALS, operation="Read") == 2
     assert scrape.value(REFUSALS, operation="AlterConfigs") == 1
@@ -55,15 +55,15 @@ def test_refusals_are_counted_by_operation() -> None:
 
 
 def test_a_scrape_adds_no_operation_to_the_counts() -> None:
-    figures = AccessCounters()
-    scraped(figures)
-    assert not figures.refusals
+    counters = AccessCounters()
+    scraped(counters)
+    assert not counters.refusals
 
 
 def test_the_end_of_the_certificate_is_in_seconds() -> None:
-    figures = AccessCounters()
-    figures.certificate_expire_ms = 1_800_000_000_500
-    assert scraped(figures).value(EXPIRY) == 1_800_000_000.5
+    counters = AccessCounters()
+    counters.certificate_expire_ms = 1_800_000_000_500
+    assert scraped(counters).value(EXPIRY) == 1_800_000_000.5
 
 
 def test_without_tls_no_certificate_ends() -> None:

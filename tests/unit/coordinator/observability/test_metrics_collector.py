@@ -46,7 +46,7 @@ class ScrapedNode:
         self.serving = serving
         serving.clock.advance(60_000)
         self.cleaner_log = CleanerLog(None)
-        self.figures = CallCounters()
+        self.counters = CallCounters()
         self.upkeep = Upkeep(
             serving.store,
             Path("/data"),
@@ -61,7 +61,7 @@ class ScrapedNode:
         serving.node.lag_survey = LagSurvey(serving.runtime)
         serving.node.lag_survey.report = LagReport(Counter(), Counter())
         self.collector = ServerCollector(
-            serving.node, Admission(1 << 20), self.figures, self.cleaner_log, serving.clock
+            serving.node, Admission(1 << 20), self.counters, self.cleaner_log, serving.clock
         )
         self.collector.load_seconds = 1.5
         self._registry = registry_of(self.collector)
@@ -94,7 +94,7 @@ def scraped(serving: ServingNode) -> Iterator[ScrapedNode]:
 async def test_what_is_scraped_keeps_prometheus_rules() -> None:
     async with serving_node() as serving:
         with scraped(serving) as node:
-            node.figures.method("CommitOffsets").note(0, 0.001)
+            node.counters.method("CommitOffsets").note(0, 0.001)
             await serving.commit("g", 1)
             await node.clean(serving.runtime.partition_of(b"g"))
             assert list(rule_problems(node.scrape())) == []
@@ -141,8 +141,8 @@ async def test_commits_groups_and_flushes_show() -> None:
 async def test_watchers_show() -> None:
     async with serving_node() as serving:
         with scraped(serving) as node:
-            node.figures.watches.watchers = 2
-            node.figures.watches.cut_off = 3
+            node.counters.watches.watchers = 2
+            node.counters.watches.cut_off = 3
             scrape = node.scrape()
     assert scrape.value("offsetd_watchers") == 2
     assert scrape.value("offsetd_watchers_cut_off_total") == 3
@@ -230,11 +230,11 @@ async def test_the_work_of_a_node_in_its_cluster_shows() -> None:
     directory.members = [node, other]
     node.release(0)
     node.log.damage_partition(1)
-    figures = node.node.cluster_figures = ClusterCounters()
+    counters = node.node.cluster_counters = ClusterCounters()
     node.node.cluster_report = lambda: ClusterReport(copy_lags={3: 7})
-    figures.taken_partitions, figures.lost_partitions = 5, 1
-    figures.transaction_retries, figures.producer_replacements = 9, 2
-    figures.takeover_durations.note(0.5)
+    counters.taken_partitions, counters.lost_partitions = 5, 1
+    counters.transaction_retries, counters.producer_replacements = 9, 2
+    counters.takeover_durations.note(0.5)
     collector = ServerCollector(
         node.node, Admission(1), CallCounters(), CleanerLog(None), ManualClock()
     )
@@ -266,9 +266,9 @@ async def test_a_single_server_has_no_metrics_of_a_cluster() -> None:
 async def test_the_guide_lists_every_metric() -> None:
     listed = re.findall(r"^\| `(offsetd_\w+)`", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     async with serving_node() as serving:
-        serving.node.cluster_figures = ClusterCounters()
+        serving.node.cluster_counters = ClusterCounters()
         with scraped(serving) as node:
-            node.figures.access.quotas = QuotaCounters(principals_max=1)
+            node.counters.access.quotas = QuotaCounters(principals_max=1)
             families = node.scrape().families.values()
     names = [
         family.name + ("_total" if family.type == "counter" else "")
@@ -283,7 +283,7 @@ async def test_every_metric_that_an_alert_names_exists() -> None:
     alerts = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len({alert["alert"] for alert in alerts}) == len(alerts) > 0
     async with serving_node() as serving:
-        serving.node.cluster_figures = ClusterCounters()
+        serving.node.cluster_counters = ClusterCounters()
         with scraped(serving) as node:
             existing = node.scrape().sample_names
     for alert in alerts:

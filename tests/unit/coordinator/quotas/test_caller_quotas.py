@@ -140,7 +140,7 @@ def test_a_stream_pauses_until_its_debt_is_paid() -> None:
         real = Quotas(parse_quota_file(text), QuotaCounters(10))
         begun = loop.time()
         await real.of("User:a", "").pay({Quota.OFFSET_RATE: 1200})
-        assert real.figures.delay_seconds["User:a"] > 0
+        assert real.counters.delay_seconds["User:a"] > 0
         return loop.time() - begun
 
     assert asyncio.run(paid()) >= 0.2
@@ -209,9 +209,9 @@ def test_metrics_name_only_so_many_principals() -> None:
         caller = all_quotas.of(name, "")
         may(caller)
         may(caller)
-    figures = all_quotas.figures
-    assert {principal for principal, _ in figures.refusals} == {"User:a", "User:b", "other"}
-    assert figures.refusals["other", "commit_rate"] == 2
+    counters = all_quotas.counters
+    assert {principal for principal, _ in counters.refusals} == {"User:a", "User:b", "other"}
+    assert counters.refusals["other", "commit_rate"] == 2
 
 
 @pytest.mark.parametrize(

@@ -115,4 +115,4 @@ async def test_to_look_changes_nothing() -> None:
     for key in await shown(of):
         await in_use(of, *key)
     assert (len(of.buckets), of.in_use, of.leases, of.callers()) == (0, {}, {}, [])
-    assert of.figures.refusals == {}
+    assert of.counters.refusals == {}
