@@ -164,8 +164,8 @@ class KafkaCommitLog(StoredLog):
         self._proofs = left
 
     def _is_from_before_loss(self, ticket: int, partition: int) -> bool:
-        if partition < 0:
-            return ticket <= max(self._lost_until.values(), default=0)
+        if partition < 0:  # Ticket 0 rests on no partition: a refusal that reads nothing.
+            return 0 < ticket <= max(self._lost_until.values(), default=0)
         return ticket <= self._lost_until.get(partition, 0)
 
     def _note_ticket(self, partition: int, ticket: int) -> None:

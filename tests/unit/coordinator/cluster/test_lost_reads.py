@@ -110,3 +110,15 @@ async def test_a_partition_that_is_taken_again_is_read_as_before(
     node.commit()
     await ended(read_old)
     await ended(read_new)
+
+
+async def test_a_refusal_that_rests_on_no_partition_is_answered_after_a_loss(
+    by_hand: Callable[..., LogByHand],
+) -> None:
+    node = by_hand(0, 1)
+    node.owned.discard(0)
+    node.log.lose([0])
+    node.now_s += 2 * LEASE_S
+    refusal = node.log.durable(0)
+    node.commit()
+    await ended(refusal)
