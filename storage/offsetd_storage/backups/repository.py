@@ -6,6 +6,7 @@ A backup and a prune exclude each other: each first puts a mark, then looks for 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
 
 import attrs
 
@@ -141,7 +142,7 @@ class Repository:
 
     def begin_backup(self, folder_id: str, *, now_ms: int) -> None:
         """Marks a backup of this folder. Raises BackupBlocked while a prune goes on."""
-        self.target.put(f"{_BACKUP_MARKS}{folder_id}", str(now_ms).encode())
+        self.target.put(_mark_name(folder_id), str(now_ms).encode())
         self.target.settle()
         if self._marks(_PRUNE_MARK, now_ms):
             self.end_backup(folder_id, begun_ms=now_ms)
@@ -162,11 +163,11 @@ class Repository:
     def end_backup(self, folder_id: str, *, begun_ms: int) -> None:
         """Removes the mark of `begin_backup`. That of a later backup stays."""
         if self._has_mark(folder_id, begun_ms):
-            self.target.remove(f"{_BACKUP_MARKS}{folder_id}")
+            self.target.remove(_mark_name(folder_id))
             self.target.settle()
 
     def _has_mark(self, folder_id: str, begun_ms: int) -> bool:
-        return self.target.get(f"{_BACKUP_MARKS}{folder_id}") == str(begun_ms).encode()
+        return self.target.get(_mark_name(folder_id)) == str(begun_ms).encode()
 
     def unended_since(self, *, now_ms: int) -> int | None:
         """When the newest backup began that goes on, or was killed, and so stops a prune.
@@ -265,6 +266,11 @@ class Repository:
             if since_ms.isdecimal() and now_ms - int(since_ms) <= MARK_MS_MAX:
                 found[each.name] = int(since_ms)
         return found
+
+
+def _mark_name(folder_id: str) -> str:
+    # The id of a cluster may have a slash, which would make a folder.
+    return _BACKUP_MARKS + quote(folder_id, safe="")
 
 
 def _chunk_name(digest: str) -> str:

@@ -398,6 +398,18 @@ def test_a_backup_that_a_later_one_has_overtaken_does_not_end() -> None:
     repository.check_backup(store.folder_id, begun_ms=NOW_MS + 3)  # The third one goes on.
 
 
+def test_the_mark_of_a_cluster_whose_id_has_a_slash_leaves_no_folder() -> None:
+    files = SimulatedFiles()
+    repository = repository_of(files)
+    repository.begin_backup("5HtZ/dzD0", now_ms=NOW_MS)
+    repository.check_backup("5HtZ/dzD0", begun_ms=NOW_MS)
+    assert [each.name for each in repository.target.objects("running/")] == [
+        "running/backup-5HtZ%2FdzD0"
+    ]
+    repository.end_backup("5HtZ/dzD0", begun_ms=NOW_MS)
+    assert not list(repository.target.objects("running/"))
+
+
 def test_a_backup_does_not_rest_on_chunks_that_were_pruned_as_it_began() -> None:
     files = SimulatedFiles()
     store, repository = filled(files), repository_of(files)
