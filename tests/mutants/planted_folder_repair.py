@@ -71,8 +71,29 @@ FOLDER_REPAIR_MUTANTS = (
     Mutant(
         name="the entries of repairs are dropped if the audit log is damaged",
         where="offsetd_coordinator.administration.begun_repairs:complete_repairs",
-        replace='return Completion(problem=f"{_kept(events)}: {words_of(error)}")',
+        replace="left.append(event)",
+        by="done.append(event)",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="an entry that the audit log cannot take keeps the others in the list",
+        where="offsetd_coordinator.administration.begun_repairs:_leave_only",
+        replace="write_begun(files, folder, left)",
         by="pass",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="an entry that is too large stays in the list for ever",
+        where="offsetd_coordinator.administration.begun_repairs:_append_fitting",
+        replace="except RecordTooLarge:",
+        by="except NewerFormat:",
+        caught_by=_BROKEN_OFF,
+    ),
+    Mutant(
+        name="the lists of an entry have no end",
+        where="offsetd_coordinator.commands.log_repair:_listed",
+        replace="if end <= _LIST_BYTES_MAX",
+        by="if end",
         caught_by=_BROKEN_OFF,
     ),
     Mutant(

@@ -14,7 +14,14 @@ import attrs
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import replace_file
-from offsetd_storage.errors import NewerFormat, StorageError, StorageFailed, words_of
+from offsetd_storage.errors import (
+    NewerFormat,
+    RecordTooLarge,
+    StorageError,
+    StorageFailed,
+    may_pass,
+    words_of,
+)
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
 from offsetd_coordinator.administration.audit import AuditEvent
@@ -38,7 +45,7 @@ class BegunRepairsDamaged(StorageError):
 
 @attrs.frozen
 class Completion:
-    """The events that the audit log has now, or the reason for which it has not."""
+    """The events that the audit log has now, and why it has not the others."""
 
     events: tuple[AuditEvent, ...] = ()
     problem: str = ""
@@ -73,8 +80,8 @@ def write_begun(files: Files, folder: Path, events: Sequence[AuditEvent]) -> Non
 def complete_repairs(store: LogStore, folder: Path) -> Completion:
     """Puts the events of the file into the audit log, and then removes the file.
 
-    If the audit log cannot take them, the file stays as it is. A crash in between repeats events.
-    Raises StorageFailed, OSError.
+    Events that the audit log does not take stay in the file, and the others go on. A crash in
+    between repeats events. Raises StorageFailed, OSError.
     """
     files = store.files
     try:
@@ -83,16 +90,24 @@ def complete_repairs(store: LogStore, folder: Path) -> Completion:
         return Completion(problem=str(error))
     if not events:
         return Completion()
-    try:
-        for event in events:
-            append_event(store, event)
-    except StorageFailed:
-        raise
-    except StorageError as error:
-        return Completion(problem=f"{_kept(events)}: {words_of(error)}")
-    files.unlink(folder / REPAIRS_NAME)
-    files.sync_folder(folder)
-    return Completion(events=events)
+    done: list[AuditEvent] = []
+    left: list[AuditEvent] = []
+    problem = ""
+    for event in events:
+        try:
+            _append_fitting(store, event)
+        except StorageFailed:
+            raise
+        except StorageError as error:
+            left.append(event)
+            problem = problem or words_of(error)
+        else:
+            done.append(event)
+    if left:
+        problem = f"{_kept(left)}: {problem}"
+    if done:
+        problem += _leave_only(files, folder, left)
+    return Completion(events=tuple(done), problem=problem)
 
 
 def append_event(store: LogStore, event: AuditEvent) -> None:
@@ -103,6 +118,30 @@ def append_event(store: LogStore, event: AuditEvent) -> None:
     record = Record(key=None, value=event.encode(), offset=0, timestamp_ms=event.time_ms)
     store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))
     store.flush()
+
+
+def _append_fitting(store: LogStore, event: AuditEvent) -> None:
+    """Appends an event, without its lists if it is too large for the audit log with them."""
+    try:
+        append_event(store, event)
+    except RecordTooLarge:
+        what = {key: each for key, each in event.what.items() if not isinstance(each, list)}
+        append_event(store, attrs.evolve(event, what={**what, "lists_left_out": True}))
+
+
+def _leave_only(files: Files, folder: Path, left: Sequence[AuditEvent]) -> str:
+    """Takes from the file what the audit log has. Returns why that was not possible, or ""."""
+    try:
+        if left:
+            write_begun(files, folder, left)
+        else:
+            files.unlink(folder / REPAIRS_NAME)
+            files.sync_folder(folder)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        return f"; {REPAIRS_NAME} could not be shortened, and entries may repeat: {error.strerror}"
+    return ""
 
 
 def partition_of(event: AuditEvent) -> str:

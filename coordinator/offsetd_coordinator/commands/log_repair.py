@@ -1,5 +1,7 @@
 """`offsetd log repair`: keeps all valid batches of damaged partitions, to serve them again."""
 
+import itertools
+import json
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +33,8 @@ COLUMNS_BY_GROUP: Final = (
 )
 METHOD: Final = "RepairPartition"
 """The name of a repair in the audit log."""
-_GROUPS_RECORDED_MAX: Final = 1000
+_LISTED_MAX: Final = 1000
+_LIST_BYTES_MAX: Final = 100_000  # An event has three lists, and a record may have 1 MiB.
 
 
 def repair(
@@ -220,13 +223,22 @@ def _what(found: Repair, losses: Losses | None) -> dict[str, Any]:
         "bytes_kept": found.bytes_kept,
         "bytes_left_out": sum(len(each.content) for each in found.bad),
         "batches_appended": len(found.appended),
-        "missing": list(found.missing),
+        "missing": _listed(found.missing),
+        "missing_count": len(found.missing),
     }
     if losses is not None:
-        what["groups"] = list(losses.group_ids[:_GROUPS_RECORDED_MAX])
+        what["groups"] = _listed(losses.group_ids)
         what["group_count"] = len(losses.group_ids)
-        what["unreadable"] = list(losses.unreadable_parts)
+        what["unreadable"] = _listed(losses.unreadable_parts)
+        what["unreadable_count"] = len(losses.unreadable_parts)
     return what
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    """The first of the texts, as many as an audit event has room for."""
+    first = texts[:_LISTED_MAX]
+    ends = itertools.accumulate(len(json.dumps(each)) for each in first)
+    return [each for each, end in zip(first, ends, strict=True) if end <= _LIST_BYTES_MAX]
 
 
 def _summary(found: Repair, losses: Losses | None, *, is_dry: bool) -> str:

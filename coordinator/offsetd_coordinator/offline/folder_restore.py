@@ -15,6 +15,7 @@ from offsetd_storage.backups.point_in_time import backup_for, cuts_at
 from offsetd_storage.backups.restored_folder import begin_restore, end_restore
 from offsetd_storage.backups.targets import check_apart
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.folder.unfinished_restore import RESTORE_MARK
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
@@ -127,12 +128,15 @@ def restore_folder(
 
     If it is broken off, the next restore into the folder begins anew. Raises BackupRefused for a
     folder within the target; FolderMismatch for one that is not empty, FolderLocked for one that is
-    in use; BackupDamaged, StorageError, OSError.
+    in use; BackupBlocked if there is no room; BackupDamaged, StorageError, OSError.
     """
     check_apart(repository.target, folder)
-    _check_room(files, folder, chosen.manifest)
+    if not files.exists(folder / RESTORE_MARK):  # A folder that is refused stays as it is.
+        _check_room(files, folder, chosen.manifest)
     lock = begin_restore(files, folder)
     try:
+        # What a broken-off restore left takes no more room now.
+        _check_room(lock.files, folder, chosen.manifest)
         return _restore_locked(lock, folder, repository, chosen, clock, random, on_bytes)
     finally:
         lock.release()

@@ -17,6 +17,7 @@ from offsetd_storage.backups.manifest import (
     digest_of,
     is_backup_id,
 )
+from offsetd_storage.backups.targets import is_unfinished
 from offsetd_storage.errors import NewerFormat
 
 if TYPE_CHECKING:
@@ -227,9 +228,9 @@ class Repository:
         """
         if others := self._marks(_PRUNE_MARK, now_ms):
             raise BackupBlocked(f"{self.target.address} is being pruned ({others[0]})")
-        self.target.put(_PRUNE_MARK, str(now_ms).encode())
-        self.target.settle()
         try:
+            self.target.put(_PRUNE_MARK, str(now_ms).encode())
+            self.target.settle()
             if others := self._marks(_BACKUP_MARKS, now_ms):
                 raise BackupBlocked(
                     f"{self.target.address}: a backup goes on ({others[0]}); if it was killed, make"
@@ -239,8 +240,11 @@ class Repository:
             self._remove([f"{_MANIFESTS}{each}{_SUFFIX}" for each in plan.backup_ids])
             self._remove([*map(_chunk_name, plan.chunks), *plan.leftovers])
         finally:
-            self.target.remove(_PRUNE_MARK)
-            self.target.settle()
+            try:
+                self._remove([_PRUNE_MARK])
+            except BaseException:  # A signal may come here, too.
+                self._remove([_PRUNE_MARK])
+                raise
         return plan
 
     def _remove(self, names: Collection[str]) -> None:
@@ -252,15 +256,22 @@ class Repository:
         """The marks with this prefix. Old ones are removed."""
         young = self._young_marks(prefix, now_ms)
         for each in self.target.objects(_RUNNING):
-            if each.name.startswith(prefix) and each.name not in young:
+            if (
+                each.name.startswith(prefix)
+                and each.name not in young
+                and not is_unfinished(each.name)
+            ):
                 self.target.remove(each.name)
         return list(young)
 
     def _young_marks(self, prefix: str, now_ms: int) -> dict[str, int]:
-        """The times of the marks with this prefix that are not too old, by name."""
+        """The times of the marks with this prefix that are not too old, by name.
+
+        An unfinished mark is none yet: who writes it looks for the other's mark afterwards.
+        """
         found = {}
         for each in self.target.objects(_RUNNING):
-            if not each.name.startswith(prefix):
+            if not each.name.startswith(prefix) or is_unfinished(each.name):
                 continue
             since_ms = (self.target.get(each.name) or b"").decode(errors="replace")
             if since_ms.isdecimal() and now_ms - int(since_ms) <= MARK_MS_MAX:

@@ -133,3 +133,4 @@ def _remove(files: Files, path: Path) -> None:
         return
     for each in files.list_folder(path):
         files.unlink(path / each)
+    files.remove_folder(path)  # The backup may have fewer partitions than the one before.

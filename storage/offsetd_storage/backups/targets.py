@@ -7,6 +7,8 @@ all, and is not changed once it is there.
 from __future__ import annotations
 
 import re
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -28,7 +30,7 @@ _NOTHING_KEPT: Final = {
     "https": "nothing can be written there",
     "data": "nothing can be written there",
 }
-_UNFINISHED: Final = ".unfinished"
+_UNFINISHED: Final = re.compile(r"(.+?)(\.[0-9a-f]{8})?\.unfinished", re.ASCII | re.DOTALL)
 _PARTS: Final = ("chunks", "manifests", "running")
 
 
@@ -68,6 +70,11 @@ class Target(Protocol):
 
     def complete(self, prefix: str, is_whole: Callable[[str, bytes], bool]) -> None:
         """Makes objects of puts that were broken off, if a name and its bytes are whole."""
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether an object is what a put in a folder has begun, or has left."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def target_of(address: str, *, files: Files | None = None) -> Target:
@@ -121,14 +128,17 @@ class FolderTarget:
     """A folder. An object is a file, complete and synced before it gets its name.
 
     `settle` syncs the files of many puts one after the other: so one commit of the file system's
-    journal serves most of them, and other programs that sync wait less.
+    journal serves most of them, and other programs that sync wait less. Until then, a file has a
+    name of its own: another backup may write the same chunk at the same time.
     """
 
     def __init__(self, files: Files, folder: Path) -> None:
         self.address = str(folder)
         self._files = files
         self._folder = folder
-        self._unnamed: dict[Path, None] = {}  # What the files of puts will be named, in order.
+        self._suffix = f".{secrets.token_hex(4)}.unfinished"
+        self._unnamed: dict[Path, Path] = {}  # What the files of puts will be named, in order.
+        self._torn: dict[Path, list[Path]] = {}  # Files of broken-off puts, by that name.
         self._unsynced: set[Path] = set()  # Folders.
 
     def check_writable(self) -> None:
@@ -155,14 +165,15 @@ class FolderTarget:
         path = self._folder / name
         try:
             self._make_folder(path.parent)
-            file = self._files.open(_unfinished(path), create=True)
+            unfinished = self._unfinished(path)
+            file = self._files.open(unfinished, create=True)
             try:
                 file.truncate(0)
                 file.pwrite([content], 0)
                 file.begin_writeback(0, len(content))
             finally:
                 file.close()
-            self._unnamed[path] = None
+            self._unnamed[unfinished] = path
         except OSError as error:
             raise self._failed(error) from error
 
@@ -199,18 +210,21 @@ class FolderTarget:
     def remove(self, name: str) -> None:
         """See `Target.remove`."""
         path = self._folder / name
+        unfinished = self._unfinished(path)  # Of a put before: `settle` must not name it.
+        self._unnamed.pop(unfinished, None)
         try:
-            if self._files.exists(path):
-                self._files.unlink(path)
-                self._unsynced.add(path.parent)
+            for each in (unfinished, path):
+                if self._files.exists(each):
+                    self._files.unlink(each)
+                    self._unsynced.add(path.parent)
         except OSError as error:
             raise self._failed(error) from error
 
     def settle(self) -> None:
         """See `Target.settle`."""
         try:
-            for path in self._unnamed:
-                self._name(path)
+            for unfinished, path in self._unnamed.items():
+                self._name(unfinished, path)
                 self._unsynced.add(path.parent)
             for folder in self._unsynced:
                 self._files.sync_folder(folder)
@@ -222,27 +236,34 @@ class FolderTarget:
     def complete(self, prefix: str, is_whole: Callable[[str, bytes], bool]) -> None:
         """See `Target.complete`."""
         for each in list(self.objects(prefix)):
-            name = each.name.removesuffix(_UNFINISHED)
-            if name == each.name:
+            found = _UNFINISHED.fullmatch(each.name)
+            if found is None:
                 continue
-            content = self.get(each.name)
-            if content is not None and is_whole(name, content):
-                self._unnamed[self._folder / name] = None
+            path, content = self._folder / found[1], self.get(each.name)
+            if content is not None and is_whole(found[1], content):
+                self._unnamed[self._folder / each.name] = path
+            else:
+                self._torn.setdefault(path, []).append(self._folder / each.name)
         self.settle()
 
-    def _name(self, path: Path) -> None:
+    def _name(self, unfinished: Path, path: Path) -> None:
         """Gives a file of a put its name, unless another backup has completed it already."""
         try:
-            file = self._files.open(_unfinished(path))
+            file = self._files.open(unfinished)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._files.rename(unfinished, path)
         except FileNotFoundError:
-            if self._files.exists(path):
-                return
-            raise
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self._files.rename(_unfinished(path), path)
+            if not self._files.exists(path):
+                raise
+        for each in self._torn.pop(path, ()):  # Even if it is being written: the object is there.
+            with suppress(FileNotFoundError):
+                self._files.unlink(each)
+
+    def _unfinished(self, path: Path) -> Path:
+        return path.with_name(path.name + self._suffix)
 
     def _make_folder(self, folder: Path) -> None:
         if self._files.is_folder(folder):
@@ -254,10 +275,6 @@ class FolderTarget:
 
     def _failed(self, error: OSError) -> TargetFailed:
         return TargetFailed(f"{self.address}: {words_of(error)}")
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(path.name + _UNFINISHED)
 
 
 class ObjectStoreTarget:

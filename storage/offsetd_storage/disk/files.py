@@ -9,7 +9,6 @@ disk is an `OSError`, as the operating system raised it.
 from __future__ import annotations
 
 import copy
-import ctypes
 import errno
 import fcntl
 import os
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from offsetd_storage.disk.system_calls import allocate_blocks, begin_writeback
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
-_FALLOC_FL_KEEP_SIZE = 1
-_SYNC_FILE_RANGE_WRITE = 2
 _CLOSED = 2**31 - 1  # Not a descriptor: gives EBADF. With -1, os.fsync raises ValueError.
 _IOV_MAX = 1024  # Linux's bound on the chunks of one call.
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid.
@@ -124,6 +123,9 @@ class Files(Protocol):
 
     def unlink(self, path: Path) -> None:
         """Removes a file's name. Processes that have it open keep the file."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Removes a folder, which must be empty."""
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage."""
@@ -256,17 +258,11 @@ class OsFile:
 
     def allocate(self, position: int, size: int) -> bool:
         """Reserves blocks without changing the length; raises ENOSPC. Returns False if unable."""
-        while _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, size) != 0:
-            error = ctypes.get_errno()
-            if error in (errno.EOPNOTSUPP, errno.ENOSYS):
-                return False  # Then the write fails if the disk is full.
-            if error != errno.EINTR:
-                raise OSError(error, os.strerror(error))
-        return True
+        return allocate_blocks(self._descriptor, position, size)
 
     def begin_writeback(self, position: int, size: int) -> None:
         """Starts to write a range to the disk. The next sync raises its errors."""
-        _sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
+        begin_writeback(self._descriptor, position, size)
 
     def datasync(self) -> None:
         """Puts the contents and the length on stable storage."""
@@ -339,6 +335,11 @@ class OsFiles:
         """Removes a file's name. Processes that have it open keep the file."""
         name, folder = self._place(path, changes_names=True)
         os.unlink(name, dir_fd=folder)
+
+    def remove_folder(self, path: Path) -> None:
+        """Removes a folder, which must be empty."""
+        name, folder = self._place(path, changes_names=True)
+        os.rmdir(name, dir_fd=folder)
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage."""
@@ -491,10 +492,3 @@ class OsFileLock:
         for descriptor in descriptors:
             if descriptor != _CLOSED:
                 os.close(descriptor)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_fallocate = _libc.fallocate
-_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-_sync_file_range = _libc.sync_file_range
-_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)

@@ -23,6 +23,7 @@ class OperationKind(StrEnum):
     RENAME = "rename"
     UNLINK = "unlink"
     MAKE_FOLDER = "make_folder"
+    REMOVE_FOLDER = "remove_folder"
     SYNC_FOLDER = "sync_folder"
     READ = "read"
 

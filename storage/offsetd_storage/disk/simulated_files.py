@@ -172,6 +172,15 @@ class SimulatedFiles:
             self._begin(OperationKind.UNLINK, path)
             self._change_names(self._tree.folder(path.parent), RemoveName(path.name, file))
 
+    def remove_folder(self, path: Path) -> None:
+        """Removes a folder, which must be empty."""
+        with self._tree.turn:
+            folder = self._tree.folder(path)
+            if folder.entries:
+                raise path_error(errno.ENOTEMPTY, path)
+            self._begin(OperationKind.REMOVE_FOLDER, path)
+            self._change_names(self._tree.folder(path.parent), RemoveName(path.name, folder))
+
     def sync_folder(self, path: Path) -> None:
         """Makes the names inside a folder durable.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.simulated_disk import FileNode, FolderNode
     from offsetd_storage.disk.simulated_tree import FileTree
 
-_CHANGING_NAMES: Final = frozenset(("make_folder", "rename", "unlink"))
+_CHANGING_NAMES: Final = frozenset(("make_folder", "remove_folder", "rename", "unlink"))
 
 
 class SimulatedLock:

@@ -56,6 +56,12 @@ class FolderLock:
         lock = files.lock(folder / LOCK_NAME)
         if lock is None:
             raise FolderLocked(f"{folder} is in use by another process (a server, or a broker)")
+        try:
+            if not ends_restore:  # A restore may have begun and been broken off since.
+                refuse_unfinished(lock.files, folder)
+        except BaseException:
+            lock.release()
+            raise
         return cls(folder, lock)
 
     def check(self) -> None:

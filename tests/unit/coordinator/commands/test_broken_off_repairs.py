@@ -1,15 +1,26 @@
 """`offsetd log repair` that fails midway, or that the audit log cannot note."""
 
+import errno
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from damaged_folders import damaged_folder, offsets_partition, opened, repairs_in_audit_log
 from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
-from offsetd_coordinator.administration.begun_repairs import REPAIRS_NAME
+from offsetd_coordinator.administration import begun_repairs
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.administration.begun_repairs import (
+    REPAIRS_NAME,
+    complete_repairs,
+    read_begun,
+    write_begun,
+)
+from offsetd_coordinator.commands import log_repair
 from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
+from offsetd_storage.clock import SystemClock
 from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import OsFiles
 from promised import promised_by
@@ -113,6 +124,64 @@ def test_a_list_of_a_newer_version_stops_a_repair(tmp_path: Path) -> None:
     outcome = repair(folder, "--execute")
     assert outcome.code == 1
     assert "has format 2" in outcome.err
+
+
+def begun(partition: int, *, groups: Sequence[str] = (), later_ms: int = 0) -> AuditEvent:
+    now_ms = SystemClock().now_ms()
+    what = {"partition": partition, "damage": "bad", "groups": list(groups)}
+    return AuditEvent(
+        time_ms=now_ms + later_ms, method="RepairPartition", topic="__consumer_offsets", what=what
+    )
+
+
+def test_entries_that_the_audit_log_cannot_take_stay_alone(tmp_path: Path) -> None:
+    folder = damaged_folder(tmp_path / "offsets", [0])
+    events = [
+        begun(0),
+        begun(1),
+        begun(2, later_ms=400 * 86_400_000),  # More than the audit log takes.
+        begun(3, groups=["g" * 1000] * 2000),
+        begun(4),
+    ]
+    write_begun(OsFiles(), folder, events)
+    store = opened(folder)
+    done = complete_repairs(store, folder)
+    assert [each.what["partition"] for each in done.events] == [0, 1, 3, 4]
+    assert "the repair of __consumer_offsets-2; it is kept in" in done.problem
+    assert read_begun(OsFiles(), folder) == (events[2],)
+    again = complete_repairs(store, folder)
+    assert not again.events
+    assert "the repair of __consumer_offsets-2; it is kept in" in again.problem
+    store.close()
+    assert noted(folder) == [0, 1, 3, 4]
+    [large] = [each for each in repairs_in_audit_log(folder) if each.what["partition"] == 3]
+    assert large.what == {"partition": 3, "damage": "bad", "lists_left_out": True}
+
+
+def test_entries_may_repeat_if_the_disk_is_too_full_to_take_them_from_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = damaged_folder(tmp_path / "offsets", [0])
+    write_begun(OsFiles(), folder, [begun(0), begun(1, later_ms=400 * 86_400_000)])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store = opened(folder)
+    monkeypatch.setattr(begun_repairs, "write_begun", full)
+    done = complete_repairs(store, folder)
+    store.close()
+    assert [each.what["partition"] for each in done.events] == [0]
+    assert "entries may repeat: No space left on device" in done.problem
+
+
+def test_the_lists_of_an_entry_have_an_end() -> None:
+    long = [f"{number} \N{SNOWMAN}" * 100 for number in range(3000)]
+    listed = log_repair._listed(long)
+    assert listed == long[: len(listed)]
+    assert 50 < len(listed) < 1000
+    assert len(json.dumps(listed, ensure_ascii=False).encode()) < 101_000
+    assert log_repair._listed([str(number) for number in range(3000)])[-1] == "999"
 
 
 @promised(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from backups import BACKUPS, RESTORED, back_up, fill, opened_restored, repository_of, restore
-from log_stores import P0, commit, contents, opened, tree
+from log_stores import OFFSETS_TOPIC, P0, SMALL, commit, contents, opened, tree
 from offsetd_storage.backups.backup_errors import BackupRefused
 from offsetd_storage.backups.restored_folder import begin_restore, end_restore
 from offsetd_storage.backups.targets import FolderTarget, check_apart
@@ -14,6 +15,7 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderLocked, FolderMismatch
 from offsetd_storage.folder.folder_lock import FolderLock
+from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,17 @@ def test_a_folder_with_a_mark_is_emptied_only_of_what_a_restore_writes(
     files.unlink(RESTORED / name)
     if told == name:  # No folder of its own is left.
         assert contents(restore(files, repository, manifest)) == contents(store)
+
+
+def test_a_backup_with_fewer_partitions_is_restored_where_another_one_was_broken_off() -> None:
+    large, small = SimulatedFiles(), SimulatedFiles()
+    more = opened(large, attrs.evolve(SMALL, partitions=5))
+    commit(more, TopicPartition(OFFSETS_TOPIC, 4))
+    fill(small, repository_of(large), back_up(more, repository_of(large)).manifest).release()
+    assert small.is_folder(RESTORED / "__consumer_offsets-4")
+    store, repository = filled(small), repository_of(small)
+    manifest = back_up(store, repository).manifest
+    assert contents(restore(small, repository, manifest)) == contents(store)
 
 
 def test_a_restore_into_the_target_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from offsetd_storage.backups.backup_check import chunk_problems
 from offsetd_storage.backups.backup_errors import BackupBlocked, TargetFailed
 from offsetd_storage.backups.backup_writing import write_backup
 from offsetd_storage.backups.chunk_reading import KnownDigests, chunks_of
+from offsetd_storage.backups.manifest import digest_of
+from offsetd_storage.disk.simulated_faults import Operation, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import NOW_MS
 
@@ -95,6 +98,88 @@ def test_a_chunk_that_was_cut_off_is_written_again() -> None:
     left.put_durable(BACKUPS / "chunks" / torn, content[:-1])
     all_chunks = next_backup(store, repository_of(SimulatedFiles()))
     assert next_backup(store, repository_of(left)) == all_chunks - 1
+    assert not [each for each in whole_chunks(left) if each.endswith(".unfinished")]
+
+
+def test_what_a_killed_backup_of_an_older_offsetd_wrote_is_not_written_again() -> None:
+    files = SimulatedFiles()
+    store = filled(files)
+    left = killed_before_its_end(store, files, chunks_written=2)
+    for each in whole_chunks(left):
+        path = BACKUPS / "chunks" / each
+        left.rename(path, path.with_name(path.name.partition(".")[0] + ".unfinished"))
+    all_chunks = next_backup(store, repository_of(SimulatedFiles()))
+    assert next_backup(store, repository_of(left)) == all_chunks - 2
+    assert not [each for each in whole_chunks(left) if each.endswith(".unfinished")]
+
+
+def test_two_backups_that_write_the_same_chunk_do_not_share_a_file() -> None:
+    files = SimulatedFiles()
+    content = b"chunk" * 100
+    digest = digest_of(content)
+    first, second = repository_of(files), repository_of(files)
+    first.put_chunk(digest, content)
+    looked = list[bytes]()
+
+    def look(running: SimulatedFiles, operation: Operation) -> None:
+        if operation.kind is OperationKind.TRUNCATE:  # The second one has opened its file.
+            running.before_operation = None
+            first.target.settle()
+            running.before_operation = look
+        elif operation.kind is OperationKind.WRITE:
+            looked.append(first.chunk(digest))
+
+    files.before_operation = look
+    second.put_chunk(digest, content)
+    files.before_operation = None
+    assert looked == [content]
+    second.target.settle()
+    assert first.chunk(digest) == content
+    assert whole_chunks(files) == [f"{digest[:2]}/{digest}"]
+
+
+def test_a_backup_survives_that_another_one_tidies_what_it_writes() -> None:
+    files = SimulatedFiles()
+    content = b"chunk" * 100
+    digest = digest_of(content)
+    ours, others = repository_of(files), repository_of(files)
+    ours.put_chunk(digest, content)
+    [unfinished] = whole_chunks(files)
+    file = files.open(BACKUPS / "chunks" / unfinished)
+    file.truncate(3)  # As if it were half written.
+    others.reusable_chunks()
+    others.put_chunk(digest, content)
+    others.target.settle()
+    file.pwrite([content], 0)
+    ours.target.settle()
+    assert files.power_cut().read_bytes(BACKUPS / "chunks" / digest[:2] / digest) == content
+
+
+@pytest.mark.parametrize("operations", range(12))
+def test_a_prune_that_is_ended_as_it_begins_leaves_no_mark(operations: int) -> None:
+    files = SimulatedFiles()
+    store, repository = filled(files), repository_of(files)
+    back_up(store, repository)
+    until = files.operations + operations
+
+    def end(running: SimulatedFiles, operation: Operation) -> None:
+        if operation.number == until:
+            running.before_operation = None
+            raise Killed  # As SIGTERM and Ctrl-C do, which let `finally` run.
+
+    files.before_operation = end
+    with suppress(Killed):
+        repository.prune(1, now_ms=NOW_MS)
+    files.before_operation = None
+    next_backup(store, repository_of(files))
+
+
+def test_an_unfinished_mark_of_a_killed_backup_stops_no_prune() -> None:
+    files = SimulatedFiles()
+    store, repository = filled(files), repository_of(files)
+    back_up(store, repository)
+    repository_of(files).target.put("running/backup-x", str(NOW_MS).encode())
+    repository.prune(1, now_ms=NOW_MS)
 
 
 def test_two_backups_may_complete_the_same_chunk() -> None:
@@ -122,7 +207,8 @@ def test_a_chunk_that_vanishes_before_it_has_its_name_is_an_error() -> None:
     files = SimulatedFiles()
     repository = repository_of(files)
     repository.put_chunk("0" * 64, b"chunk")
-    files.unlink(BACKUPS / "chunks" / "00" / ("0" * 64 + ".unfinished"))
+    [unfinished] = files.list_folder(BACKUPS / "chunks" / "00")
+    files.unlink(BACKUPS / "chunks" / "00" / unfinished)
     with pytest.raises(TargetFailed):
         repository.target.settle()
 

@@ -389,8 +389,10 @@ def test_a_reserve_has_blocks_whether_or_not_the_file_system_can_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserves: bool
 ) -> None:
     if not reserves:
-        monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
-        monkeypatch.setattr("offsetd_storage.disk.files.ctypes.get_errno", lambda: errno.EOPNOTSUPP)
+        monkeypatch.setattr("offsetd_storage.disk.system_calls._fallocate", lambda *_: -1)
+        monkeypatch.setattr(
+            "offsetd_storage.disk.system_calls.ctypes.get_errno", lambda: errno.EOPNOTSUPP
+        )
     path = tmp_path / RESERVE_NAME
     size_bytes = 3 * MIB + BLOCK_BYTES
     make_reserve(OsFiles(), path, size_bytes)

@@ -177,7 +177,7 @@ def test_allocating_reserves_blocks_and_leaves_the_length(tmp_path: Path) -> Non
 def test_allocating_where_the_file_system_cannot_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: int
 ) -> None:
-    monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
+    monkeypatch.setattr("offsetd_storage.disk.system_calls._fallocate", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: unsupported)
     assert opened(tmp_path / "a").allocate(0, 4096) is False
 
@@ -186,7 +186,7 @@ def test_allocating_reports_a_full_disk_and_tries_again_when_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = [errno.EINTR, errno.EINTR, errno.ENOSPC]
-    monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
+    monkeypatch.setattr("offsetd_storage.disk.system_calls._fallocate", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: errors.pop(0))
     with pytest.raises(OSError, match="No space left") as raised:
         opened(tmp_path / "a").allocate(0, 4096)

@@ -39,7 +39,7 @@ class Driver:
         steps: list[Callable[[], Answer]] = [
             self.open, self.open, self.write, self.write, self.write, self.truncate, self.read,
             self.allocate, self.make_folder, self.rename, self.rename, self.unlink, self.look,
-            self.close, self.sync,
+            self.close, self.sync, self.remove_folder,
         ]  # fmt: skip
         step = self.random.choice(steps)
         try:
@@ -99,6 +99,10 @@ class Driver:
         self.files.unlink(self.path())
         return None
 
+    def remove_folder(self) -> Answer:
+        self.files.remove_folder(self.path())
+        return None
+
     def look(self) -> Answer:
         path = self.path()
         folder = self.files.is_folder(path)
@@ -154,6 +158,8 @@ def test_relative_paths_start_at_the_root() -> None:
         (lambda disk: disk.unlink(FOLDER), errno.EISDIR),
         (lambda disk: disk.make_folder(A), errno.EEXIST),
         (lambda disk: disk.make_folder(Path("/none/x")), errno.ENOENT),
+        (lambda disk: disk.remove_folder(FOLDER), errno.ENOTEMPTY),
+        (lambda disk: disk.remove_folder(A), errno.ENOTDIR),
         (lambda disk: disk.list_folder(A), errno.ENOTDIR),
         (lambda disk: disk.sync_folder(B), errno.ENOENT),
         (lambda disk: disk.free_bytes(B), errno.ENOENT),

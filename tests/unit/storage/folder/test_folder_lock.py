@@ -12,6 +12,7 @@ from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderGone, FolderLocked, FolderMismatch
 from offsetd_storage.folder.folder_lock import LOCK_NAME, FolderLock, check_usable
+from offsetd_storage.folder.unfinished_restore import RESTORE_MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,22 @@ def test_a_folder_is_held_until_it_is_released(files: Files, tmp_path: Path) -> 
         FolderLock.acquire(files, tmp_path)
     lock.release()
     FolderLock.acquire(files, tmp_path).release()
+
+
+def test_a_restore_that_began_before_the_lock_was_taken_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = OsFiles.lock
+
+    def restored_meanwhile(files: OsFiles, path: Path) -> object:
+        (tmp_path / RESTORE_MARK).touch()
+        return take(files, path)
+
+    monkeypatch.setattr(OsFiles, "lock", restored_meanwhile)
+    with pytest.raises(FolderMismatch, match="has not ended"):
+        FolderLock.acquire(OsFiles(), tmp_path)
+    monkeypatch.undo()
+    FolderLock.acquire(OsFiles(), tmp_path, ends_restore=True).release()
 
 
 def test_the_locks_file_has_kafkas_name_and_stays(files: Files, tmp_path: Path) -> None:
@@ -139,6 +156,7 @@ def test_no_name_changes_in_a_folder_that_is_not_at_its_path(
         lambda: ours.make_folder(folder / "new"),
         lambda: ours.rename(folder / "journal", folder / "new"),
         lambda: ours.unlink(folder / "journal"),
+        lambda: ours.remove_folder(folder / "log"),
     ):
         with pytest.raises(OSError, match="not at its path") as refused:
             change()
