@@ -10,6 +10,7 @@ _CHANGES = "tests/web/test_changes.py"
 _FOREIGN = "tests/web/test_foreign_forms.py"
 _LOGIN = "tests/web/test_login.py"
 _OIDC = "tests/web/test_oidc_login.py"
+_PROVIDER_TOKEN = "tests/unit/clients/web/test_provider_token.py"
 _SERVE_WEB = "tests/web/test_serve_web.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
@@ -253,7 +254,7 @@ WEB_MUTANTS = (
     Mutant(
         name="a login may end in a browser that did not begin it",
         where=f"{_WEB}.oidc_pages:OidcPages.finish",
-        replace='self._flows.pop(self._cookie.session_of(request) or "", None)',
+        replace='self._flows.pop((browser, request.query_params.get("state", "")), None)',
         by="self._flows.popitem()[1] if self._flows else None",
         caught_by=f"{_OIDC}::test_a_login_that_another_browser_began_is_refused",
     ),
@@ -270,6 +271,34 @@ WEB_MUTANTS = (
         replace='answer = pages.render(request, "logged_in.html", {"next": flow.following}, 200)',
         by="answer: Response = RedirectResponse(flow.following, 303)",
         caught_by=f"{_OIDC}::test_a_real_browser_comes_back_from_another_site_with_a_session",
+    ),
+    Mutant(
+        name="a call that ends takes the renewal of its token with it",
+        where=f"{_WEB}.openid:ProviderToken.__call__",
+        replace="await asyncio.wait({self._renewal}, timeout=_WAIT_S)",
+        by="await self._renewal",
+        caught_by=_PROVIDER_TOKEN,
+    ),
+    Mutant(
+        name="any error of a renewal ends the login",
+        where=f"{_WEB}.openid:ProviderToken._renew",
+        replace="if error.error in _LOGIN_IS_OVER:",
+        by="if True:",
+        caught_by=_PROVIDER_TOKEN,
+    ),
+    Mutant(
+        name="a login that is begun again leaves the one before",
+        where=f"{_WEB}.oidc_pages:OidcPages.finish",
+        replace="if flow.before is not None:",
+        by="if False:",
+        caught_by=f"{_OIDC}::test_a_login_that_is_begun_again_ends_the_one_before",
+    ),
+    Mutant(
+        name="a link of another site replaces the session",
+        where=f"{_WEB}.login_pages:LoginPages.ask_again",
+        replace="if not self.issuer and session != self.cookie.session_of(request):",
+        by="if session != self.cookie.session_of(request):",
+        caught_by=f"{_OIDC}::test_a_link_of_another_site_leaves_the_session_as_it_is",
     ),
     Mutant(
         name="a token is not renewed",

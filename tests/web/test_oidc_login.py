@@ -216,7 +216,8 @@ def test_a_token_is_renewed_before_its_end(pages: WebProcess, provider: Provider
     provider.token_seconds = 20  # Less than the time in which it is renewed.
     browser, _ = _logged_in(pages)
     assert browser.get("/groups").status == 200
-    assert "refresh_token" in provider.grants
+    poll(lambda: "refresh_token" in provider.grants, POLL_SECONDS_MAX)
+    assert browser.get("/groups").status == 200
 
 
 def test_a_token_that_cannot_be_renewed_leads_to_the_login_at_its_end(
@@ -235,6 +236,51 @@ def test_a_login_ends_with_the_logout(pages: WebProcess, provider: Provider) -> 
     form = Forms(browser.get("/groups").text).fields["logout"]
     assert browser.post("/logout", form).status == 303
     assert browser.get("/groups").status == 303
+
+
+def test_each_tab_of_a_browser_may_begin_a_login(pages: WebProcess, provider: Provider) -> None:
+    assert not provider.asked
+    browser = FormBrowser(pages)
+    first, second = _begun(browser, "/log"), _begun(browser, "/audit")
+    assert 'content="0;url=/log"' in browser.get(first).text
+    assert 'content="0;url=/audit"' in browser.get(second).text
+
+
+def test_a_way_back_that_another_site_forges_ends_no_login(
+    pages: WebProcess, provider: Provider
+) -> None:
+    browser = FormBrowser(pages)
+    back = _begun(browser)
+    assert browser.get("/login/callback?code=x&state=y").status == 403
+    assert browser.get(back).status == 200
+    assert provider.grants == ["authorization_code"]
+
+
+def test_a_link_of_another_site_leaves_the_session_as_it_is(
+    pages: WebProcess, provider: Provider
+) -> None:
+    browser, _ = _logged_in(pages)
+    session = dict(browser.cookies)
+    browser.cookies.clear()  # Browsers send no strict cookie with such a link.
+    sent = browser.get("/groups")
+    browser.get(sent.headers["location"])
+    browser.get("/login/callback")
+    assert not browser.cookies, "nothing comes in its place"
+    browser.cookies.update(session)
+    assert browser.get("/groups").status == 200
+    assert provider.grants
+
+
+def test_a_login_that_is_begun_again_ends_the_one_before(
+    pages: WebProcess, provider: Provider
+) -> None:
+    browser, _ = _logged_in(pages)
+    before = dict(browser.cookies)
+    assert browser.get(_begun(browser)).status == 200
+    assert browser.get("/groups").status == 200
+    browser.cookies = before
+    assert browser.get("/groups").status == 303
+    assert len(provider.grants) == 2
 
 
 def test_a_client_with_a_secret_shows_it_to_the_provider_only(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ class LoginPages:
             "start": f"{START_PATH}?{urlencode({'next': own_path(following)})}",
         }
         answer = self.render(request, "login.html", shown, status)
-        if session != self.cookie.session_of(request):
+        # A link of another site comes without the strict cookie of a viewer who has logged in. The
+        # link to the provider needs none, so theirs is not replaced.
+        if not self.issuer and session != self.cookie.session_of(request):
             self.cookie.set_on(answer, session)
         return answer

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
 
 import attrs
 from starlette.requests import Request
@@ -16,7 +17,8 @@ from offsetd_clients.web.options import CALLBACK_PATH, WebOptions
 from offsetd_clients.web.sessions import SessionCookie, new_session
 
 _FLOW_S: Final = 600
-_FLOWS_MAX: Final = 1000
+_FLOWS_MAX: Final = 10_000
+_FLOWS_OF_BROWSER_MAX: Final = 10
 _BEGIN_AGAIN = "this login was begun in another browser, or too long ago: begin again"
 
 
@@ -26,6 +28,8 @@ class Flow:
 
     following: str
     began_s: float
+    before: str | None
+    """The session that the viewer has already, which the new one replaces."""
     kept: dict[str, object] = attrs.field(factory=dict)
 
 
@@ -40,11 +44,13 @@ class OidcPages:
         self._provider = provider
         self._options = options
         self._cookie = SessionCookie(options.port, options.is_https, "login-", "lax", _FLOW_S)
-        self._flows: OrderedDict[str, Flow] = OrderedDict()
+        # By the cookie of the browser and by the state: each tab may begin a login.
+        self._flows: OrderedDict[tuple[str, str], Flow] = OrderedDict()
 
     async def begin(self, request: Request, pages: LoginPages) -> Response:
         """Leads to the provider."""
-        flow = Flow(own_path(request.query_params.get("next", "/")), time.monotonic())
+        following = own_path(request.query_params.get("next", "/"))
+        flow = Flow(following, time.monotonic(), pages.cookie.session_of(request))
         request.scope["session"] = flow.kept
         redirect_uri = self._options.origin(request.headers["host"]) + CALLBACK_PATH
         try:
@@ -53,17 +59,16 @@ class OidcPages:
             return pages.ask_again(request, flow.following, _silent(error), 503)
         except ProviderRefused as error:
             return pages.ask_again(request, flow.following, _refused(error), 502)
-        while len(self._flows) >= _FLOWS_MAX:
-            self._flows.popitem(last=False)
-        key = new_session()
-        self._flows[key] = flow
+        browser = self._cookie.session_of(request) or new_session()
+        self._keep(browser, parse_qs(urlsplit(address).query)["state"][0], flow)
         answer = RedirectResponse(address, 303)
-        self._cookie.set_on(answer, key)
+        self._cookie.set_on(answer, browser)
         return answer
 
     async def finish(self, request: Request, pages: LoginPages) -> Response:
         """Logs in a viewer who comes back from the provider."""
-        flow = self._flows.pop(self._cookie.session_of(request) or "", None)
+        browser = self._cookie.session_of(request) or ""
+        flow = self._flows.pop((browser, request.query_params.get("state", "")), None)
         if flow is None or time.monotonic() - flow.began_s > _FLOW_S:
             return pages.ask_again(request, "/", _BEGIN_AGAIN, 403)
         request.scope["session"] = flow.kept
@@ -78,12 +83,26 @@ class OidcPages:
             return pages.ask_again(request, flow.following, str(error), 403)
         except OffsetdError as error:
             return pages.ask_again(request, flow.following, str(error), 503)
+        if flow.before is not None:
+            pages.logins.end(flow.before)
         # A redirect would still come from the provider, so without the strict cookie of the
         # session. A page of our own leads on with it.
         answer = pages.render(request, "logged_in.html", {"next": flow.following}, 200)
-        self._cookie.remove_from(answer)
+        if not self._flows_of(browser):
+            self._cookie.remove_from(answer)
         pages.cookie.set_on(answer, session)
         return answer
+
+    def _keep(self, browser: str, state: str, flow: Flow) -> None:
+        """Keeps a flow; the oldest ones give way, first those of the same browser."""
+        for each in self._flows_of(browser)[: 1 - _FLOWS_OF_BROWSER_MAX]:
+            del self._flows[each]
+        while len(self._flows) >= _FLOWS_MAX:
+            self._flows.popitem(last=False)
+        self._flows[browser, state] = flow
+
+    def _flows_of(self, browser: str) -> list[tuple[str, str]]:
+        return [each for each in self._flows if each[0] == browser]
 
 
 def _silent(error: Exception) -> str:

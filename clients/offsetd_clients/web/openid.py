@@ -18,6 +18,10 @@ from offsetd_clients.web.oidc_settings import OidcSettings, is_safe_address
 _TIMEOUT_S: Final = 10.0
 # A token is renewed while the calls that it goes with can still end.
 _RENEWED_BEFORE_END_S: Final = 30.0
+# A call whose token is over waits for the next one, but not as long as a page may take.
+_WAIT_S: Final = 0.5
+# After these errors of RFC 6749 a renewal never succeeds. Others may pass.
+_LOGIN_IS_OVER: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -67,7 +71,10 @@ class Provider:
             raise ProviderRefused(_told(error)) from error
         if "userinfo" not in answer:
             raise ProviderRefused("the provider sent no ID token")
-        return ProviderToken.of(self, answer, self._clock_s)
+        try:
+            return ProviderToken.of(self, answer, self._clock_s)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProviderRefused("the provider sent no access token") from error
 
     async def renewed(self, refresh_token: str) -> Mapping[str, Any]:
         """The answer of the token endpoint to a refresh token."""
@@ -105,7 +112,7 @@ class ProviderToken:
     _clock_s: Callable[[], float]
     _ends_s: float = float("inf")
     _refresh: str = attrs.field(default="", repr=False)
-    _lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, repr=False)
+    _renewal: asyncio.Task[None] | None = attrs.field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -123,22 +130,28 @@ class ProviderToken:
 
     async def __call__(self) -> str:
         """The token for one call. A token that cannot be renewed is sent as it is."""
-        async with self._lock:
-            if self._refresh and self._clock_s() > self._ends_s - _RENEWED_BEFORE_END_S:
-                await self._renew()
+        now_s = self._clock_s()
+        if self._refresh and now_s > self._ends_s - _RENEWED_BEFORE_END_S:
+            if self._renewal is None or self._renewal.done():
+                # Calls end early. A renewal must not: its answer may have the only refresh token
+                # that the provider still takes.
+                self._renewal = asyncio.create_task(self._renew())
+            if now_s >= self._ends_s:
+                await asyncio.wait({self._renewal}, timeout=_WAIT_S)
         return self.text
 
     async def _renew(self) -> None:
         try:
             answer = await self._provider.renewed(self._refresh)
-        except (httpx2.HTTPError, ProviderRefused):
-            return  # The next call tries again; the server refuses a token whose time is over.
-        except OAuthError:
-            self._refresh = ""  # The login is over.
+            renewed = ProviderToken.of(self._provider, answer, self._clock_s)
+        except OAuthError as error:
+            if error.error in _LOGIN_IS_OVER:
+                self._refresh = ""
             return
-        self.text = str(answer["access_token"])
-        self._ends_s = float(answer.get("expires_at") or "inf")
-        self._refresh = str(answer.get("refresh_token") or self._refresh)
+        except (httpx2.HTTPError, ProviderRefused, ValueError, KeyError, TypeError):
+            return  # The next call tries again; the server refuses a token whose time is over.
+        self.text, self._ends_s = renewed.text, renewed._ends_s
+        self._refresh = renewed._refresh or self._refresh
 
 
 def _told(error: Exception) -> str:
