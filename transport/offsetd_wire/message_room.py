@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     Key = tuple[Connection, int]
 
 _LOOK_SECONDS: Final = 0.25
-# A message that has room arrives at this rate at least, while another one waits this long.
-_RATE_BYTES: Final = 64 << 10
+# While a message waits this long, the messages of a connection that have room bring so many bytes
+# together in that time: half of the smallest window, so a client that is a second away does.
+_RATE_BYTES: Final = 32 << 10
 _RATE_SECONDS: Final = 1.0
+# After such a delay it is this process that stood still, not its clients.
+_STALL_SECONDS: Final = 0.5
 # A message that has no room for this long is refused.
 _WAIT_SECONDS_MAX: Final = 10.0
 _NO_LIMIT: Final = 1 << 62
@@ -67,7 +70,9 @@ class MessageRoom:
         self._waiting: dict[Key, _Waiting] = {}
         self._windows: dict[Connection, int] = {}
         self._windows_bytes = 0
+        self._wanted_windows: dict[Connection, int] = {}  # They had no room.
         self._timer: asyncio.TimerHandle | None = None
+        self._due_seconds = 0.0
         self.bytes_held = 0
         """Bytes of all that has room."""
 
@@ -111,7 +116,10 @@ class MessageRoom:
             # If no message of the connection has room, its first one stops none.
             for key in waiting if has_room else waiting[1:]:
                 self._refuse(key)
+            self._wanted_windows[connection] = size
+            self._look_later()
             return
+        self._wanted_windows.pop(connection, None)
         self._windows[connection] = size
         self._windows_bytes += more
         self._count(more)
@@ -126,6 +134,7 @@ class MessageRoom:
         size = self._windows.pop(connection, 0)
         self._windows_bytes -= size
         self._count(-size)
+        self._wanted_windows.pop(connection, None)
         for key in [each for each in (*self._arriving, *self._waiting) if each[0] is connection]:
             self.end(*key)
 
@@ -168,11 +177,16 @@ class MessageRoom:
 
     def _look_later(self) -> None:
         if self._timer is None:
+            self._due_seconds = time.monotonic() + _LOOK_SECONDS
             self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         self._timer = None
         now_seconds = time.monotonic()
+        if now_seconds - self._due_seconds > _STALL_SECONDS:
+            self._forgive(now_seconds - self._due_seconds)
+        for connection, size in list(self._wanted_windows.items()):
+            self.set_window(connection, size)
         self._serve()
         waited = [(key, now_seconds - each.since_seconds) for key, each in self._waiting.items()]
         for key, seconds in waited:
@@ -180,8 +194,19 @@ class MessageRoom:
                 self._refuse(key)
         if any(seconds > _RATE_SECONDS for _, seconds in waited):
             self._close_slow(now_seconds)
-        if self._waiting:
+        if self._waiting or self._wanted_windows:
             self._look_later()
+
+    def _forgive(self, late_seconds: float) -> None:
+        """Takes off the time in which this process read nothing."""
+        for key, waiting in self._waiting.items():
+            self._waiting[key] = waiting._replace(
+                since_seconds=waiting.since_seconds + late_seconds
+            )
+        for key, arriving in self._arriving.items():
+            self._arriving[key] = arriving._replace(
+                looked_seconds=arriving.looked_seconds + late_seconds
+            )
 
     def _refuse(self, key: Key) -> None:
         connection, number = key
@@ -193,16 +218,19 @@ class MessageRoom:
         connection.refuse(number, RefusedMessage(grpc.StatusCode.RESOURCE_EXHAUSTED, details))
 
     def _close_slow(self, now_seconds: float) -> None:
-        """Closes the connections whose messages have room and do not come."""
-        slow: set[Connection] = set()
+        """Closes the connections whose messages have room and do not come.
+
+        All calls of a connection share its window, so their bytes count together.
+        """
+        brought: dict[Connection, int] = {}
         for key, each in list(self._arriving.items()):
             if now_seconds - each.looked_seconds < _RATE_SECONDS:
                 continue
             connection, number = key
             held = connection.wire.held_bytes(number)
-            if held - each.looked_bytes < _RATE_BYTES:
-                slow.add(connection)
+            brought[connection] = brought.get(connection, 0) + held - each.looked_bytes
             self._arriving[key] = _Arriving(each.size, held, now_seconds)
+        slow = [connection for connection, size in brought.items() if size < _RATE_BYTES]
         for connection in slow:
             connection.abort()
             self.forget(connection)

@@ -6,13 +6,16 @@ calls are taken; all others are left to the handler of one call, so only that ha
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from offsetd_coordinator.calls.call_life import CallLife, code_of, refusal_of
 from offsetd_coordinator.calls.connections import Context
-from offsetd_coordinator.errors import CoordinatorError, InvalidField
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgress,
+    InvalidField,
+)
 from offsetd_coordinator.grpc.unary_calls import Ended, refuse
 from offsetd_coordinator.kernels.records.commit_batches import (
     ANSWER_LAST_OFFSET,
@@ -23,11 +26,11 @@ from offsetd_coordinator.messages.commit_parser import stream_of
 from offsetd_coordinator.messages.revisions import committed_response
 from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.services.durable_answers import until_all_durable
 from offsetd_coordinator.status_codes import StatusCode
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from offsetd_coordinator.calls.access_control import Access
@@ -56,13 +59,8 @@ class _Taken(NamedTuple):
     access: Access | None
 
 
-class _Submitted(NamedTuple):
-    """A call whose commit has an outcome, which may leave once `ticket` is durable."""
-
-    call: Call
-    life: CallLife
-    ticket: int
-    outcome: bytes | CoordinatorError
+# A ticket, and the answer or the refusal that may leave once it is durable.
+_Outcome = tuple[int, bytes | CoordinatorError]
 
 
 class JoinedCommits:
@@ -87,7 +85,6 @@ class JoinedCommits:
         self._counters = counters
         self._request_bytes_max = request_bytes_max
         self._method_access = method_access
-        self._alone: set[asyncio.Task[None]] = set()
 
     def take(self, calls: Sequence[tuple[Call, bytes]]) -> list[Call]:
         """Submits commits, to be answered once they are durable. Returns the calls it leaves."""
@@ -117,119 +114,118 @@ class JoinedCommits:
             if access is None:
                 return None
         life = CallLife(self._admission, call)
-        life.connection.note_message(call, size)
         life.take(size, self._request_bytes_max)
         return _Taken(call, life, message, access)
 
     def _submit(self, runtime: Runtime, taken: Sequence[_Taken]) -> list[Call]:
-        """Submits at most 512 commits. Returns the calls whose commits break a rule."""
-        left = []
+        """Submits at most 512 commits. Returns the calls that it leaves."""
+        left: list[Call] = []
         place = 0
-        rest = self._parser.open_stream(stream_of([each.message for each in taken]))
-        while place < len(taken):
-            read = rest.read(COMMITS_AT_ONCE)
-            if isinstance(read, ReadCommits):
-                those = taken[place : place + len(read.commits)]
-                self._submit_run(runtime, those, read)
-                place += len(those)
-                continue
-            each = taken[place]
-            place += 1
-            if isinstance(read[1], InvalidField):
-                each.life.leave()
-                left.append(each.call)
-            else:
-                self._submit_alone(runtime, each, read)
+        try:
+            rest = self._parser.open_stream(stream_of([each.message for each in taken]))
+            while place < len(taken):
+                read = rest.read(COMMITS_AT_ONCE)
+                count = len(read.commits) if isinstance(read, ReadCommits) else 1
+                those = taken[place : place + count]
+                if isinstance(read, ReadCommits):
+                    outcomes = self._outcomes(runtime, those, read)
+                else:
+                    outcomes = [self._outcome(runtime, those[0], read)]
+                place += count
+                left += self._answer_later(runtime, those, outcomes)
+        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
+            refusal = refusal_of(error, "CommitOffsets")
+            for each in taken[place:]:
+                self._end(each, refusal)
         return left
 
-    def _submit_run(self, runtime: Runtime, taken: Sequence[_Taken], read: ReadCommits) -> None:
+    def _outcomes(
+        self, runtime: Runtime, taken: Sequence[_Taken], read: ReadCommits
+    ) -> list[_Outcome]:
         accesses = [each.access for each in taken if each.access is not None]
-        try:
-            refused = refusals_of(accesses, read) if accesses else {}
-            submitted = self._node.commit_runs.submit(read, refused)
-        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
-            defect = refusal_of(error, "CommitOffsets")
-            for each in taken:
-                _end(_Submitted(each.call, each.life, 0, defect), self._counters)
-            return
-        tickets, refusals = runtime.log.tickets, submitted.refusals
+        refused = refusals_of(accesses, read) if accesses else {}
+        submitted = self._node.commit_runs.submit(read, refused)
+        tickets, refusals, at_once = runtime.log.tickets, submitted.refusals, submitted.at_once
         answers = submitted.answers[:, [ANSWER_LOG_PARTITION, ANSWER_LAST_OFFSET]].tolist()
-        outcomes: list[_Submitted] = []
-        for place, (each, (log_partition, last_offset)) in enumerate(
-            zip(taken, answers, strict=True)
-        ):
+        outcomes: list[_Outcome] = []
+        for place, (log_partition, last_offset) in enumerate(answers):
             refusal = refusals.get(place)
-            outcomes.append(
-                _Submitted(
-                    each.call,
-                    each.life,
-                    tickets[log_partition],
-                    committed_response(log_partition, last_offset) if refusal is None else refusal,
-                )
-            )
-        self._answer_later(runtime, submitted.ticket, outcomes)
+            if refusal is None:
+                response = committed_response(log_partition, last_offset)
+                outcomes.append((tickets[log_partition], response))
+            else:
+                outcomes.append((0 if place in at_once else tickets[log_partition], refusal))
+        return outcomes
 
-    def _submit_alone(self, runtime: Runtime, taken: _Taken, read: SequencedOutcome) -> None:
-        commit, ticket = read[1], 0
-        assert not isinstance(commit, InvalidField), "such a commit is left"
-        outcome: bytes | CoordinatorError
+    def _outcome(self, runtime: Runtime, taken: _Taken, read: SequencedOutcome) -> _Outcome:
+        commit = read[1]
+        if isinstance(commit, InvalidField):
+            return 0, commit
         try:
             if taken.access is not None:
                 require_commit(taken.access, commit)
             ticket, reply = runtime.submit(commit)
-            if isinstance(reply, CommitReply):
-                log_partition = runtime.partition_of(commit.group_id)
-                outcome = committed_response(log_partition, reply.last_offset)
-            else:
-                assert isinstance(reply, CoordinatorError), "what a commit may come to"
-                outcome = reply
-        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
-            outcome = refusal_of(error, "CommitOffsets")
-        self._answer_later(runtime, ticket, [_Submitted(taken.call, taken.life, ticket, outcome)])
+        except CoordinatorError as refusal:
+            return 0, refusal
+        if isinstance(reply, CommitReply):
+            log_partition = runtime.partition_of(commit.group_id)
+            return ticket, committed_response(log_partition, reply.last_offset)
+        assert isinstance(reply, CoordinatorError), "what a commit may come to"
+        return ticket, reply
 
-    def _answer_later(self, runtime: Runtime, ticket: int, outcomes: Sequence[_Submitted]) -> None:
-        """Answers once `ticket`, the newest of the outcomes, is durable."""
-        waiting = runtime.durable(ticket)
-        if waiting is None:
-            self._answer(runtime, outcomes, None)
-        else:
-            waiting.add_done_callback(partial(self._answer, runtime, outcomes))
+    def _answer_later(
+        self, runtime: Runtime, taken: Sequence[_Taken], outcomes: Sequence[_Outcome]
+    ) -> list[Call]:
+        """Answers each call once its ticket is durable. Returns the calls that it leaves.
+
+        Refusals that rest on nothing in the log have ticket 0, and leave at once.
+        """
+        left = []
+        by_ticket: dict[int, list[tuple[_Taken, bytes | CoordinatorError]]] = {}
+        for each, (ticket, outcome) in zip(taken, outcomes, strict=True):
+            if isinstance(outcome, InvalidField | CoordinatorLoadInProgress):
+                each.life.leave()
+                left.append(each.call)
+                continue
+            each.life.connection.note_message(each.call, len(each.message))
+            if ticket:
+                by_ticket.setdefault(ticket, []).append((each, outcome))
+            else:
+                self._end(each, outcome)
+        for ticket in sorted(by_ticket):
+            waiting = runtime.durable(ticket)
+            if waiting is None:
+                self._answer(by_ticket[ticket], None)
+            else:
+                waiting.add_done_callback(partial(self._answer, by_ticket[ticket]))
+        return left
 
     def _answer(
         self,
-        runtime: Runtime,
-        outcomes: Sequence[_Submitted],
+        outcomes: Sequence[tuple[_Taken, bytes | CoordinatorError]],
         waited: asyncio.Future[None] | None,
     ) -> None:
-        is_lost = waited is not None and (waited.cancelled() or waited.exception() is not None)
-        if is_lost or runtime.log.lost([each.ticket for each in outcomes]) is not None:
-            # The partitions of the other outcomes may not be lost.
-            for each in outcomes:
-                task = asyncio.get_running_loop().create_task(self._answer_alone(runtime, each))
-                self._alone.add(task)
-                task.add_done_callback(self._alone.discard)
-            return
-        for each in outcomes:
-            _end(each, self._counters)
+        error = None if waited is None else waited.exception()
+        if isinstance(error, Exception):
+            refusal = refusal_of(error, "CommitOffsets")
+            outcomes = [(each, refusal) for each, _ in outcomes]
+        for each, outcome in outcomes:
+            self._end(each, outcome)
 
-    async def _answer_alone(self, runtime: Runtime, submitted: _Submitted) -> None:
+    def _end(self, taken: _Taken, outcome: bytes | CoordinatorError) -> None:
+        """Answers or refuses a call, and closes its life."""
+        call, code = taken.call, StatusCode.CANCELLED
         try:
-            await until_all_durable(runtime, [submitted.ticket])
-        except Exception as error:  # noqa: BLE001  A defect is a refusal, too.
-            submitted = submitted._replace(outcome=refusal_of(error, "CommitOffsets"))
-        _end(submitted, self._counters)
-
-
-def _end(submitted: _Submitted, counters: MethodCounters) -> None:
-    """Answers or refuses a call, and closes its life."""
-    call, life, _, outcome = submitted
-    if call.done():
-        life.close(counters, StatusCode.CANCELLED)
-        return
-    if isinstance(outcome, bytes):
-        call.answer(outcome)
-        life.close(counters, StatusCode.OK)
-        return
-    refuse(call, status_of(outcome))
-    call.answer(b"")
-    life.close(counters, code_of(outcome))
+            if call.done():
+                return
+            if isinstance(outcome, bytes):
+                call.answer(outcome)
+                code = StatusCode.OK
+            else:
+                refuse(call, status_of(outcome))
+                call.answer(b"")
+                code = code_of(outcome)
+        except Exception as error:  # noqa: BLE001  The other calls have to be answered.
+            refusal_of(error, "CommitOffsets")
+        finally:
+            taken.life.close(self._counters, code)

@@ -24,7 +24,7 @@ from offsetd_coordinator.shard.batch_commit_decider import BatchCommitDecider
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.runtime.runtime import Runtime
@@ -41,13 +41,14 @@ class SubmittedCommits(NamedTuple):
 
     `tickets` has one for each log partition of the commits; `ticket` is the newest. `answers` has a
     row for each commit, in the form of `kernels.records.commit_batches`. `refusals` has the commits
-    that were refused, by row.
+    that were refused, by row. Those of `at_once` rest on nothing in the log.
     """
 
     ticket: int
     tickets: list[int]
     answers: Int64s
     refusals: Mapping[int, CoordinatorError]
+    at_once: Collection[int] = ()
 
 
 class CommitRuns:
@@ -60,6 +61,7 @@ class CommitRuns:
         self._made: tuple[int, BatchCommitDecider] | None = None
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
+        self._at_once: set[int] = set()
 
     def submit(
         self, read: ReadCommits, refused: Mapping[int, CoordinatorError] = _NONE
@@ -76,6 +78,7 @@ class CommitRuns:
         count = len(read.commits)
         answers = np.empty((count, ANSWER_COLUMNS), np.int64)
         refusals = dict(refused)
+        self._at_once = set(refused)
         found = sort_commits(
             read.names, read.commits, self._runtime.partitions, answers, self._order, self._runs
         )
@@ -95,7 +98,7 @@ class CommitRuns:
             ticket = max(ticket, alone_ticket)
             count = int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum())
         tickets = [self._tickets[partition] for partition in partitions]
-        return SubmittedCommits(ticket, tickets, answers, refusals)
+        return SubmittedCommits(ticket, tickets, answers, refusals, self._at_once)
 
     def _submit_others(
         self, read: ReadCommits, answers: Int64s, refusals: dict[int, CoordinatorError]
@@ -197,6 +200,7 @@ class CommitRuns:
             ticket, outcome = self._runtime.submit(read.commit(place))
         except CoordinatorError as refusal:
             outcome = refusal
+            self._at_once.add(place)
         if isinstance(outcome, CommitReply):
             answers[place, ANSWER_LAST_OFFSET] = outcome.last_offset
         else:

@@ -290,3 +290,50 @@ async def test_callers_with_quotas_are_left() -> None:
             patch.setattr(door._control, "quotas", quotas)
             assert joining.take_calls(calls, [_commit("of-alice")]) == [0]
         joining.assert_all_ended()
+
+
+@pytest.mark.parametrize("comes_alone", [False, True])
+async def test_a_refusal_that_rests_on_nothing_leaves_at_once(comes_alone: bool) -> None:
+    """While the disk hangs, a caller without a right is told so."""
+    async with serving_node(flushing=False) as serving:
+        joining = Joining(serving.node, method_access=_door())
+        calls = [UnaryCall(certificate=b"alice") for _ in range(2)]
+        messages = [_commit("of-alice"), _commit("of-bob")]
+        for turn in ((0,), (1,)) if comes_alone else ((0, 1),):
+            joining.take_calls([calls[each] for each in turn], [messages[each] for each in turn])
+        assert (await calls[1].end())[0] is grpc.StatusCode.PERMISSION_DENIED
+        assert not calls[0].is_answered
+        serving.runtime.start()
+        assert (await calls[0].end())[0] is grpc.StatusCode.OK
+        joining.assert_all_ended()
+
+
+@pytest.mark.parametrize("others", [0, 2])
+async def test_commits_to_a_group_that_a_large_change_holds_are_left(others: int) -> None:
+    """The handler of one call waits for the change, for a while."""
+    async with serving_node() as serving:
+        joining = Joining(serving.node)
+        shard = serving.runtime.shards[serving.runtime.partition_of(b"held")]
+        shard.holds.begin(b"held")
+        messages = [_commit("held"), *(_commit(f"other-{each}") for each in range(others))]
+        calls, left = joining.take(messages)
+        shard.holds.end(b"held")
+        assert left == [0]
+        assert [(await call.end())[0].name for call in calls[1:]] == ["OK"] * others
+        joining.assert_all_ended()
+
+
+async def test_a_defect_refuses_the_calls_of_its_turn_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving_node() as serving:
+        joining = Joining(serving.node)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(serving.node.commit_runs, "submit", fail)
+        calls, left = joining.take([_commit("a"), _commit("b")])
+        assert not left
+        assert [(await call.end())[0].name for call in calls] == ["INTERNAL"] * 2
+        joining.assert_all_ended()
