@@ -297,8 +297,8 @@ async def test_a_refusal_that_rests_on_nothing_leaves_at_once(comes_alone: bool)
     """While the disk hangs, a caller without a right is told so."""
     async with serving_node(flushing=False) as serving:
         joining = Joining(serving.node, method_access=_door())
-        calls = [UnaryCall(certificate=b"alice") for _ in range(2)]
-        messages = [_commit("of-alice"), _commit("of-bob")]
+        calls = [UnaryCall(certificate=name) for name in (b"alice", b"bob")]
+        messages = [_commit("of-alice"), _commit("of-alice")]
         for turn in ((0,), (1,)) if comes_alone else ((0, 1),):
             joining.take_calls([calls[each] for each in turn], [messages[each] for each in turn])
         assert (await calls[1].end())[0] is grpc.StatusCode.PERMISSION_DENIED
