@@ -125,8 +125,8 @@ class Held:
 
 
 def held(kept: KeptStore) -> Held:
+    found = Held(kept)  # First: a cleaner that looks by itself may be faster than this test.
     kept.overwrite(P0)
-    found = Held(kept)
     kept.upkeep.wake()
     found.wait()
     return found
