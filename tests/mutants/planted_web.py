@@ -10,6 +10,7 @@ _CHANGES = "tests/web/test_changes.py"
 _FOREIGN = "tests/web/test_foreign_forms.py"
 _LOGIN = "tests/web/test_login.py"
 _OIDC = "tests/web/test_oidc_login.py"
+_FLOWS = "tests/unit/clients/web/test_login_flows.py"
 _PROVIDER_TOKEN = "tests/unit/clients/web/test_provider_token.py"
 _SERVE_WEB = "tests/web/test_serve_web.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
@@ -254,8 +255,8 @@ WEB_MUTANTS = (
     Mutant(
         name="a login may end in a browser that did not begin it",
         where=f"{_WEB}.oidc_pages:OidcPages.finish",
-        replace='self._flows.pop((browser, request.query_params.get("state", "")), None)',
-        by="self._flows.popitem()[1] if self._flows else None",
+        replace='self._flows.take(browser, request.query_params.get("state", ""))',
+        by="self._flows._flows.popitem()[1] if self._flows._flows else None",
         caught_by=f"{_OIDC}::test_a_login_that_another_browser_began_is_refused",
     ),
     Mutant(
@@ -292,6 +293,34 @@ WEB_MUTANTS = (
         replace="if flow.before is not None:",
         by="if False:",
         caught_by=f"{_OIDC}::test_a_login_that_is_begun_again_ends_the_one_before",
+    ),
+    Mutant(
+        name="a login that ends leaves the session of another tab's login",
+        where=f"{_WEB}.login_flows:LoginFlows.replace_session",
+        replace="attrs.evolve(self._flows[each], before=session)",
+        by="self._flows[each]",
+        caught_by=f"{_OIDC}::test_the_last_login_of_two_tabs_ends_the_first",
+    ),
+    Mutant(
+        name="logins that many begin end those of others",
+        where=f"{_WEB}.login_flows:LoginFlows.keep",
+        replace="len(self._flows) >= self._flows_max",
+        by="len(self._flows) >= self._flows_max and not self._flows.popitem(last=False)",
+        caught_by=_FLOWS,
+    ),
+    Mutant(
+        name="a renewal may bring what is no token",
+        where=f"{_WEB}.openid:ProviderToken.of",
+        replace='if not is_token(answer["access_token"]):',
+        by="if False:",
+        caught_by=_PROVIDER_TOKEN,
+    ),
+    Mutant(
+        name="an odd answer of the provider is no refusal",
+        where=f"{_WEB}.openid:Provider.finish",
+        replace='raise ProviderRefused("the provider sent no access token") from error',
+        by="raise",
+        caught_by=f"{_OIDC}::test_what_the_provider_refuses_or_forges_is_no_login",
     ),
     Mutant(
         name="a link of another site replaces the session",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from contextlib import contextmanager
@@ -119,6 +120,7 @@ class Provider:
         self.asks = False  # On a page of its own, as for a password.
         self.token_seconds = 300
         self.nonce: str | None = None
+        self.odd_answer: dict[str, Any] = {}  # What stands in the answers with tokens instead.
         self.key = RSAKey.generate_key(parameters={"kid": "one", "use": "sig", "alg": "RS256"})
         self.signing_key = self.key
         self.client = Client(has_secret=has_secret)
@@ -164,7 +166,10 @@ class Provider:
 
     def _token(self, server: Any) -> Any:
         self.grants.append(request.form["grant_type"])
-        return server.create_token_response()
+        answer = server.create_token_response()
+        if self.odd_answer:
+            answer.set_data(json.dumps(answer.get_json() | self.odd_answer))
+        return answer
 
     def _save_token(self, token: dict[str, Any], asked: Any) -> None:
         if refresh := token.get("refresh_token"):

@@ -68,6 +68,7 @@ def provider(identities: World) -> Iterator[Provider]:
     yield made
     made.user, made.token_seconds, made.nonce, made.asks = User("owner"), 300, None, False
     made.signing_key, made.told_issuer = made.key, made.issuer
+    made.odd_answer = {}
     made.asked.clear()
     made.grants.clear()
 
@@ -187,9 +188,18 @@ def _nobody(provider: Provider) -> None:
     provider.user = None
 
 
+def _no_token(provider: Provider) -> None:
+    provider.odd_answer = {"access_token": None}
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(_other_key, "signature"), (_other_nonce, "nonce"), (_nobody, "access_denied")],
+    [
+        (_other_key, "signature"),
+        (_other_nonce, "nonce"),
+        (_nobody, "access_denied"),
+        (_no_token, "no access token"),
+    ],
 )
 def test_what_the_provider_refuses_or_forges_is_no_login(
     pages: WebProcess, provider: Provider, change: Any, told: str
@@ -277,6 +287,18 @@ def test_a_login_that_is_begun_again_ends_the_one_before(
     browser, _ = _logged_in(pages)
     before = dict(browser.cookies)
     assert browser.get(_begun(browser)).status == 200
+    assert browser.get("/groups").status == 200
+    browser.cookies = before
+    assert browser.get("/groups").status == 303
+    assert len(provider.grants) == 2
+
+
+def test_the_last_login_of_two_tabs_ends_the_first(pages: WebProcess, provider: Provider) -> None:
+    browser = FormBrowser(pages)
+    first, second = _begun(browser), _begun(browser)
+    assert browser.get(first).status == 200
+    before = dict(browser.cookies)
+    assert browser.get(second).status == 200
     assert browser.get("/groups").status == 200
     browser.cookies = before
     assert browser.get("/groups").status == 303

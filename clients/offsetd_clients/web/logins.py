@@ -20,6 +20,13 @@ VIEWERS_MAX: Final = 1000
 TOKEN_CHARACTERS_MAX: Final = 8000
 
 
+def is_token(text: object) -> bool:
+    """Whether something can be sent as a token."""
+    if not isinstance(text, str):
+        return False
+    return text.isascii() and text.isprintable() and text.strip() == text != ""
+
+
 class TokenRefused(Exception):
     """No login with this token."""
 
@@ -57,7 +64,7 @@ class Logins:
         `renewing` is what calls take instead of `token`, if it changes in time.
         A server that takes any text for a token checks none: then a login would protect nothing.
         """
-        if not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+        if not is_token(token):
             raise TokenRefused("this is no token")
         if len(token) > TOKEN_CHARACTERS_MAX:
             raise TokenRefused(f"a token has at most {TOKEN_CHARACTERS_MAX} characters")

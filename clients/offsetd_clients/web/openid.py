@@ -13,6 +13,7 @@ from authlib.integrations.starlette_client import OAuth
 from joserfc.errors import JoseError
 from starlette.requests import Request
 
+from offsetd_clients.web.logins import is_token
 from offsetd_clients.web.oidc_settings import OidcSettings, is_safe_address
 
 _TIMEOUT_S: Final = 10.0
@@ -118,7 +119,9 @@ class ProviderToken:
     def of(
         cls, provider: Provider, answer: Mapping[str, Any], clock_s: Callable[[], float]
     ) -> "ProviderToken":
-        """The token in an answer of the provider."""
+        """The token in an answer of the provider. Raises ValueError, KeyError, TypeError."""
+        if not is_token(answer["access_token"]):
+            raise ValueError("its access token cannot be sent")
         ends_s = float(answer.get("expires_at") or "inf")
         return cls(
             str(answer["access_token"]),

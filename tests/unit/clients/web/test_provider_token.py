@@ -106,6 +106,9 @@ async def test_a_provider_that_hangs_lets_the_server_refuse_the_token() -> None:
         ValueError("<html>"),
         {},
         {"access_token": "x", "expires_at": "soon"},
+        {"access_token": None},
+        {"access_token": ""},
+        {"access_token": "two\nlines"},
     ],
     ids=str,
 )
@@ -118,10 +121,11 @@ async def test_what_may_pass_does_not_end_the_login(failure: Any) -> None:
     await _until(token, "access-2")
 
 
-async def test_a_refresh_token_that_is_refused_is_not_shown_again() -> None:
+@pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
+async def test_a_refresh_token_that_is_refused_is_not_shown_again(error: str) -> None:
     issuer = Issuer()
     token = issuer.token()
-    issuer.answers.append(OAuthError("invalid_grant"))
+    issuer.answers.append(OAuthError(error))
     issuer.now_s += LIFE_S
     for _ in range(3):
         assert await token() == "access-0"
