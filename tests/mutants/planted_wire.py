@@ -18,8 +18,8 @@ WIRE_MUTANTS = (
     Mutant(
         name="messages that do not come keep their room",
         where=f"{_ROOM}._close_slow",
-        replace="slow.add(connection)",
-        by="pass",
+        replace="if size < _RATE_BYTES",
+        by="if size < 0",
         caught_by=_UNFINISHED,
     ),
     Mutant(
