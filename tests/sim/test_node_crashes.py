@@ -213,7 +213,8 @@ class UpkeptNode(CompactedNode):
             store._locks.advance,
         ]
         for log in store.logs.values():
-            locks += [log._lock, *(each._name_lock for each in log.segments)]
+            locks += [log._lock, log.listing._lock]
+            locks += [each._name_lock for each in log.segments]
         if self.is_open and not any(each.locked() for each in locks):
             self.random.choice([self.commit, self.commit, self.delete, self.note])()
             self.random.choice([self.flush, self.advance, self.roll_any, self.commit])()
