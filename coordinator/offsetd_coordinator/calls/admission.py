@@ -156,7 +156,7 @@ class Admission:
 
     def has_room(self, size: int) -> bool:
         """Whether a request of this size would be taken."""
-        return not self.bytes_taken or self._bytes_held() + size <= self.bytes_max
+        return not self.bytes_taken or self.has_room_beside(size)
 
     def _bytes_held(self) -> int:
         # A single answer may be larger than the bound of all answers. The excess does not count,
