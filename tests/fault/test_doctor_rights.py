@@ -82,6 +82,20 @@ def test_folders_and_files_without_rights_are_findings(tmp_path: Path) -> None:
             each.chmod(0o755)
 
 
+@promised("It warns if the files belong to several users, as after a repair by `sudo`.")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+def test_files_of_several_users_are_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    damaged_folder(folder, [])
+    opened(folder).close()
+    segment = folder / offsets_partition(2).folder_name / f"{0:020d}.log"
+    os.chown(segment, 12_345, 12_345)
+    _, rows = diagnosed(folder)
+    [warning] = [each for each in rows if (each["check"], each["grade"]) == ("rights", "warn")]
+    assert "belong to several users: root (" in warning["what"]
+    assert f"12345 ({segment})" in warning["what"]
+
+
 @pytest.mark.single_server
 def test_a_port_for_clients_is_told_from_one_for_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

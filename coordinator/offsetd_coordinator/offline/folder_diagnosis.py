@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import pwd
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -119,13 +121,33 @@ def _rights(facts: FolderFacts) -> Iterator[Told]:
     logs = [each for each in names if TopicPartition.of_folder(each) is not None]
     if not logs:
         return
-    ours = [each for each in names if each == LOCK_NAME or each.startswith(_OURS)]
-    yield from _rights_to(files, folder, ours)
+    listed = {folder: [each for each in names if each == LOCK_NAME or each.startswith(_OURS)]}
     for path in (folder / each for each in logs if files.is_folder(folder / each)):
         try:
-            yield from _rights_to(files, path, files.list_folder(path))
+            listed[path] = files.list_folder(path)
         except PermissionError:
             yield "bad", f"this user may not read {path}", _GIVE_RIGHTS
+    for path, found in listed.items():
+        yield from _rights_to(files, path, found)
+    yield from _owners(files, [path / each for path, found in listed.items() for each in found])
+
+
+def _owners(files: Files, paths: Sequence[Path]) -> Iterator[Told]:
+    """Files of several users: root may write them all, but the server may not."""
+    examples: dict[int, Path] = {}
+    for path in paths:
+        with contextlib.suppress(OSError):  # A server has removed it meanwhile.
+            examples.setdefault(files.owner(path), path)
+    if len(examples) > 1:
+        told = ", ".join(f"{_name_of(user)} ({path})" for user, path in sorted(examples.items()))
+        yield "warn", f"its files belong to several users: {told}", _GIVE_RIGHTS
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def _rights_to(files: Files, folder: Path, names: Sequence[str]) -> Iterator[Told]:

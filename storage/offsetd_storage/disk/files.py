@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -132,6 +132,9 @@ class Files(Protocol):
 
     def may_write(self, path: Path) -> bool:
         """Whether this process may make files in a folder, as far as that can be known."""
+
+    def owner(self, path: Path) -> int:
+        """The id of the user that a file belongs to."""
 
     def size(self, path: Path) -> int:
         """A file's length."""
@@ -351,6 +354,10 @@ class OsFiles:
         name, folder = self._place(path)
         return os.access(name, os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
+    def owner(self, path: Path) -> int:
+        """The id of the user that a file belongs to."""
+        return self._status(path).st_uid
+
     def size(self, path: Path) -> int:
         """A file's length."""
         return self._status(path).st_size
@@ -381,11 +388,8 @@ class OsFiles:
 
     def read_bytes(self, path: Path) -> bytes:
         """A file's whole contents."""
-        file = self.open(path, read_only=True)
-        try:
+        with closing(self.open(path, read_only=True)) as file:
             return file.pread(file.size(), 0)
-        finally:
-            file.close()
 
     def lock(self, path: Path) -> OsFileLock | None:
         """Locks a file and makes it if it is missing; None if another opener holds the lock."""

@@ -196,6 +196,12 @@ class SimulatedFiles:
         """Whether there is a folder: a simulated one has no owner."""
         return self.is_folder(path)
 
+    def owner(self, path: Path) -> int:
+        """Root, for all files."""
+        with self._tree.turn:
+            self._tree.file(path)
+            return 0
+
     def size(self, path: Path) -> int:
         """A file's length."""
         with self._tree.turn:
