@@ -269,9 +269,9 @@ WEB_MUTANTS = (
     Mutant(
         name="the way back from the provider is a redirect, without the session",
         where=f"{_WEB}.oidc_pages:OidcPages.finish",
-        replace='answer = pages.render(request, "logged_in.html", {"next": flow.following}, 200)',
+        replace='answer = pages.lead_on(request, flow.following, "You are logged in.")',
         by="answer: Response = RedirectResponse(flow.following, 303)",
-        caught_by=f"{_OIDC}::test_a_real_browser_comes_back_from_another_site_with_a_session",
+        caught_by=f"{_OIDC}::test_each_tab_of_a_browser_may_begin_a_login",
     ),
     Mutant(
         name="a call that ends takes the renewal of its token with it",
@@ -325,9 +325,16 @@ WEB_MUTANTS = (
     Mutant(
         name="a link of another site replaces the session",
         where=f"{_WEB}.login_pages:LoginPages.ask_again",
-        replace="if not self.issuer and session != self.cookie.session_of(request):",
-        by="if session != self.cookie.session_of(request):",
-        caught_by=f"{_OIDC}::test_a_link_of_another_site_leaves_the_session_as_it_is",
+        replace="self.form_cookie.set_on(answer, shown_to)",
+        by="self.cookie.set_on(answer, shown_to)",
+        caught_by=f"{_LOGIN}::test_a_link_of_another_site_leads_on_with_the_session",
+    ),
+    Mutant(
+        name="a link of another site leads a viewer with a session to the login",
+        where=f"{_WEB}.login_pages:LoginPages.ask",
+        replace='request.headers.get("sec-fetch-site") == "cross-site"',
+        by="False",
+        caught_by=f"{_LOGIN}::test_a_link_of_another_site_leads_on_with_the_session",
     ),
     Mutant(
         name="a token is not renewed",

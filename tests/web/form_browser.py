@@ -47,9 +47,9 @@ class FormBrowser:
         self.cookies: dict[str, str] = {}
         self.origin = f"http://127.0.0.1:{web.port}"
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         """A page, with the cookies."""
-        return self._kept(self.web.get(path, headers=self._cookie()))
+        return self._kept(self.web.get(path, headers={**self._cookie(), **(headers or {})}))
 
     def post(
         self, path: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None

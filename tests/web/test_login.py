@@ -14,6 +14,7 @@ from offsetd_clients import AsyncOffsetClient, OffsetClient, TopicPartition
 from offsetd_clients.web.login_pages import own_path
 from offsetd_clients.web.logins import Logins, TokenRefused
 from offsetd_clients.web.names import group_link
+from promised import promised_by
 from web.form_browser import FormBrowser, Forms
 from web.test_rights import SECRET, Secured
 from web.test_rights import secured as secured  # noqa: PLC0414  # A fixture.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.single_server
 
+promised = promised_by("docs/guides/web.md")
 ORDERS = TopicPartition("orders", 0)
 PATHS = ("/", "/groups", "/group?name=billing", "/log", "/audit", "/settings", "/acls")
 
@@ -101,13 +103,14 @@ def test_a_session_is_new_after_the_login_and_gone_after_the_logout(
 ) -> None:
     browser = FormBrowser(pages)
     form = Forms(browser.get("/login").text).fields["login"]
-    (before,) = browser.cookies.values()
+    name, before = f"offsetd-web-{pages.port}", "A" * 43
+    browser.cookies[name] = before
     assert browser.post("/login", {**form, "token": secured.token("owner")}).status == 303
-    (after,) = browser.cookies.values()
-    assert before != after, "a session that another put there would be theirs too"
+    after = browser.cookies[name]
+    assert after not in {before, browser.cookies[f"offsetd-web-form-{pages.port}"]}
     planted = FormBrowser(pages)
-    planted.cookies = dict.fromkeys(browser.cookies, before)
-    assert planted.get("/groups").status == 303
+    planted.cookies = {name: before}
+    assert planted.get("/groups").status == 303, "a session that another put there is nobody's"
 
     token = Forms(browser.get("/groups").text).fields["logout"]["csrf"]
     assert browser.post("/logout", {"csrf": "0"}).status == 403
@@ -115,9 +118,26 @@ def test_a_session_is_new_after_the_login_and_gone_after_the_logout(
     assert browser.get("/logout").status == 405
     assert browser.get("/groups").status == 200
     assert browser.post("/logout", {"csrf": token}).status == 303
-    browser.cookies = dict.fromkeys(browser.cookies, after)
+    browser.cookies[name] = after
     assert browser.get("/groups").status == 303
     assert browser.post("/change/reset", {}).status == 401
+
+
+@promised("A link of another site shows a viewer who has logged in what it leads to.")
+def test_a_link_of_another_site_leads_on_with_the_session(
+    secured: Secured, pages: WebProcess
+) -> None:
+    browser = _logged_in(pages, secured.token("owner"))
+    kept = dict(browser.cookies)
+    browser.cookies.clear()  # Browsers send no strict cookie with such a link.
+    led = browser.get("/groups?q=bill&topic=orders", {"Sec-Fetch-Site": "cross-site"})
+    assert 'content="0;url=/groups?q=bill&amp;topic=orders"' in led.text
+    browser.get("/login", {"Sec-Fetch-Site": "cross-site"})
+    assert f"offsetd-web-{pages.port}" not in browser.cookies, "nothing comes in its place"
+    browser.cookies.update(kept)
+    assert browser.get("/groups?q=bill&topic=orders").status == 200
+    elsewhere = FormBrowser(pages).get("//evil.example/x", {"Sec-Fetch-Site": "cross-site"})
+    assert "url=//" not in elsewhere.text
 
 
 def test_a_login_form_of_another_site_is_refused(secured: Secured, pages: WebProcess) -> None:
@@ -216,7 +236,7 @@ def test_with_tls_the_cookie_is_for_https_only(secured: Secured, tmp_path: Path)
         address = f"https://127.0.0.1:{pages.port}/login"
         with urllib.request.urlopen(address, context=trusting) as answer:
             cookie = answer.headers["set-cookie"]
-    assert cookie.startswith(f"__Host-offsetd-web-{pages.port}=")
+    assert cookie.startswith(f"__Host-offsetd-web-form-{pages.port}=")
     assert "Secure" in cookie
     assert "HttpOnly" in cookie
 

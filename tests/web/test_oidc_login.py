@@ -375,6 +375,10 @@ def test_a_real_browser_comes_back_from_another_site_with_a_session(
     session = kept[f"offsetd-web-{pages.port}"]
     assert (session["sameSite"], session["httpOnly"]) == ("Strict", True)
     assert f"offsetd-web-login-{pages.port}" not in kept
+    page.goto(f"{provider.issuer}/.well-known/openid-configuration")
+    page.evaluate("address => location.assign(address)", f"{pages.url}/groups?q=bi")
+    page.wait_for_url(f"{pages.url}/groups?q=bi")
+    page.wait_for_selector("[data-state=serving]")
     page.click("#logout button")
     page.wait_for_url(f"{pages.url}/login")
     poll(lambda: "Log in at" in page.inner_text("main"), POLL_SECONDS_MAX)

@@ -198,6 +198,7 @@ class Site:
         self._options = options
         self._templates = environment()
         self._cookie = SessionCookie(options.port, options.is_https)
+        self._form_cookie = SessionCookie(options.port, options.is_https, "form-")
         self._done = DoneChanges()
         self._only: Pages | None = None
         self._logins = Logins(make_client, monotonic_s=time.monotonic)
@@ -219,6 +220,7 @@ class Site:
         return LoginPages(
             logins=self._logins,
             cookie=self._cookie,
+            form_cookie=self._form_cookie,
             render=self._only.rendered,
             issuer=self._options.login_issuer,
         )

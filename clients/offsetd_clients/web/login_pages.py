@@ -26,10 +26,15 @@ def own_path(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class LoginPages:
-    """Renders the pages around a login."""
+    """Renders the pages around a login.
+
+    The form has a cookie of its own: a link of another site comes without the session's strict
+    cookie, and must not put another one in its place.
+    """
 
     logins: Logins
     cookie: SessionCookie
+    form_cookie: SessionCookie
     render: Render
     issuer: str = ""
 
@@ -44,8 +49,8 @@ class LoginPages:
         except ValueError as error:
             return self.ask_again(request, _START, str(error), 400)
         following = form.get("next", _START)
-        before = self.cookie.session_of(request)
-        if not self.cookie.is_form_token(before, form.get("csrf", "")):
+        shown_to = self.form_cookie.session_of(request)
+        if not self.form_cookie.is_form_token(shown_to, form.get("csrf", "")):
             return self.ask_again(request, following, "the form was old: send it again", 403)
         try:
             session = await self.logins.begin(form.get("token", "").strip())
@@ -53,6 +58,7 @@ class LoginPages:
             return self.ask_again(request, following, str(error), 403)
         except OffsetdError as error:
             return self.ask_again(request, following, str(error), 503)
+        before = self.cookie.session_of(request)
         if before is not None:
             self.logins.end(before)
         answer = RedirectResponse(own_path(following), 303)
@@ -81,21 +87,25 @@ class LoginPages:
             told = "Your session is over, and nothing was done. Log in, and load the form again.\n"
             return PlainTextResponse(told, 401)
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return self.lead_on(request, own_path(here), "A link of another site led here.")
         return RedirectResponse(f"{LOGIN_PATH}?{urlencode({'next': here})}", 303)
 
     def ask_again(self, request: Request, following: str, problem: str, status: int) -> Response:
         """The page to log in, with what went wrong."""
-        session = self.cookie.session_of(request) or new_session()
+        shown_to = self.form_cookie.session_of(request) or new_session()
         shown = {
             "next": own_path(following),
             "problem": problem,
-            "csrf": self.cookie.form_token(session),
+            "csrf": self.form_cookie.form_token(shown_to),
             "issuer": urlsplit(self.issuer).netloc,
             "start": f"{START_PATH}?{urlencode({'next': own_path(following)})}",
         }
         answer = self.render(request, "login.html", shown, status)
-        # A link of another site comes without the strict cookie of a viewer who has logged in. The
-        # link to the provider needs none, so theirs is not replaced.
-        if not self.issuer and session != self.cookie.session_of(request):
-            self.cookie.set_on(answer, session)
+        if not self.issuer:  # The link to the provider needs no cookie.
+            self.form_cookie.set_on(answer, shown_to)
         return answer
+
+    def lead_on(self, request: Request, path: str, told: str) -> Response:
+        """A page of our own that loads another one. So the session's strict cookie comes along."""
+        return self.render(request, "onward.html", {"next": path, "told": told}, 200)

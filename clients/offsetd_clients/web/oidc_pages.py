@@ -72,9 +72,8 @@ class OidcPages:
             return pages.ask_again(request, flow.following, str(error), 503)
         if flow.before is not None:
             pages.logins.end(flow.before)
-        # A redirect would still come from the provider, so without the strict cookie of the
-        # session. A page of our own leads on with it.
-        answer = pages.render(request, "logged_in.html", {"next": flow.following}, 200)
+        # A redirect would still come from the provider, so without the session's strict cookie.
+        answer = pages.lead_on(request, flow.following, "You are logged in.")
         if not self._flows.replace_session(browser, session):
             self._cookie.remove_from(answer)
         pages.cookie.set_on(answer, session)
