@@ -160,7 +160,9 @@ class GroupListing:
 
     `details` is None unless the list was asked for them.
     `lag_verdict` is OK, WARN or ERR; None for a group without a verdict (no commit since the start
-    of the server reported an end offset), and unless the list was asked for verdicts.
+    of the server reported an end offset), and unless the list was asked for verdicts. With them
+    comes `lag`: the sum over the partitions with a known end; None if no end is known, and from a
+    server before 0.2.
     """
 
     group_id: str
@@ -170,6 +172,7 @@ class GroupListing:
     retention: Retention = None
     details: "ListedDetails | None" = None
     lag_verdict: "LagVerdict | None" = None
+    lag: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -105,11 +105,24 @@ LAG_MUTANTS = (
     ),
     Mutant(
         name="a large group is judged by its last slice",
-        where="offsetd_coordinator.large_groups.lag_reading:verdict_of",
-        replace="worst = max(worst, judge.worst("
-        "offsets, entries_from(offsets, group_id, cursor, found)))",
-        by="worst = judge.worst(offsets, entries_from(offsets, group_id, cursor, found))",
+        where="offsetd_coordinator.large_groups.lag_reading:lag_of",
+        replace="whole = whole.joined(judge.group_lag(offsets, entries))",
+        by="whole = judge.group_lag(offsets, entries)",
         caught_by=f"{_CALL_TESTS}::test_the_verdict_on_a_group_is_that_of_its_worst_partition",
+    ),
+    Mutant(
+        name="the lag of a group is larger than a number of the contract",
+        where="offsetd_coordinator.state.lag_judge:_summed",
+        replace="min(sum(lags), _LAG_MAX)",
+        by="sum(lags)",
+        caught_by=f"{_CALL_TESTS}::test_the_lag_of_a_group_is_summed_as_far_as_a_number_goes",
+    ),
+    Mutant(
+        name="an unknown lag is summed",
+        where="offsetd_coordinator.state.lag_judge:LagJudge.group_lag",
+        replace="if each >= 0",
+        by="",
+        caught_by=f"{_CALL_TESTS}::test_the_lag_of_a_group_is_summed_as_far_as_a_number_goes",
     ),
     Mutant(
         name="a group that does not fit is shown in part",

@@ -56,13 +56,14 @@ def test_the_client_and_the_command_line_tell_the_verdict(
 @promised(
     "offsetd groups list --verdict WARN --verdict ERR",
     "in Python `list_groups(lag_verdicts=[LagVerdict.ERR])`",
-    "With `include_lag_verdicts`, each listed group comes with its verdict",
-    "offsetd groups list --sort verdict",
+    "With `include_lag_verdicts`, each listed group comes with its verdict and its lag, summed",
+    "offsetd groups list --sort -lag",
 )
 def test_groups_are_listed_by_their_verdict(
     client: OffsetClient, group: str, offsetd: Callable[..., Any]
 ) -> None:
     client.commit(group, {P0: OffsetToCommit(5, end_offset=9)})
+    client.commit(group, {TopicPartition("clicks", 1): OffsetToCommit(0, end_offset=30)})
     for verdicts, expected in (("OK", [group]), ("err --verdict Ok", [group]), ("ERR", [])):
         rows = offsetd(f"groups list --prefix {group} --verdict {verdicts} -o jsonl").rows
         assert [row["group"] for row in rows] == expected
@@ -70,10 +71,10 @@ def test_groups_are_listed_by_their_verdict(
         found = list(client.list_groups(group_id_prefix=group, lag_verdicts=[chosen]))
         assert len(found) == count
     [listing] = client.list_groups(group_id_prefix=group, include_lag_verdicts=True)
-    assert listing.lag_verdict is LagVerdict.OK
+    assert (listing.lag_verdict, listing.lag) == (LagVerdict.OK, 34)
     assert client.list_groups_page(group_id_prefix=group).groups[0].lag_verdict is None
-    rows = offsetd(f"groups list --prefix {group} --sort verdict -o jsonl").rows
-    assert [row["verdict"] for row in rows] == ["OK"]
+    rows = offsetd(f"groups list --prefix {group} --sort -lag -o jsonl").rows
+    assert [(row["verdict"], row["lag"]) for row in rows] == [("OK", 34)]
     assert "VERDICT" in offsetd(f"groups list --prefix {group}").stdout
     with pytest.raises(InvalidRequest, match="a group is OK, WARN or ERR"):
         list(client.list_groups(lag_verdicts=[LagVerdict.STOP]))

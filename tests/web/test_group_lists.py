@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
-from server_process import ServerProcess
+from offsetd_clients.web.pages.overview import WORST_SHOWN
+from promised import promised_by
+from server_process import ServerProcess, poll
 from web.web_process import WebProcess
 from web.world import JOINED, LEASED, PLOTTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAME = re.compile(r'<td><a href="/group\?name=([^"]+)"')
 NEXT = re.compile(r'rel="next" href="([^"]+)"')
 SORTED = 1003
+SECONDS_MAX = 60
+
+promised = promised_by("docs/guides/web.md")
 
 
 def names_of(text: str) -> list[str]:
@@ -48,6 +54,39 @@ def test_a_topic_and_a_lease_narrow_the_list(web: WebProcess) -> None:
     assert names_of(web.get("/groups?owner=sender-2&topic=mails&q=mail").text) == [LEASED]
     for path in ("/groups?owner=sender", "/groups?owner=sender-2&topic=orders", "/groups?topic=m"):
         assert "No group that you may see" in web.get(path).text
+
+
+def test_the_largest_lags_are_on_the_overview_and_first_in_the_list(
+    world: ServerProcess, web: WebProcess
+) -> None:
+    with OffsetClient(world.address) as client:
+        listed = client.list_groups(include_lag_verdicts=True)
+        lags = {each.group_id: each.lag for each in listed if each.lag}
+    largest = sorted(lags.values(), reverse=True)
+    assert largest[0] > largest[-1]
+    shown = [lags[name] for name in names_of(web.get("/").text)]
+    assert shown == largest[: len(shown)]
+    assert len(shown) == WORST_SHOWN
+    names = names_of(web.get("/groups?sort=-lag&size=40").text)
+    assert [lags[name] for name in names] == largest[:40]
+    csv_rows = csv.DictReader(io.StringIO(web.get("/groups.csv").text))
+    assert {
+        row["group"]: int(row["lag"]) for row in csv_rows if row["lag"] not in ("", "0")
+    } == lags
+
+
+@promised("If groups have the verdict `ERR`, it does not say that all is well.")
+def test_the_overview_with_groups_that_fall_behind_does_not_say_that_all_is_well(
+    tmp_path: Path,
+) -> None:
+    settings = {"lag.window.ms": 10_000}
+    with ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server:
+        with OffsetClient(server.address) as client:
+            client.commit("slow", {TopicPartition("orders", 0): OffsetToCommit(7, end_offset=9)})
+        with WebProcess(server.address) as pages:
+            assert "All is well" in pages.get("/").text
+            poll(lambda: "1 group has</a> the verdict ERR" in pages.get("/").text, SECONDS_MAX)
+            assert "All is well" not in pages.get("/").text
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_state_and_a_verdict_filter_and_are_in_the_address(web: WebProcess) ->
         "/groups?state=nothing",
         "/groups?verdict=STOP",
         "/groups?size=0",
-        "/groups?sort=lag",
+        "/groups?sort=end",
         f"/groups?topic={'x' * 250}",
         "/groups?size=x",
         "/groups?size=²",
@@ -227,7 +227,7 @@ def test_the_csv_has_every_group_of_the_choice(web: WebProcess) -> None:
     answer = web.get("/groups.csv")
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0][:4] == ["group", "type", "state", "protocol_type"]
-    assert rows[0][4:] == ["members", "offsets", "verdict", "lease_holder"]
+    assert rows[0][4:] == ["members", "offsets", "verdict", "lease_holder", "lag"]
     assert len([row for row in rows if row[0] != "live"]) == 1 + GROUPS + 3
     assert "attachment" in answer.headers["content-disposition"]
     assert len(list(csv.reader(io.StringIO(web.get("/groups.csv?q=mail-").text)))) == 1 + 30 + 1

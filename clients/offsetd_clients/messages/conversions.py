@@ -182,6 +182,7 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
             retention=_retention_of(listing),
             details=_details_of(listing.details) if listing.HasField("details") else None,
             lag_verdict=verdict_of(listing.lag_verdict),
+            lag=listing.lag if listing.HasField("lag") else None,
         )
         for listing in response.groups
     ]

@@ -12,7 +12,7 @@ from offsetd_clients.web.pages.groups import Choice
 
 COLUMNS = (
     *("group", "type", "state", "protocol_type"),
-    *("members", "offsets", "verdict", "lease_holder"),
+    *("members", "offsets", "verdict", "lease_holder", "lag"),
 )
 _PAGE_SIZE = 1000
 # A spreadsheet takes a cell that begins with one of these as a formula.
@@ -45,6 +45,7 @@ def _rows(page: GroupListPage) -> list[tuple[str, ...]]:
             each.state,
             harmless(each.protocol_type),
             *_details(each),
+            "" if each.lag is None else str(each.lag),
         )
         for each in page.groups
     ]

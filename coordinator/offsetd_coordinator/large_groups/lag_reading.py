@@ -9,11 +9,10 @@ import numpy as np
 from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, SLICE_ROWS, Turns, next_turn
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.state.lag_judge import (
+    JudgedLag,
     LagJudge,
-    LagVerdict,
     TablePart,
     entries_from,
-    of_group,
 )
 
 if TYPE_CHECKING:
@@ -31,19 +30,20 @@ def judge_of(runtime: Runtime) -> LagJudge | None:
     return LagJudge(runtime.moment().wall_ms, window_ms) if window_ms else None
 
 
-async def verdict_of(runtime: Runtime, group_id: bytes) -> LagVerdict:
-    """The verdict on a group: the worst of its partitions."""
+async def lag_of(runtime: Runtime, group_id: bytes) -> JudgedLag:
+    """The verdict on a group, and its lag. Both are unknown if no verdicts are given."""
     judge = judge_of(runtime)
     if judge is None:
-        return LagVerdict.UNKNOWN
+        return JudgedLag()
     offsets = runtime.shard_of(group_id)[1].offsets
     if offsets.count(group_id) <= SLICE_ROWS:
-        return of_group(judge.worst(offsets, offsets.entries_of(group_id)))
-    worst, cursor, found = 0, np.zeros(1, np.int64), np.empty(SLICE_ROWS, np.int64)
+        return judge.group_lag(offsets, offsets.entries_of(group_id))
+    whole, cursor, found = JudgedLag(), np.zeros(1, np.int64), np.empty(SLICE_ROWS, np.int64)
     while cursor[0] >= 0:
-        worst = max(worst, judge.worst(offsets, entries_from(offsets, group_id, cursor, found)))
+        entries = entries_from(offsets, group_id, cursor, found)
+        whole = whole.joined(judge.group_lag(offsets, entries))
         await next_turn()
-    return of_group(worst)
+    return whole
 
 
 async def lags_of(

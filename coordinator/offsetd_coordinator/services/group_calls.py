@@ -18,7 +18,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.large_groups.group_details import details_of
 from offsetd_coordinator.large_groups.group_reading import read_page
-from offsetd_coordinator.large_groups.lag_reading import lags_of, verdict_of
+from offsetd_coordinator.large_groups.lag_reading import lag_of, lags_of
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.page_tokens import (
@@ -39,7 +39,7 @@ from offsetd_coordinator.services.durable_answers import (
 )
 from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
 from offsetd_coordinator.state.group_search import ITEMS_PER_PART, GroupSearch
-from offsetd_coordinator.state.lag_judge import LagVerdict
+from offsetd_coordinator.state.lag_judge import JudgedLag, LagVerdict
 from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class GroupService:
         )
         await first_turn()
         found: list[tuple[int, GroupListing]] = []
-        tickets, turns, verdicts = set[int](), Turns(), _Verdicts(runtime, request)
+        tickets, turns, lags = set[int](), Turns(), _Lags(runtime, request)
         for partition in share.partitions:
             if partition < first_partition:
                 continue
@@ -89,14 +89,14 @@ class GroupService:
                 # It reads one group more than the page holds. If there is one, a page follows.
                 count = page_size + 1 - len(found)
                 least = await _least(
-                    runtime.list_groups(partition, search), search, request, count, turns, verdicts
+                    runtime.list_groups(partition, search), search, request, count, turns, lags
                 )
                 tickets.add(runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
         if request.include_lag_verdicts:
-            await verdicts.note(listing for _, listing in found[:page_size])
+            await lags.note(listing for _, listing in found[:page_size])
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             unreachable_log_partitions=[
@@ -114,9 +114,9 @@ class GroupService:
                 response.next_log_partition = last_partition
         shown = found[:page_size]
         if not request.include_details:
-            return await encoded_with(response, shown, verdicts.add_listing)
+            return await encoded_with(response, shown, lags.add_listing)
         detailed = [(each, await details_of(runtime, each[1].group_id, turns)) for each in shown]
-        return await encoded_with(response, detailed, verdicts.add_detailed)
+        return await encoded_with(response, detailed, lags.add_detailed)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -131,7 +131,7 @@ class GroupService:
         page, pieces, lags = None, [], []
         verdict = LagVerdict.UNKNOWN
         if not isinstance(outcome, CoordinatorError):
-            verdict = await verdict_of(runtime, group_id)
+            verdict = (await lag_of(runtime, group_id)).verdict
         if _wants_page(request) and not isinstance(outcome, CoordinatorError):
             _, shard = runtime.shard_of(group_id)
             offsets = min(page_size, shard.offsets.count(group_id))
@@ -179,13 +179,13 @@ async def _search(request: group_service_pb2.ListGroupsRequest) -> GroupSearch:
     )
 
 
-class _Verdicts:
-    """The verdicts on the groups of one list: each is found once, for the filter or the answer."""
+class _Lags:
+    """The lags of the groups of one list: each is found once, for the filter or the answer."""
 
     def __init__(self, runtime: Runtime, request: group_service_pb2.ListGroupsRequest) -> None:
         self._runtime = runtime
         self._wanted = set[int](request.lag_verdicts)
-        self._found: dict[bytes, LagVerdict] = {}
+        self._found: dict[bytes, JudgedLag] = {}
         self._turns = Turns()
 
     async def wanted(self, listings: list[GroupListing]) -> list[GroupListing]:
@@ -194,17 +194,17 @@ class _Verdicts:
             return listings
         wanted = []
         for each in listings:
-            verdict = await verdict_of(self._runtime, each.group_id)
-            if verdict in self._wanted:
-                self._found[each.group_id] = verdict
+            lag = await lag_of(self._runtime, each.group_id)
+            if lag.verdict in self._wanted:
+                self._found[each.group_id] = lag
                 wanted.append(each)
         return wanted
 
     async def note(self, listings: Iterable[GroupListing]) -> None:
-        """Finds the verdicts that the filter has not found."""
+        """Finds the lags that the filter has not found."""
         async for each in self._turns.each(listings):
             if each.group_id not in self._found:
-                self._found[each.group_id] = await verdict_of(self._runtime, each.group_id)
+                self._found[each.group_id] = await lag_of(self._runtime, each.group_id)
 
     def add_listing(
         self, response: group_service_pb2.ListGroupsResponse, found: tuple[int, GroupListing]
@@ -230,12 +230,14 @@ class _Verdicts:
     def _add(
         self, response: group_service_pb2.ListGroupsResponse, listing: GroupListing
     ) -> group_service_pb2.GroupListing:
+        found = self._found.get(listing.group_id, JudgedLag())
         message = response.groups.add(
             group_id=listing.group_id.decode(),
             type=int(listing.type),
             state=int(listing.state),
             protocol_type=listing.protocol_type,
-            lag_verdict=int(self._found.get(listing.group_id, LagVerdict.UNKNOWN)),
+            lag_verdict=int(found.verdict),
+            lag=found.lag,
         )
         set_retention(message, listing.settings)
         return message
@@ -247,12 +249,12 @@ async def _least(
     request: group_service_pb2.ListGroupsRequest,
     count: int,
     turns: Turns,
-    verdicts: _Verdicts,
+    lags: _Lags,
 ) -> list[GroupListing]:
     """The first `count` groups that match the request, by id. It filters them in turns."""
     least: list[GroupListing] = []
     for part in found:
-        least += await verdicts.wanted(list(_matching(iter(part), request)))
+        least += await lags.wanted(list(_matching(iter(part), request)))
         if len(least) >= 2 * count:
             least = _first(least, count)
             search.below = least[-1].group_id

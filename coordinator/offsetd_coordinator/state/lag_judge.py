@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from offsetd_coordinator.kernels.table.lag_verdicts import judge_blocks, judge_l
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.state.offset_table import OffsetTable
+
+_LAG_MAX: Final = (1 << 63) - 1
 
 
 class LagVerdict(enum.IntEnum):
@@ -48,6 +50,25 @@ class PartitionLag(NamedTuple):
     verdict: LagVerdict
 
 
+class JudgedLag(NamedTuple):
+    """The verdict on a group, and its lag: the sum over the partitions with a known end.
+
+    `lag` is None if no end is known.
+    """
+
+    verdict: LagVerdict = LagVerdict.UNKNOWN
+    lag: int | None = None
+
+    def joined(self, other: JudgedLag) -> JudgedLag:
+        """That of the partitions of both. Neither has a partition of the other."""
+        lags = [each for each in (self.lag, other.lag) if each is not None]
+        return JudgedLag(max(self.verdict, other.verdict), _summed(lags))
+
+
+def _summed(lags: list[int]) -> int | None:
+    return min(sum(lags), _LAG_MAX) if lags else None
+
+
 class LagJudge:
     """Judges at one moment, by windows of one length. For the thread that changes the table."""
 
@@ -73,9 +94,12 @@ class LagJudge:
             )
         ]
 
-    def worst(self, offsets: OffsetTable, entries: Int64s) -> int:
-        """The highest number of the verdicts on these entries."""
-        return int(self.lags(offsets, entries)[:, columns.LAG_ROW_VERDICT].max(initial=0))
+    def group_lag(self, offsets: OffsetTable, entries: Int64s) -> JudgedLag:
+        """That of the group that has these entries."""
+        rows = self.lags(offsets, entries)
+        lags = [each for each in rows[:, columns.LAG_ROW_LAG].tolist() if each >= 0]
+        worst = int(rows[:, columns.LAG_ROW_VERDICT].max(initial=0))
+        return JudgedLag(of_group(worst), _summed(lags))
 
     def judge_part(self, offsets: OffsetTable, part: TablePart, rows_max: int) -> None:
         """Judges about this many further rows of a table, and adds the verdicts to the part."""

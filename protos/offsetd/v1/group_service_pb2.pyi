@@ -61,7 +61,7 @@ LAG_VERDICT_STALL: LagVerdict
 LAG_VERDICT_REWIND: LagVerdict
 
 class GroupListing(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type", "retention", "details", "lag_verdict")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "retention", "details", "lag_verdict", "lag")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class GroupListing(_message.Message):
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
     LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
@@ -76,7 +77,8 @@ class GroupListing(_message.Message):
     retention: _types_pb2.Retention
     details: ListedDetails
     lag_verdict: LagVerdict
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., details: _Optional[_Union[ListedDetails, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ...) -> None: ...
+    lag: int
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., details: _Optional[_Union[ListedDetails, _Mapping]] = ..., lag_verdict: _Optional[_Union[LagVerdict, str]] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class ListedDetails(_message.Message):
     __slots__ = ("offset_count", "member_count", "lease_holder")

@@ -44,7 +44,7 @@ from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
 from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
 from offsetd_clients.values import Retention
 
-LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention", "verdict")
+LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention", "verdict", "lag")
 LIST_DROPPABLE = ("protocol_type", "retention", "type")
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
@@ -369,6 +369,7 @@ def _listing_row(listing: GroupListing) -> Row:
         "protocol_type": listing.protocol_type or None,
         "retention": retention_text(listing.retention),
         "verdict": listing.lag_verdict and str(listing.lag_verdict),
+        "lag": listing.lag,
     }
 
 

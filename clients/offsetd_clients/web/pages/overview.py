@@ -17,31 +17,21 @@ from offsetd_clients.web.pages.rates import rates_of
 from offsetd_clients.web.served_parts import part
 
 LISTED_MAX = 500
-OFFSETS_MAX = 1000
-MEASURED_MAX = 30
 WORST_SHOWN = 8
 _SERVICES = ("offsetd.cleaner", "offsetd.disk", "offsetd.clock")
 _VERDICTS = (LagVerdict.ERR, LagVerdict.WARN, LagVerdict.OK)
 
 
 @attrs.frozen
-class WorstLag:
-    """The lag of a group, summed over the partitions with a known end."""
-
-    group_id: str
-    verdict: LagVerdict
-    lag: int
-
-
-@attrs.frozen
 class SampledGroups:
-    """The states and verdicts of the groups that were listed, and the worst of their lags."""
+    """The states and verdicts of the groups that were listed, and those with the largest lags."""
 
     states: Mapping[str, int]
     listed: int
     is_complete: bool
     verdicts: Mapping[str, int]
-    worst: tuple[WorstLag, ...]
+    failing: int
+    worst: Sequence[GroupListing]
 
 
 async def view(client: AsyncOffsetClient, _: Mapping[str, str]) -> dict[str, Any]:
@@ -81,39 +71,18 @@ async def unhealthy(client: AsyncOffsetClient) -> list[str]:
 
 
 async def sampled(client: AsyncOffsetClient) -> SampledGroups:
-    """States and verdicts of the first groups in the order of the log, lags of fewer."""
+    """States, verdicts and the largest lags of the first groups in the order of the log."""
     page = await Choice().page(client, LISTED_MAX, "")
     verdicts = Counter(each.lag_verdict or "none" for each in page.groups)
+    behind = [(each.lag, each) for each in page.groups if each.lag]
     return SampledGroups(
         states=Counter(each.state for each in page.groups),
         listed=len(page.groups),
         is_complete=not page.next_page_token,
         verdicts={name: verdicts[name] for name in (*_VERDICTS, "none") if verdicts[name]},
-        worst=await _worst(client, page.groups),
+        failing=verdicts[LagVerdict.ERR],
+        worst=[each for _, each in sorted(behind, key=lambda pair: -pair[0])[:WORST_SHOWN]],
     )
-
-
-async def _worst(client: AsyncOffsetClient, groups: Sequence[GroupListing]) -> tuple[WorstLag, ...]:
-    """The largest lags among some groups, those with the worst verdicts.
-
-    Groups without a verdict have no lag; large groups would cost too much.
-    """
-
-    async def lag_of(group_id: str, verdict: LagVerdict) -> WorstLag:
-        page = await client.get_group_page(group_id, page_size=OFFSETS_MAX)
-        return WorstLag(group_id, verdict, sum(each.lag for each in page.lags.values()))
-
-    judged = [
-        (_VERDICTS.index(each.lag_verdict), each)
-        for each in groups
-        if each.lag_verdict and each.details and each.details.offset_count <= OFFSETS_MAX
-    ]
-    measured = sorted(judged, key=lambda each: each[0])[:MEASURED_MAX]
-    parts = await asyncio.gather(
-        *(part(lag_of(each.group_id, _VERDICTS[place])) for place, each in measured)
-    )
-    lags = [each.value for each in parts if each.value is not None and each.value.lag > 0]
-    return tuple(sorted(lags, key=lambda each: -each.lag)[:WORST_SHOWN])
 
 
 def _servers(cluster: Cluster) -> list[ServerInfo]:

@@ -220,7 +220,10 @@ type GroupListing struct {
 	Details *ListedDetails `protobuf:"bytes,6,opt,name=details,proto3" json:"details,omitempty"`
 	// As of the request. Only with `include_lag_verdicts`, or if the request filters by verdicts; else,
 	// and for a group without a verdict, UNSPECIFIED.
-	LagVerdict    LagVerdict `protobuf:"varint,7,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
+	LagVerdict LagVerdict `protobuf:"varint,7,opt,name=lag_verdict,json=lagVerdict,proto3,enum=offsetd.v1.LagVerdict" json:"lag_verdict,omitempty"`
+	// The lag, summed over the partitions with a known end. With `lag_verdict`, and as of the same
+	// moment; absent if no end is known.
+	Lag           *int64 `protobuf:"varint,8,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +305,13 @@ func (x *GroupListing) GetLagVerdict() LagVerdict {
 		return x.LagVerdict
 	}
 	return LagVerdict_LAG_VERDICT_UNSPECIFIED
+}
+
+func (x *GroupListing) GetLag() int64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
 }
 
 type ListedDetails struct {
@@ -3014,7 +3024,7 @@ var File_offsetd_v1_group_service_proto protoreflect.FileDescriptor
 const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/group_service.proto\x12\n" +
-	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\xca\x02\n" +
+	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\xe9\x02\n" +
 	"\fGroupListing\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\tR\agroupId\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.offsetd.v1.GroupTypeR\x04type\x12,\n" +
@@ -3023,7 +3033,9 @@ const file_offsetd_v1_group_service_proto_rawDesc = "" +
 	"\tretention\x18\x05 \x01(\v2\x15.offsetd.v1.RetentionR\tretention\x123\n" +
 	"\adetails\x18\x06 \x01(\v2\x19.offsetd.v1.ListedDetailsR\adetails\x127\n" +
 	"\vlag_verdict\x18\a \x01(\x0e2\x16.offsetd.v1.LagVerdictR\n" +
-	"lagVerdict\"x\n" +
+	"lagVerdict\x12\x15\n" +
+	"\x03lag\x18\b \x01(\x03H\x00R\x03lag\x88\x01\x01B\x06\n" +
+	"\x04_lag\"x\n" +
 	"\rListedDetails\x12!\n" +
 	"\foffset_count\x18\x01 \x01(\x03R\voffsetCount\x12!\n" +
 	"\fmember_count\x18\x02 \x01(\x05R\vmemberCount\x12!\n" +
@@ -3465,6 +3477,7 @@ func file_offsetd_v1_group_service_proto_init() {
 	file_offsetd_v1_history_proto_init()
 	file_offsetd_v1_offset_service_proto_init()
 	file_offsetd_v1_types_proto_init()
+	file_offsetd_v1_group_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[13].OneofWrappers = []any{}
 	file_offsetd_v1_group_service_proto_msgTypes[15].OneofWrappers = []any{}

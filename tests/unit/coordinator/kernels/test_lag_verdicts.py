@@ -146,7 +146,8 @@ class Consumer:
         """The verdict on the group, some time after its last commit."""
         offsets = self.shard.offsets
         judge = LagJudge(self.now_ms + after_ms, WINDOW_MS)
-        return LagVerdict(judge.worst(offsets, offsets.entries_of(self.group_id.encode())))
+        entries = offsets.entries_of(self.group_id.encode())
+        return max(each.verdict for each in judge.partition_lags(offsets, entries))
 
 
 def judging_shard() -> Shard:

@@ -60,6 +60,9 @@ async def test_the_verdict_on_a_group_is_that_of_its_worst_partition(
             await commit(serving, 300, lambda part, at=minute: 5 if part == 201 else at, 9)
             serving.clock.advance(60_000)
         assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_ERR
+        [listing] = (await list_page(serving, include_lag_verdicts=True)).groups
+        assert listing.lag_verdict == LagVerdict.LAG_VERDICT_ERR
+        assert listing.lag == 4
         await commit(serving, 300, lambda _: 9, 9)
         assert (await get(serving)).group.lag_verdict == LagVerdict.LAG_VERDICT_OK
 
@@ -137,8 +140,22 @@ async def test_a_list_has_the_verdicts_if_it_is_asked_for_them() -> None:
             page = await list_page(serving, **asked)
             found = {each.group_id: each.lag_verdict for each in page.groups}
             assert found == {"judged": ok, "silent": none}
+            lags = {each.group_id: each.lag for each in page.groups if each.HasField("lag")}
+            assert lags == {"judged": 4}
         page = await list_page(serving)
         assert {each.lag_verdict for each in page.groups} == {none}, "it was not asked for"
+        assert not any(each.HasField("lag") for each in page.groups)
+
+
+async def test_the_lag_of_a_group_is_summed_as_far_as_a_number_goes() -> None:
+    async with serving_node() as serving:
+        configure(serving)
+        largest = (1 << 63) - 1
+        await commit(serving, 3, lambda part: largest - 5 * part, largest)
+        await serving.commit("g", 1, topic="silent")
+        assert (await list_page(serving, include_lag_verdicts=True)).groups[0].lag == 15
+        await commit(serving, 3, lambda _: 0, largest)
+        assert (await list_page(serving, include_lag_verdicts=True)).groups[0].lag == largest
 
 
 async def test_without_verdicts_a_list_by_verdict_is_refused() -> None:

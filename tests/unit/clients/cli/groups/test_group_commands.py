@@ -31,6 +31,7 @@ def test_list_prints_groups_and_passes_the_filters_on(
             type="GROUP_TYPE_CONSUMER",
             state="GROUP_STATE_STABLE",
             protocol_type="consumer",
+            lag=7,
         ),
     ]
     fake_server.will_answer("ListGroups", group_service_pb2.ListGroupsResponse(groups=groups))
@@ -41,9 +42,9 @@ def test_list_prints_groups_and_passes_the_filters_on(
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout == dedent(
         """\
-        GROUP  TYPE      STATE   PROTOCOL-TYPE  RETENTION  VERDICT
-        app-1  classic   empty   -              never      -
-        app-2  consumer  stable  consumer       -          -
+        GROUP  TYPE      STATE   PROTOCOL-TYPE  RETENTION  VERDICT  LAG
+        app-1  classic   empty   -              never      -          -
+        app-2  consumer  stable  consumer       -          -          7
         """
     )
     (request,) = fake_server.requests
