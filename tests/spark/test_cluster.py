@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from chance import chosen
 from offsetd_pipeline.folders import identity_of
 from offsetd_storage.disk.files import OsFiles
 from server_process import ServerProcess
@@ -93,12 +95,12 @@ def test_every_job_runs_where_executors_have_only_the_listed_libraries(
     data, archive = golden / "data", tmp_path / "archive"
     with ServerProcess(tmp_path / "server").wait_until_serving() as server:
         moving = ("migrate", data, "--to", server.address, "--state", tmp_path / "moving")
-        jobs = [
-            ("audit", data, "--report", tmp_path / "audited"),
-            ("archive", data, "--to", archive),
-            ("compare", data, data, "--report", tmp_path / "compared"),
-            (*moving, "--execute", "--report", tmp_path / "migrated"),
-            ("restore", archive, "--address", server.address, "--at", "2100-01-01T00:00"),
+        restore = ("restore", archive, "--address", server.address, "--at", "2100-01-01T00:00")
+        jobs: list[list[tuple[object, ...]]] = [
+            [("audit", data, "--report", tmp_path / "audited")],
+            [("archive", data, "--to", archive), restore],
+            [("compare", data, data, "--report", tmp_path / "compared")],
+            [(*moving, "--execute", "--report", tmp_path / "migrated")],
         ]
-        for job in jobs:
+        for job in itertools.chain(*chosen("jobs of a cluster", jobs, 2)):
             run(cluster, "-m", "offsetd_pipeline", *job, *on_cluster)
