@@ -60,8 +60,8 @@ ACCESS_MUTANTS = (
     ),
     Mutant(
         name="a commit that comes alone is not checked",
-        where="offsetd_coordinator.grpc.commit_stream:submitted_alone",
-        replace="allowed is not None",
+        where="offsetd_coordinator.grpc.single_commits:submitted",
+        replace="require is not None",
         by="False",
         caught_by=_MATRIX,
     ),
