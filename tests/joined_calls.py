@@ -26,12 +26,19 @@ MESSAGE_BYTES_MAX = 1 << 20
 class UnaryCall:
     """A call's context, as a transport has it."""
 
-    def __init__(self, peer: str = "ipv4:127.0.0.1:5", *, certificate: bytes | None = None) -> None:
+    def __init__(
+        self,
+        peer: str = "ipv4:127.0.0.1:5",
+        *,
+        certificate: bytes | None = None,
+        token: str | None = None,
+    ) -> None:
         self.remaining_seconds: float | None = None
         self.is_done = False
         self.code = grpc.StatusCode.OK
         self._peer = peer
         self._certificate = certificate
+        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._on_done: list[Callable[[Any], None]] = []
 
@@ -39,7 +46,7 @@ class UnaryCall:
         return self._peer
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
+        return self._metadata
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return {} if self._certificate is None else {"x509_pem_cert": [self._certificate]}

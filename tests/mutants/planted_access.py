@@ -95,7 +95,7 @@ ACCESS_MUTANTS = (
     ),
     Mutant(
         name="a header names the caller",
-        where="offsetd_coordinator.calls.identities:Identities.identify_now",
+        where="offsetd_coordinator.calls.identities:Identities._known",
         replace="if self._principal_of is None:\n    return _NOBODY",
         by=(
             "if self._principal_of is None:\n"

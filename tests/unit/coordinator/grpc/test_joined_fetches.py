@@ -12,15 +12,21 @@ from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode, group_in
 from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.calls.access_control import AccessControl
+from offsetd_coordinator.calls.identities import Identities
+from offsetd_coordinator.counters import AccessCounters
 from offsetd_coordinator.grpc.joined_fetches import JoinedFetches
+from offsetd_coordinator.messages.method_access import MethodAccess
 from offsetd_coordinator.security.acl import Operation
+from offsetd_coordinator.security.jwks import KeySet
+from oidc_issuer import NOW_MS, Publication, jwks, signing_key, token
 from serving_nodes import WAIT_SECONDS, commit_request, serving_node
+from web_token_checks import ALICE, REFRESH_MS, verifier_with
 
 if TYPE_CHECKING:
     from asyncio import Task
     from collections.abc import Coroutine, Iterable
 
-    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.services.offset_calls import OffsetService
@@ -260,6 +266,25 @@ async def test_each_fetch_needs_the_rights_of_its_own_caller() -> None:
         assert left == [1, 3, 4]
         assert await _offsets(calls[0]) == {"of-alice": []}
         assert await _offsets(calls[2]) == {"of-bob": []}
+        joining.assert_all_ended()
+
+
+async def test_callers_with_web_tokens_are_taken_once_their_tokens_are_known() -> None:
+    keys = KeySet(
+        "https://issuer.example/jwks", refresh_ms=REFRESH_MS, fetch=Publication(jwks(signing_key()))
+    )
+    verifier, now_ms = verifier_with(keys), [NOW_MS]
+    identities = Identities(now_ms=lambda: now_ms[0], web_tokens=verifier)
+    control = AccessControl(identities, None, AccessCounters())
+    async with serving_node() as serving:
+        joining = Joining(serving.node, method_access=MethodAccess(control, "FetchOffsets"))
+        calls = [UnaryCall(token=token(signing_key())) for _ in range(3)]
+        assert joining.take_calls(calls[:1], [_fetch("g")]) == [0], "its key may have to be fetched"
+        await control.enter(calls[0])
+        assert not joining.take_calls(calls[1:2], [_fetch("g")])
+        assert await _offsets(calls[1]) == {"g": []}
+        now_ms[0] = ALICE.expires_ms or 0
+        assert joining.take_calls(calls[2:], [_fetch("g")]) == [0], "it has expired"
         joining.assert_all_ended()
 
 
