@@ -60,8 +60,8 @@ ACCESS_MUTANTS = (
     ),
     Mutant(
         name="a commit that comes alone is not checked",
-        where="offsetd_coordinator.grpc.commit_stream:submitted_alone",
-        replace="allowed is not None",
+        where="offsetd_coordinator.grpc.single_commits:submitted",
+        replace="require is not None",
         by="False",
         caught_by=_MATRIX,
     ),
@@ -95,7 +95,7 @@ ACCESS_MUTANTS = (
     ),
     Mutant(
         name="a header names the caller",
-        where="offsetd_coordinator.calls.identities:Identities.identify_now",
+        where="offsetd_coordinator.calls.identities:Identities._known",
         replace="if self._principal_of is None:\n    return _NOBODY",
         by=(
             "if self._principal_of is None:\n"

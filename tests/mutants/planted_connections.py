@@ -25,7 +25,7 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="an answer does not count any more once it is built",
-        where="offsetd_coordinator.calls.connections:Answer.send",
+        where="offsetd_coordinator.calls.connections:Answer.build",
         replace="self.count(more)",
         by="self.count(-self.bytes_held)",
         caught_by=_ANSWER_TESTS,

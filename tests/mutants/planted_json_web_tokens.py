@@ -13,6 +13,13 @@ _TEXTS = "tests/property/test_json_web_token_texts.py"
 
 JSON_WEB_TOKEN_MUTANTS = (
     Mutant(
+        name="a remembered token is known at once after its time",
+        where=f"{_TOKENS}:JwtVerifier.verify_now",
+        replace="verified.at(now_ms)",
+        by="verified.identity",
+        caught_by=_REMEMBERED_TESTS,
+    ),
+    Mutant(
         name="the signature of a token is not checked",
         where=f"{_TOKENS}:JwtVerifier._signed_payload",
         replace="token, key=key.key, algorithms=sorted(key.algorithms)",

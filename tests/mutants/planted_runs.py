@@ -8,73 +8,7 @@ _REPLAYS = "tests/unit/coordinator/state/test_replayed_state.py"
 _TAKEN_AWAY = f"{_REPLAYS}::test_what_a_batch_takes_away_it_may_bring_again"
 _RUNS = "tests/unit/coordinator/runtime/test_commit_runs.py"
 
-_JOINED = "tests/unit/coordinator/grpc/test_joined_commits.py"
-_JOINED_CLASS = "offsetd_coordinator.grpc.joined_commits:JoinedCommits"
-
 RUN_MUTANTS = (
-    Mutant(
-        name="joined commits are answered before they are durable",
-        where=f"{_JOINED_CLASS}._answer_later",
-        replace="if waiting is None:",
-        by="if True:",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a lost partition refuses all commits that were joined with its own",
-        where=f"{_JOINED_CLASS}._answer_later",
-        replace="by_ticket.setdefault(ticket, [])",
-        by="by_ticket.setdefault(max(each for each, _ in outcomes), [])",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a refused commit moves the outcomes of those behind it",
-        where=f"{_JOINED_CLASS}._outcomes",
-        replace="refusal = refusals.get(place)",
-        by="refusal = refusals.get(place - 1)",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="joined commits need no rights",
-        where=f"{_JOINED_CLASS}._outcomes",
-        replace="refusals_of(accesses, read) if accesses else {}",
-        by="{}",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a commit that comes alone needs no rights",
-        where=f"{_JOINED_CLASS}._outcome",
-        replace="if taken.access is not None:",
-        by="if False:",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a call that is left counts for ever",
-        where=f"{_JOINED_CLASS}._answer_later",
-        replace="each.life.leave()",
-        by="",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a refusal that rests on nothing waits for the commits that it came with",
-        where=f"{_JOINED_CLASS}._outcomes",
-        replace="0 if place in at_once else tickets[log_partition]",
-        by="tickets[log_partition]",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="joined commits do not wait for a large change of their group",
-        where=f"{_JOINED_CLASS}._answer_later",
-        replace="isinstance(outcome, InvalidField | CoordinatorLoadInProgress)",
-        by="isinstance(outcome, InvalidField)",
-        caught_by=_JOINED,
-    ),
-    Mutant(
-        name="a defect leaves joined calls without an answer",
-        where=f"{_JOINED_CLASS}._submit",
-        replace="self._end(each, refusal)",
-        by="pass",
-        caught_by=_JOINED,
-    ),
     Mutant(
         name="results of a run before it is durable",
         where="offsetd_coordinator.runtime.commit_runs:CommitRuns._append_and_replay",

@@ -95,6 +95,19 @@ def sent(connection: Connection, size: int) -> Answer | None:
     return answer
 
 
+def built(connection: Connection, size: int) -> Answer | None:
+    """Counts an answer that is whole, and may have to wait before it is sent.
+
+    The caller ends the count with `end`. Returns None for a small answer: it is not counted.
+    Raises TooManyBytesInFlight.
+    """
+    if size < _SMALL_BYTES:
+        return None
+    answer = Answer(connection.answers, connection)
+    answer.build(size)
+    return answer
+
+
 def hold_small(connection: Connection, size: int) -> Callable[[], None]:
     """Counts a stream's message; a small one counts as an unread answer without bytes.
 

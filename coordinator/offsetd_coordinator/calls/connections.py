@@ -156,14 +156,18 @@ class Answer:
         else:
             raise self._budget.refusal(size)
 
-    def send(self, size: int) -> None:
-        """Counts the bytes of a built answer until `end` is called. Raises TooManyBytesInFlight."""
+    def build(self, size: int) -> None:
+        """Counts the bytes of a whole answer until `end` is called. Raises TooManyBytesInFlight."""
         more = COPIES * size - self.bytes_held
         if more > 0 and not self._budget.has_room(more, self.bytes_held):
             raise self._budget.refusal(size)
+        self.count(more)
+
+    def send(self, size: int) -> None:
+        """Does as `build`; from now on, the answer is unread. Raises TooManyBytesInFlight."""
+        self.build(size)
         self._is_sent = True
         self.connection.hold_answer(size)
-        self.count(more)
 
     def end(self) -> None:
         """Ends the count: the client's window has taken the answer, or the call has ended."""

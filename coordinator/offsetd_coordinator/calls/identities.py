@@ -46,20 +46,27 @@ class Identities:
 
     async def identify(self, context: Context) -> Identity:
         """The identity of a call. Raises AuthenticationFailed if what it shows is not valid."""
-        known = self.identify_now(context)
+        token = self._shown_token(context)
+        known = self._known(context, token)
         if known is not None:
             return known
-        token = _token_of(context)
         assert token is not None, "a certificate is known at once"
         assert self._web_tokens is not None, "other tokens are known at once"
         return await self._web_tokens.verify(token, self._now_ms())
 
     def identify_now(self, context: Context) -> Identity | None:
-        """As `identify`; None for a web token, whose check may have to wait for its keys."""
-        if self._tokens is not None or self._web_tokens is not None:
-            token = _token_of(context)
-            if token is not None:
-                return self._of_token(token)
+        """As `identify`; None for a new web token, whose check may have to wait for its keys."""
+        return self._known(context, self._shown_token(context))
+
+    def _shown_token(self, context: Context) -> str | None:
+        """The token of a call, if this server takes any."""
+        if self._tokens is None and self._web_tokens is None:
+            return None
+        return _token_of(context)
+
+    def _known(self, context: Context, token: str | None) -> Identity | None:
+        if token is not None:
+            return self._of_token(token)
         if self._principal_of is None:
             return _NOBODY
         shown = context.auth_context().get(_CERTIFICATE)
@@ -85,7 +92,7 @@ class Identities:
                 return known
         if self._web_tokens is None:
             raise AuthenticationFailed("the token is not valid")
-        return None
+        return self._web_tokens.verify_now(token, self._now_ms())
 
     def _of_certificate(self, certificate: bytes) -> Identity:
         known = self._of_certificates.get(certificate)

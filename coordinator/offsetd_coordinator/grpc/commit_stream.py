@@ -32,6 +32,7 @@ from offsetd_coordinator.errors import (
     InvalidField,
     NotCoordinator,
 )
+from offsetd_coordinator.grpc.single_commits import submitted
 from offsetd_coordinator.grpc.stream_results import ResultEncoder
 from offsetd_coordinator.grpc.unary_calls import refuse
 from offsetd_coordinator.kernels.wire.commit_fields import ROWS
@@ -39,7 +40,6 @@ from offsetd_coordinator.messages.commit_access import CommitAccess
 from offsetd_coordinator.messages.statuses import status_of
 from offsetd_coordinator.quotas.caller_quotas import one_stream
 from offsetd_coordinator.quotas.quota_table import Quota
-from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.status_codes import StatusCode
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
-    from offsetd_coordinator.requests import CommitOffsets
+    from offsetd_coordinator.requests import CommitOffsets, CommitReply
     from offsetd_coordinator.runtime.runtime import Runtime
 
 _END_OF_STREAM: object = grpc.aio.EOF
@@ -392,17 +392,8 @@ def submitted_alone(
     allowed: CommitAccess | None = None,
 ) -> tuple[int, StreamResults, CommitReply | CoordinatorError]:
     """The ticket and the result of a single commit, encoded and not."""
-    ticket, log_partition = 0, 0
-    try:
-        if isinstance(commit, InvalidField):
-            raise commit
-        if allowed is not None:
-            allowed.require(commit)
-        ticket, outcome = runtime.submit(commit)
-        log_partition = runtime.partition_of(commit.group_id)
-    except CoordinatorError as refusal:
-        outcome = refusal.without_traces()
-    assert isinstance(outcome, CommitReply | CoordinatorError), "what a commit may come to"
+    require = None if allowed is None else allowed.require
+    ticket, log_partition, outcome = submitted(runtime, commit, require)
     return ticket, encoder.encode_one(sequence, log_partition, outcome), outcome
 
 

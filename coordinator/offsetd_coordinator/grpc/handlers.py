@@ -14,7 +14,9 @@ from offsetd.v1 import (
 
 from offsetd_coordinator.grpc import streamed_calls, unary_calls
 from offsetd_coordinator.grpc.commit_stream import stream_commits
+from offsetd_coordinator.grpc.joined_calls import JoinedCalls
 from offsetd_coordinator.grpc.joined_commits import JoinedCommits
+from offsetd_coordinator.grpc.joined_fetches import JoinedFetches
 from offsetd_coordinator.grpc.watch_stream import WatchService
 from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.messages.lease_validation import TtlBounds
@@ -175,16 +177,22 @@ def _offset_methods(
         request_bytes_max=settings.socket_request_max_bytes,
         method_access=access_of("WatchOffsets"),
     )
-    commit_handler = unary(offsets.commit_offsets)
-    # `offsetd_wire` looks for this; grpcio does not.
-    commit_handler.join = JoinedCommits(  # type: ignore[attr-defined]
-        node,
-        admission,
-        parser,
-        counters.method("CommitOffsets"),
-        request_bytes_max=settings.socket_request_max_bytes,
-        method_access=access_of("CommitOffsets"),
-    ).take
+    commit_handler, fetch_handler = unary(offsets.commit_offsets), unary(offsets.fetch_offsets)
+
+    def joined(method: str) -> JoinedCalls:
+        return JoinedCalls(
+            method,
+            admission,
+            counters.method(method),
+            request_bytes_max=settings.socket_request_max_bytes,
+            method_access=access_of(method),
+        )
+
+    # `offsetd_wire` looks for `join`; grpcio does not.
+    commits = JoinedCommits(node, parser, joined("CommitOffsets"))
+    fetches = JoinedFetches(node, joined("FetchOffsets"))
+    commit_handler.join = commits.take  # type: ignore[attr-defined]
+    fetch_handler.join = fetches.take  # type: ignore[attr-defined]
     return {
         "CommitOffsets": commit_handler,
         "StreamCommits": stream_commits(
@@ -197,7 +205,7 @@ def _offset_methods(
             method_access=access_of("StreamCommits"),
             tracing=tracing,
         ),
-        "FetchOffsets": unary(offsets.fetch_offsets),
+        "FetchOffsets": fetch_handler,
         "DeleteOffsets": unary(offsets.delete_offsets),
         "WatchOffsets": watch.handler(),
     }

@@ -82,13 +82,15 @@ class MethodAccess:
     def enter_now(self, context: Context) -> Access | None:
         """Finds the caller of a call that needs no `check`, without making it that of the task.
 
-        None for callers that only `enter` can find, refuse or charge, and before the rules are
-        loaded.
+        None for callers that only `enter` can find, refuse or charge, for those from whom `visible`
+        may have to hide something, and before the rules are loaded.
         """
         if not (self.rights.reads_itself and self._control.has_loaded_rules):
             return None
         access = self._control.enter_now(context)
-        return None if access is None or access.quotas is not None else access
+        if access is None or access.quotas is not None or self._hidden(access):
+            return None
+        return access
 
     async def check(self, access: Access, message: bytes) -> None:
         """Raises AuthorizationFailed if the caller lacks a right that a request needs.
@@ -116,11 +118,7 @@ class MethodAccess:
 
     async def visible(self, access: Access, response: bytes) -> bytes:
         """An answer without what the caller may not see."""
-        hidden = [
-            shown
-            for shown in self._shown
-            if not access.allows_all(shown.right.operation, shown.right.resource_type)
-        ]
+        hidden = self._hidden(access)
         if not hidden:
             return response
         answer, turns = self._response_class.FromString(response), Turns()
@@ -128,6 +126,13 @@ class MethodAccess:
             for parent in _messages_at(answer, shown.parents):
                 await _leave_out(parent, shown, access, turns)
         return answer.SerializeToString()
+
+    def _hidden(self, access: Access) -> list[_Shown]:
+        return [
+            shown
+            for shown in self._shown
+            if not access.allows_all(shown.right.operation, shown.right.resource_type)
+        ]
 
 
 async def _leave_out(parent: Any, shown: _Shown, access: Access, turns: Turns) -> None:

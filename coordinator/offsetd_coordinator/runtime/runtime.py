@@ -241,18 +241,18 @@ class Runtime:
         return self._tickets[partition]
 
     def fetch_into(
-        self, answer: FetchAnswer, selection: GroupSelection
+        self, answer: FetchAnswer, selection: GroupSelection, *, offsets_max: int = SLICE_ROWS
     ) -> tuple[int, CoordinatorError | None] | LargeFetch:
         """Adds offsets to an answer. Raises the errors of `submit`.
 
-        Returns the ticket, and the refusal, if any; or a LargeFetch, if more than SLICE_ROWS
+        Returns the ticket, and the refusal, if any; or a LargeFetch, if more than `offsets_max`
         offsets may have to be read. Then the answer is unchanged.
         """
         partition, shard = self.shard_of(selection.group_id)
         rule = self._expiry_rule(shard, selection.group_id)
-        offsets_max = shard.offsets_at_most(selection)
-        if offsets_max > SLICE_ROWS:
-            return LargeFetch(rule, offsets_max)
+        offsets = shard.offsets_at_most(selection)
+        if offsets > offsets_max:
+            return LargeFetch(rule, offsets)
         ticket = self._tickets[partition]
         try:
             shard.fetch_into(answer, selection, rule)

@@ -281,7 +281,8 @@ class Shard:
         """The largest number of offsets that a fetch may have to read."""
         if selection.partitions is not None:
             return len(selection.partitions)
-        return self._state.offsets.count(selection.group_id)
+        names = selection.names[selection.group_start :]
+        return self._state.offsets.count(selection.group_id, names)
 
     def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
         """The partitions of a group for which a transaction has pending offsets."""

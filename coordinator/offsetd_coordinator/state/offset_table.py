@@ -166,9 +166,10 @@ class OffsetTable:
         entries = self.locate(group_id, [(topic, partition)])
         return None if entries[0] < 0 else int(self._read(entries)[0, columns.READ_REVISION])
 
-    def count(self, group_id: bytes) -> int:
-        """The number of offsets of a group."""
-        return int(list_entries(self.arrays, padded_copy(group_id), len(group_id), _NOWHERE))
+    def count(self, group_id: bytes, padded: Bytes | None = None) -> int:
+        """The number of offsets of a group. A `padded` buffer begins with its id."""
+        names = padded_copy(group_id) if padded is None else padded
+        return int(list_entries(self.arrays, names, len(group_id), _NOWHERE))
 
     def read_columns(self, group_id: bytes) -> CommittedColumns:
         """All offsets of a group, sorted, by column. Cheaper than `read_group` for many offsets."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 PADDING_BYTES: Final = 16
+_PADDING: Final = bytes(PADDING_BYTES)
+_SMALL_BYTES: Final = 16 * 1024
 
 
 def padded_buffer(size: int) -> npt.NDArray[np.uint8]:
@@ -23,6 +25,11 @@ def padded_buffer(size: int) -> npt.NDArray[np.uint8]:
 
 def padded_copy(content: bytes | bytearray | memoryview) -> npt.NDArray[np.uint8]:
     """A padded, writable copy of `content`; its length is `buffer.size - PADDING_BYTES`."""
+    if isinstance(content, bytes) and len(content) <= _SMALL_BYTES:
+        # Three times as fast for a message of a call; numpy copies large ones without the lock.
+        padded = bytearray(content)
+        padded += _PADDING
+        return np.frombuffer(padded, np.uint8)
     source = np.frombuffer(content, dtype=np.uint8)
     buffer = padded_buffer(source.size)
     buffer[: source.size] = source

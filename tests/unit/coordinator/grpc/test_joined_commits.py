@@ -3,141 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.calls.access_control import AccessControl
-from offsetd_coordinator.calls.admission import Admission
-from offsetd_coordinator.calls.identities import Identities
-from offsetd_coordinator.counters import AccessCounters, CallCounters
 from offsetd_coordinator.grpc.joined_commits import JoinedCommits
 from offsetd_coordinator.messages.commit_parser import CommitParser
-from offsetd_coordinator.messages.method_access import MethodAccess
-from offsetd_coordinator.security.acl import Acl, Operation, Permission, ResourceType
-from offsetd_coordinator.security.authorizer import Authorizer
+from offsetd_coordinator.security.acl import Operation
 from offsetd_storage.offsets_topic.placement import partition_of
-from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, commit_request, serving_node
+from serving_nodes import METADATA_UNITS_MAX, commit_request, serving_node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
     from serving_nodes import ServingNode
 
-MESSAGE_BYTES_MAX = 1 << 20
 
-
-class UnaryCall:
-    """A call's context, as a transport has it."""
-
-    def __init__(self, peer: str = "ipv4:127.0.0.1:5", *, certificate: bytes | None = None) -> None:
-        self.remaining_seconds: float | None = None
-        self.is_done = False
-        self.code = grpc.StatusCode.OK
-        self._peer = peer
-        self._certificate = certificate
-        self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def peer(self) -> str:
-        return self._peer
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def auth_context(self) -> dict[str, list[bytes]]:
-        return {} if self._certificate is None else {"x509_pem_cert": [self._certificate]}
-
-    def time_remaining(self) -> float | None:
-        return self.remaining_seconds
-
-    def done(self) -> bool:
-        return self.is_done
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        self.code = code
-
-    def set_details(self, details: str) -> None:
-        pass
-
-    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        pass
-
-    def answer(self, message: bytes) -> None:
-        self._answered.set_result(message)
-
-    @property
-    def is_answered(self) -> bool:
-        return self._answered.done()
-
-    async def end(self) -> tuple[grpc.StatusCode, int]:
-        """The code, and the log offset of the commit."""
-        message = await asyncio.wait_for(self._answered, WAIT_SECONDS)
-        response = offset_service_pb2.CommitOffsetsResponse.FromString(message)
-        return self.code, response.revision.log_offset
-
-
-class Joining:
+class Joining(JoinedTurns):
     """The joined commits of a node."""
 
-    def __init__(
-        self,
-        node: Node,
-        *,
-        in_flight_bytes_max: int = 1 << 20,
-        method_access: MethodAccess | None = None,
-    ) -> None:
-        self.admission = Admission(in_flight_bytes_max)
-        self.counters = CallCounters().method("CommitOffsets")
+    def __init__(self, node: Node, **limits: Any) -> None:
+        super().__init__("CommitOffsets", **limits)
         parser = CommitParser(
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=MESSAGE_BYTES_MAX
         )
-        self._joined = JoinedCommits(
-            node,
-            self.admission,
-            parser,
-            self.counters,
-            request_bytes_max=MESSAGE_BYTES_MAX,
-            method_access=method_access,
-        )
-
-    def take(self, messages: Sequence[bytes]) -> tuple[list[UnaryCall], list[int]]:
-        """New calls with these messages, and the places of those that are left."""
-        calls = [UnaryCall(f"ipv4:127.0.0.1:{place}") for place in range(len(messages))]
-        return calls, self.take_calls(calls, messages)
-
-    def take_calls(self, calls: Sequence[UnaryCall], messages: Sequence[bytes]) -> list[int]:
-        left = self._joined.take(list(zip(calls, messages, strict=True)))
-        return [calls.index(each) for each in left]  # type: ignore[arg-type]
-
-    def assert_all_ended(self) -> None:
-        assert (self.admission.bytes_taken, self.admission.requests) == (0, 0)
-        assert all(not each.calls for each in self.admission.connections.all())
+        self.joined = JoinedCommits(node, parser, self.calls)
 
 
 def _door() -> MethodAccess:
-    """The door of CommitOffsets: alice and bob have a certificate, and a right to one group each.
+    return door("CommitOffsets", Operation.READ)
 
-    They may commit all topics; carol only one.
-    """
-    rule = partial(Acl, permission=Permission.ALLOW, operation=Operation.READ)
-    group = partial(rule, resource_type=ResourceType.GROUP)
-    topic = partial(rule, resource_type=ResourceType.TOPIC)
-    acls = [
-        *(group(principal=f"User:{name}", name=f"of-{name}") for name in ("alice", "bob", "carol")),
-        *(topic(principal=f"User:{name}", name="*") for name in ("alice", "bob")),
-        topic(principal="User:carol", name="another"),
-    ]
-    identities = Identities(
-        now_ms=lambda: 0, principal_of=lambda certificate: f"User:{certificate.decode()}"
-    )
-    control = AccessControl(identities, Authorizer(acls=acls), AccessCounters())
-    return MethodAccess(control, "CommitOffsets")
+
+async def _log_offset(call: UnaryCall) -> int:
+    code, message = await call.end()
+    assert code is grpc.StatusCode.OK
+    return offset_service_pb2.CommitOffsetsResponse.FromString(message).revision.log_offset
 
 
 async def _values(serving: ServingNode, *group_ids: str) -> list[int]:
@@ -187,9 +92,7 @@ async def test_commits_of_one_group_are_in_the_order_of_their_arrival() -> None:
     async with serving_node() as serving:
         calls, left = Joining(serving.node).take([_commit("g", value) for value in range(1300)])
         assert not left
-        assert [await call.end() for call in calls] == [
-            (grpc.StatusCode.OK, offset) for offset in range(1300)
-        ]
+        assert [await _log_offset(call) for call in calls] == list(range(1300))
         assert await _values(serving, "g") == [1299]
 
 
@@ -214,7 +117,7 @@ async def test_what_has_no_room_or_no_time_is_left() -> None:
         calls[1].remaining_seconds = 0.0
         messages = [message, message, bytes(MESSAGE_BYTES_MAX + 1), message, message]
         assert joining.take_calls(calls, messages) == [1, 2, 4]
-        assert [(await calls[place].end())[1] for place in (0, 3)] == [0, 1]
+        assert [await _log_offset(calls[place]) for place in (0, 3)] == [0, 1]
         joining.assert_all_ended()
 
 
@@ -282,12 +185,12 @@ async def test_each_commit_needs_the_rights_of_its_own_caller(comes_alone: bool)
 
 async def test_callers_with_quotas_are_left() -> None:
     async with serving_node() as serving:
-        door = _door()
-        joining = Joining(serving.node, method_access=door)
+        access = _door()
+        joining = Joining(serving.node, method_access=access)
         calls = [UnaryCall(certificate=b"alice")]
         with pytest.MonkeyPatch.context() as patch:
             quotas = SimpleNamespace(of=lambda *_: SimpleNamespace())
-            patch.setattr(door._control, "quotas", quotas)
+            patch.setattr(access._control, "quotas", quotas)
             assert joining.take_calls(calls, [_commit("of-alice")]) == [0]
         joining.assert_all_ended()
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.security import json_web_tokens
-from offsetd_coordinator.security.json_web_tokens import INVALID, UNKNOWN_KEY, JwtVerifier
+from offsetd_coordinator.security.json_web_tokens import EXPIRED, INVALID, UNKNOWN_KEY, JwtVerifier
 from offsetd_coordinator.security.jwks import ASK_AGAIN_MS, KeySet
+from offsetd_coordinator.security.security_errors import AuthenticationFailed
 from oidc_issuer import (
     NOW_MS,
     NOW_SECONDS,
@@ -144,3 +145,16 @@ class TestRememberedTokens:
         text = token(signing_key())
         await verifier.verify(text, NOW_MS)
         assert list(verifier._verified) == [hashlib.sha256(text.encode()).digest()]
+
+    async def test_a_remembered_token_is_known_at_once(
+        self, verifier: JwtVerifier, keys: KeySet, publication: Publication
+    ) -> None:
+        text = token(signing_key())
+        assert verifier.verify_now(text, NOW_MS) is None, "its key may have to be fetched"
+        assert await verifier.verify(text, NOW_MS) == ALICE
+        assert verifier.verify_now(text, NOW_MS) == ALICE
+        with pytest.raises(AuthenticationFailed, match=EXPIRED):
+            verifier.verify_now(text, NOW_MS + 1000 * 3600 * 24)
+        publication.content = jwks(signing_key("two"))
+        await keys.refresh(NOW_MS)
+        assert verifier.verify_now(text, NOW_MS) is None
