@@ -11,6 +11,7 @@ _SURVEY = "offsetd_coordinator.background.lag_survey"
 _METRICS = "offsetd_coordinator.observability.metrics.lag_metrics"
 _TESTS = "tests/unit/coordinator/kernels/test_lag_verdicts.py"
 _SURVEY_TESTS = "tests/unit/coordinator/background/test_lag_survey.py"
+_GROUP_CALLS = "tests/unit/coordinator/services/test_group_calls.py"
 _CALL_TESTS = "tests/unit/coordinator/services/test_group_lag.py"
 _BURROW = f"{_TESTS}::test_a_full_window_is_judged_as_burrow_says"
 _OFTEN = (
@@ -123,6 +124,20 @@ LAG_MUTANTS = (
         replace="if each >= 0",
         by="",
         caught_by=f"{_CALL_TESTS}::test_the_lag_of_a_group_is_summed_as_far_as_a_number_goes",
+    ),
+    Mutant(
+        name="a list does not wait for what its later turns read",
+        where="offsetd_coordinator.services.group_calls:GroupService.list_groups",
+        replace="tickets.update(runtime.ticket_in(partition) for partition, _ in shown)",
+        by="pass",
+        caught_by=f"{_GROUP_CALLS}::test_what_a_later_turn_reads_waits_for_its_own_flush",
+    ),
+    Mutant(
+        name="a group's description does not wait for what its later turns read",
+        where="offsetd_coordinator.services.group_calls:GroupService.get_group",
+        replace="ticket = runtime.ticket_in(runtime.partition_of(group_id))",
+        by="pass",
+        caught_by=f"{_GROUP_CALLS}::test_what_a_later_turn_reads_waits_for_its_own_flush",
     ),
     Mutant(
         name="a group that does not fit is shown in part",

@@ -95,8 +95,16 @@ class GroupService:
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
+        shown = found[:page_size]
         if request.include_lag_verdicts:
-            await lags.note(listing for _, listing in found[:page_size])
+            await lags.note(listing for _, listing in shown)
+        detailed = []
+        if request.include_details:
+            detailed = [
+                (each, await details_of(runtime, each[1].group_id, turns)) for each in shown
+            ]
+        # What was read in later turns may rest on later appends.
+        tickets.update(runtime.ticket_in(partition) for partition, _ in shown)
         await until_all_durable(runtime, tickets)
         response = group_service_pb2.ListGroupsResponse(
             unreachable_log_partitions=[
@@ -112,11 +120,9 @@ class GroupService:
             response.next_page_token = page_token(_question(request), position)
             if share.message is not None:
                 response.next_log_partition = last_partition
-        shown = found[:page_size]
-        if not request.include_details:
-            return await encoded_with(response, shown, lags.add_listing)
-        detailed = [(each, await details_of(runtime, each[1].group_id, turns)) for each in shown]
-        return await encoded_with(response, detailed, lags.add_detailed)
+        if request.include_details:
+            return await encoded_with(response, detailed, lags.add_detailed)
+        return await encoded_with(response, shown, lags.add_listing)
 
     async def get_group(self, message: bytes) -> bytes:
         """Describes one group; with `include_offsets`, adds a page of its offsets."""
@@ -132,17 +138,19 @@ class GroupService:
         verdict = LagVerdict.UNKNOWN
         if not isinstance(outcome, CoordinatorError):
             verdict = (await lag_of(runtime, group_id)).verdict
-        if _wants_page(request) and not isinstance(outcome, CoordinatorError):
-            _, shard = runtime.shard_of(group_id)
-            offsets = min(page_size, shard.offsets.count(group_id))
-            await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
-            page = await read_page(runtime, group_id, last, page_size)
-            if request.include_lags:
-                lags = [_lag(each) async for each in lags_of(runtime, group_id, page.rows)]
-            if request.include_offsets:
-                encoder = RowsEncoder(group_id, page.rows, runtime.expiry_rule(group_id))
-                encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
-                pieces = encoder.pieces()
+            if _wants_page(request):
+                _, shard = runtime.shard_of(group_id)
+                offsets = min(page_size, shard.offsets.count(group_id))
+                await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
+                page = await read_page(runtime, group_id, last, page_size)
+                if request.include_lags:
+                    lags = [_lag(each) async for each in lags_of(runtime, group_id, page.rows)]
+                if request.include_offsets:
+                    encoder = RowsEncoder(group_id, page.rows, runtime.expiry_rule(group_id))
+                    encoder.size()  # Raises RecordUndecodable if an offset cannot be read.
+                    pieces = encoder.pieces()
+            # What was read in later turns may rest on later appends.
+            ticket = runtime.ticket_in(runtime.partition_of(group_id))
         group = await once_durable(runtime, ticket, outcome)
         response = group_service_pb2.GetGroupResponse(
             group=_group(group, runtime, verdict), lags=lags

@@ -7,15 +7,18 @@ import base64
 from typing import Any
 
 import pytest
+from memory_commit_log import MemoryTopic
+from memory_nodes import MemoryNode
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator import cooperative_scheduling, errors
+from offsetd_coordinator.services import group_calls
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.state import group_search
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.recovery.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
-from serving_nodes import PARTITIONS, ServingNode, serving_node
+from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 
 
 async def list_page(serving: ServingNode, **fields: Any) -> group_service_pb2.ListGroupsResponse:
@@ -237,3 +240,37 @@ async def test_a_group_comes_with_its_offsets_page_by_page_if_asked(page_size: i
         ).next_page_token
         with pytest.raises(errors.InvalidPageToken):
             await get(serving, group_id="g", include_offsets=True, page_token=token)
+
+
+@pytest.mark.parametrize("asked", ["details", "lags of a list", "lags of a group"])
+async def test_what_a_later_turn_reads_waits_for_its_own_flush(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = MemoryNode(MemoryTopic(PARTITIONS), range(PARTITIONS))
+    await node.commit("g", 5)
+    node.log.holds = True
+    late = list[Any]()
+    name = "details_of" if asked == "details" else "lag_of"
+    read = getattr(group_calls, name)
+
+    async def read_late(*arguments: Any) -> Any:
+        late.append(asyncio.ensure_future(node.commit("g", 6, partitions=2)))
+        await asyncio.sleep(0)
+        return await read(*arguments)
+
+    monkeypatch.setattr(group_calls, name, read_late)
+    service = GroupService(node.node)
+    if asked == "lags of a group":
+        request: Any = group_service_pb2.GetGroupRequest(group_id="g")
+        answer = asyncio.ensure_future(service.get_group(request.SerializeToString()))
+    else:
+        request = group_service_pb2.ListGroupsRequest(
+            include_details=asked == "details", include_lag_verdicts=asked != "details"
+        )
+        answer = asyncio.ensure_future(service.list_groups(request.SerializeToString()))
+    done, _ = await asyncio.wait([answer], timeout=0.1)
+    assert late
+    assert not done, "it left before the commit that it read was durable"
+    node.log.holds = False
+    node.log.flush()
+    await asyncio.wait_for(asyncio.gather(answer, *late), WAIT_SECONDS)
