@@ -13,7 +13,7 @@
 #   make test-all     all tests; ARGS= goes to pytest
 #   make nightly      all tests at their long settings, and every planted bug; ARGS= goes to pytest
 #   make bounds       the tests of the kernels, with every load and store checked; ARGS= goes to pytest
-#   make deploy-tools what the tests of deploy/ read it with (needs Go); ARGS= is after how many
+#   make test-tools   programs in Go that tests run, most on deploy/; ARGS= is after how many
 #                     seconds to stop, to go on at the next call
 #   make dashboards   make deploy/grafana/*.json again, from deploy/dashboards/panels.py
 #   make check        lint, types, import contracts, house rules, generated code up to date
@@ -31,7 +31,7 @@
 #   make help         this list
 
 .POSIX:
-.PHONY: serve cluster test test-rest test-all bounds deploy-tools dashboards check protos protos-check sync sync-check bench bench-peers nightly wire wheel clean help
+.PHONY: serve cluster test test-rest test-all bounds test-tools dashboards check protos protos-check sync sync-check bench bench-peers nightly wire wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -62,9 +62,9 @@ test-all: $(VENV)/.test
 bounds: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q -m kernel tests/unit tests/property $(ARGS)
 
-deploy-tools: $(VENV)/.test
+test-tools: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group deployment
-	@.ci/deploy_tools $(ARGS)
+	@.ci/test_tools $(ARGS)
 
 dashboards: $(VENV)/.test
 	@$(BIN)/python -m deploy.dashboards

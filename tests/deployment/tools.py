@@ -1,4 +1,4 @@
-"""Programs that read what is in deploy/: from PATH, the environment, or `make deploy-tools`."""
+"""Programs that read what is in deploy/: from PATH, the environment, or `make test-tools`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tool(name: str) -> str:
     if found is None:
         if name in os.environ.get("OFFSETD_REQUIRE", "").split(","):
             pytest.fail(f"OFFSETD_REQUIRE asks for {name}", pytrace=False)
-        pytest.skip(f"no {name} here; `make deploy-tools` fetches it")
+        pytest.skip(f"no {name} here; `make test-tools` fetches it")
     return found
 
 

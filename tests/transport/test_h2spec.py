@@ -1,21 +1,19 @@
 """What h2spec, a conformance test of HTTP/2, says of the transport `wire`.
 
-`go install github.com/summerwind/h2spec/cmd/h2spec@latest` makes the tool. It sends plain requests
-of HTTP, which are refused at once, so what needs a call that lasts is here in frames by hand.
+`make test-tools` makes the tool. It sends plain requests of HTTP, which are refused at once, so
+what needs a call that lasts is here in frames by hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
-import shutil
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from deployment.tools import tool
 from raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawConnection, call_headers, frame
 from transport.echo_server import SERVICE, serving
 
@@ -38,20 +36,12 @@ _FAILURE: Final = re.compile("\u00d7 \\d+: (.+)")
 _TOTAL: Final = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed")
 
 
-def _tool() -> str:
-    places = [os.environ.get("H2SPEC", ""), "h2spec", str(Path.home() / "go/bin/h2spec")]
-    found = next(filter(None, (shutil.which(each) for each in places if each)), None)
-    if found is None:
-        pytest.skip("needs h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@latest")
-    return found
-
-
 @pytest.mark.slow
 async def test_h2spec_finds_only_what_is_known() -> None:
-    tool = _tool()
+    h2spec = tool("h2spec")
     async with serving("wire") as port:
         process = await asyncio.create_subprocess_exec(
-            *(tool, "-h", "127.0.0.1", "-p", str(port), "-o", "5", "-P", f"/{SERVICE}/Unary"),
+            *(h2spec, "-h", "127.0.0.1", "-p", str(port), "-o", "5", "-P", f"/{SERVICE}/Unary"),
             stdout=asyncio.subprocess.PIPE,
         )
         said = (await process.communicate())[0].decode()
