@@ -12,6 +12,13 @@ _FETCHES = "offsetd_coordinator.grpc.joined_fetches:JoinedFetches"
 
 _OF_ALL = (
     Mutant(
+        name="fetches are not joined",
+        where="offsetd_coordinator.grpc.handlers:_offset_methods",
+        replace="fetch_handler.join = fetches.take",
+        by="",
+        caught_by="tests/unit/coordinator/grpc/test_joined_methods.py",
+    ),
+    Mutant(
         name="joined commits are answered before they are durable",
         where=f"{_CALLS}.end_once_durable",
         replace="if waiting is None:",

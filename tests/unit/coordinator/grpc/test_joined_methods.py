@@ -10,10 +10,8 @@ from memory_nodes import IN_FLIGHT_BYTES_MAX, MemoryNode
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.counters import CallCounters
 from offsetd_coordinator.grpc import handlers
-from offsetd_coordinator.grpc.call_tracing import CallTracing
 from offsetd_coordinator.messages.method_access import METHODS
 from offsetd_coordinator.security.authorizer import Authorizer
-from opentelemetry.sdk.trace import TracerProvider
 
 
 class Called:
@@ -25,12 +23,19 @@ class Called:
         self.method = method
 
 
+def _tracing() -> Any:
+    trace = pytest.importorskip("opentelemetry.trace", reason="OpenTelemetry is not installed")
+    from offsetd_coordinator.grpc.call_tracing import CallTracing
+
+    return CallTracing(trace.NoOpTracer(), 1.0)
+
+
 @pytest.mark.parametrize("is_traced", [False, True])
 async def test_unary_commits_and_fetches_are_joined_unless_they_are_traced(
     is_traced: bool,
 ) -> None:
     node = MemoryNode(MemoryTopic(4), range(4))
-    tracing = CallTracing(TracerProvider().get_tracer("test"), 1.0) if is_traced else None
+    tracing = _tracing() if is_traced else None
     made = handlers.generic_handlers(
         node.node,
         Admission(IN_FLIGHT_BYTES_MAX),
