@@ -10,9 +10,11 @@ import grpc
 from offsetd_coordinator.calls.access_control import AccessControl
 from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.calls.identities import Identities
-from offsetd_coordinator.counters import AccessCounters, CallCounters
+from offsetd_coordinator.counters import AccessCounters, CallCounters, QuotaCounters
 from offsetd_coordinator.grpc.joined_calls import JoinedCalls
 from offsetd_coordinator.messages.method_access import MethodAccess
+from offsetd_coordinator.quotas.caller_quotas import Quotas
+from offsetd_coordinator.quotas.quota_file import parse_quota_file
 from offsetd_coordinator.security.acl import Acl, Operation, Permission, ResourceType
 from offsetd_coordinator.security.authorizer import Authorizer
 from serving_nodes import WAIT_SECONDS
@@ -127,7 +129,18 @@ class JoinedTurns:
         assert all(not each.calls and not each.unread_answers for each in connections)
 
 
-def door(method: str, operation: Operation) -> MethodAccess:
+def quotas_of(text: str) -> Quotas:
+    """The quotas of a file, for as long as no time passes."""
+    return Quotas(parse_quota_file(text), QuotaCounters(10), now_ns=lambda: 1 << 40)
+
+
+def used(quotas: Quotas) -> dict[str, int]:
+    """What is used of each limit, by the name of its quota."""
+    limits = quotas.table.limits_by_name()
+    return {each.quota.value: quotas.taken(each) for each in limits}
+
+
+def door(method: str, operation: Operation, quotas: Quotas | None = None) -> MethodAccess:
     """The door of a method: alice and bob have a certificate, and a right to one group each.
 
     They have the right to all topics; carol only to one.
@@ -143,5 +156,5 @@ def door(method: str, operation: Operation) -> MethodAccess:
     identities = Identities(
         now_ms=lambda: 0, principal_of=lambda certificate: f"User:{certificate.decode()}"
     )
-    control = AccessControl(identities, Authorizer(acls=acls), AccessCounters())
+    control = AccessControl(identities, Authorizer(acls=acls), AccessCounters(), quotas)
     return MethodAccess(control, method)

@@ -12,6 +12,13 @@ _FETCHES = "offsetd_coordinator.grpc.joined_fetches:JoinedFetches"
 
 _OF_ALL = (
     Mutant(
+        name="fetches are not joined",
+        where="offsetd_coordinator.grpc.handlers:_offset_methods",
+        replace="fetch_handler.join = fetches.take",
+        by="",
+        caught_by="tests/unit/coordinator/grpc/test_joined_methods.py",
+    ),
+    Mutant(
         name="joined commits are answered before they are durable",
         where=f"{_CALLS}.end_once_durable",
         replace="if waiting is None:",
@@ -93,7 +100,7 @@ _OF_FETCHES = (
     Mutant(
         name="a fetch that is left counts for ever",
         where=f"{_FETCHES}._outcome",
-        replace="taken.life.leave()",
+        replace="self._calls.leave(taken)",
         by="pass",
         caught_by=_FETCH_TESTS,
     ),
@@ -123,21 +130,21 @@ _OF_COMMITS = (
     Mutant(
         name="joined commits need no rights",
         where=f"{_COMMITS}._outcomes",
-        replace="refusals_of(accesses, read) if accesses else {}",
+        replace="_refused(accesses, read) if accesses else {}",
         by="{}",
         caught_by=_COMMIT_TESTS,
     ),
     Mutant(
         name="a commit that comes alone needs no rights",
         where=f"{_COMMITS}._outcome",
-        replace="None if taken.access is None else partial(require_commit, taken.access)",
+        replace="None if taken.access is None else partial(_admit, taken.access)",
         by="None",
         caught_by=_COMMIT_TESTS,
     ),
     Mutant(
         name="a call that is left counts for ever",
-        where=f"{_COMMITS}._end_or_leave",
-        replace="each.taken.life.leave()",
+        where=f"{_CALLS}.leave",
+        replace="taken.life.leave()",
         by="",
         caught_by=_COMMIT_TESTS,
     ),
@@ -163,4 +170,62 @@ _OF_COMMITS = (
         caught_by=_COMMIT_TESTS,
     ),
 )
-JOINED_CALL_MUTANTS = (*_OF_ALL, *_OF_FETCHES, *_OF_COMMITS)
+_OF_QUOTAS = (
+    Mutant(
+        name="joined calls pay nothing when they begin",
+        where=f"{_CALLS}.taken",
+        replace="not quotas.begin_call_now(life.connection, size)",
+        by="False",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="a joined call that is left has paid",
+        where=f"{_CALLS}.leave",
+        replace="taken.access.quotas.undo_begin(len(taken.message))",
+        by="pass",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="joined answers are free",
+        where=f"{_CALLS}.end",
+        replace="taken.access.quotas.spend({Quota.RESPONSE_BYTE_RATE: len(ended_with)})",
+        by="pass",
+        caught_by=_FETCH_TESTS,
+    ),
+    Mutant(
+        name="joined calls come on connections that are not counted",
+        where="offsetd_coordinator.quotas.caller_quotas:CallerQuotas.begin_call_now",
+        replace="connection not in self._quotas.connections_of(limit.sharers)",
+        by="False",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="joined commits pay for no offsets",
+        where="offsetd_coordinator.grpc.joined_commits:_pay",
+        replace="Quota.OFFSET_RATE: offsets",
+        by="Quota.OFFSET_RATE: 0",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="a joined commit without a right pays",
+        where="offsetd_coordinator.grpc.joined_commits:_refused",
+        replace="place not in refused and ",
+        by="",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="a commit that comes alone pays nothing",
+        where="offsetd_coordinator.grpc.joined_commits:_admit",
+        replace="access.quotas is not None",
+        by="False",
+        caught_by=_COMMIT_TESTS,
+    ),
+    Mutant(
+        name="joined commits are refused without a wait when a quota is used up",
+        where="offsetd_coordinator.grpc.joined_commits:_pay",
+        replace="not quotas.has_tokens(costs)",
+        by="False",
+        caught_by=_COMMIT_TESTS,
+    ),
+)
+JOINED_CALL_MUTANTS = (*_OF_ALL, *_OF_FETCHES, *_OF_COMMITS, *_OF_QUOTAS)

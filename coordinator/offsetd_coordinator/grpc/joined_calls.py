@@ -13,6 +13,7 @@ from offsetd_coordinator.calls.call_life import CallLife, code_of, refusal_of
 from offsetd_coordinator.calls.connections import Context
 from offsetd_coordinator.grpc.unary_calls import Ended, refuse
 from offsetd_coordinator.messages.statuses import status_of
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.status_codes import StatusCode
 
 if TYPE_CHECKING:
@@ -94,8 +95,19 @@ class JoinedCalls:
             if access is None:
                 return None
         life = CallLife(self._admission, call)
+        quotas = None if access is None else access.quotas
+        if quotas is not None and not quotas.begin_call_now(life.connection, size):
+            life.leave()
+            return None
         life.take(size, self._request_bytes_max)
         return Taken(call, life, message, access)
+
+    def leave(self, taken: Taken) -> Call:
+        """Undoes `taken`: the handler of one call begins again."""
+        if taken.access is not None and taken.access.quotas is not None:
+            taken.access.quotas.undo_begin(len(taken.message))
+        taken.life.leave()
+        return taken.call
 
     def end_once_durable(self, runtime: Runtime, outcomes: Iterable[Outcome]) -> None:
         """Ends each call with its outcome, once the newest of its tickets is durable.
@@ -138,6 +150,8 @@ class JoinedCalls:
                     call.add_done_callback(room.note_done)
                 call.answer(ended_with)
                 code = StatusCode.OK
+                if taken.access is not None and taken.access.quotas is not None:
+                    taken.access.quotas.spend({Quota.RESPONSE_BYTE_RATE: len(ended_with)})
             else:
                 refuse(call, status_of(ended_with))
                 call.answer(b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.calls.call_life import refusal_of
 from offsetd_coordinator.errors import CoordinatorError, CoordinatorLoadInProgress, InvalidField
@@ -13,19 +13,28 @@ from offsetd_coordinator.kernels.records.commit_batches import (
     ANSWER_LAST_OFFSET,
     ANSWER_LOG_PARTITION,
 )
+from offsetd_coordinator.kernels.wire.commit_fields import ROWS
 from offsetd_coordinator.messages.commit_access import refusals_of, require_commit
 from offsetd_coordinator.messages.commit_parser import stream_of
 from offsetd_coordinator.messages.revisions import committed_response
+from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.grpc.joined_calls import Call, JoinedCalls, Taken
     from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.quotas.caller_quotas import CallerQuotas
+    from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.runtime.runtime import Runtime
+
+
+# A commit that its caller cannot pay for is left, as while its group is loading.
+_UNPAID: Final = "the handler of one call refuses it, or not"
 
 
 class JoinedCommits:
@@ -79,7 +88,7 @@ class JoinedCommits:
         self, runtime: Runtime, taken: Sequence[Taken], read: ReadCommits
     ) -> list[Outcome]:
         accesses = [each.access for each in taken if each.access is not None]
-        refused = refusals_of(accesses, read) if accesses else {}
+        refused = _refused(accesses, read) if accesses else {}
         run = self._node.commit_runs.submit(read, refused)
         tickets = runtime.log.tickets
         answers = run.answers[:, [ANSWER_LOG_PARTITION, ANSWER_LAST_OFFSET]].tolist()
@@ -93,7 +102,7 @@ class JoinedCommits:
         return outcomes
 
     def _outcome(self, runtime: Runtime, taken: Taken, read: SequencedOutcome) -> Outcome:
-        require = None if taken.access is None else partial(require_commit, taken.access)
+        require = None if taken.access is None else partial(_admit, taken.access)
         ticket, log_partition, reply = submitted(runtime, read[1], require)
         if isinstance(reply, CommitReply):
             return Outcome(taken, committed_response(log_partition, reply.last_offset), (ticket,))
@@ -104,9 +113,34 @@ class JoinedCommits:
         ended, left = [], []
         for each in outcomes:
             if isinstance(each.ended_with, InvalidField | CoordinatorLoadInProgress):
-                each.taken.life.leave()
-                left.append(each.taken.call)
+                left.append(self._calls.leave(each.taken))
             else:
                 ended.append(each)
         self._calls.end_once_durable(runtime, ended)
         return left
+
+
+def _refused(accesses: Sequence[Access], read: ReadCommits) -> dict[int, CoordinatorError]:
+    """The commits that are not submitted, by place. For all others, their callers have paid."""
+    refused: dict[int, CoordinatorError] = {**refusals_of(accesses, read)}
+    counts: list[int] = read.commits[:, ROWS].tolist()
+    for place, (access, offsets) in enumerate(zip(accesses, counts, strict=True)):
+        if access.quotas is not None and place not in refused and not _pay(access.quotas, offsets):
+            refused[place] = CoordinatorLoadInProgress(_UNPAID)
+    return refused
+
+
+def _admit(access: Access, commit: CommitOffsets) -> None:
+    """Does for a commit that comes alone what `_refused` does. Raises CoordinatorError."""
+    require_commit(access, commit)
+    if access.quotas is not None and not _pay(access.quotas, len(commit.columns)):
+        raise CoordinatorLoadInProgress(_UNPAID)
+
+
+def _pay(quotas: CallerQuotas, offsets: int) -> bool:
+    """Takes what a commit costs. False, and nothing is taken or counted, if that is refused."""
+    costs = {Quota.COMMIT_RATE: 1, Quota.OFFSET_RATE: offsets}
+    if not quotas.has_tokens(costs):
+        return False
+    quotas.take(costs)
+    return True

@@ -69,7 +69,7 @@ class JoinedFetches:
         except Exception as error:  # noqa: BLE001  The other calls have to be answered.
             refusal_of(error, "FetchOffsets")
         if outcome is None:
-            taken.life.leave()
+            self._calls.leave(taken)
         return outcome
 
     def _read(self, runtime: Runtime, taken: Taken) -> Outcome | None:

@@ -82,15 +82,13 @@ class MethodAccess:
     def enter_now(self, context: Context) -> Access | None:
         """Finds the caller of a call that needs no `check`, without making it that of the task.
 
-        None for callers that only `enter` can find, refuse or charge, for those from whom `visible`
-        may have to hide something, and before the rules are loaded.
+        None for callers that only `enter` can find or refuse, for those from whom `visible` may
+        have to hide something, and before the rules are loaded. Nothing of its quotas is taken.
         """
         if not (self.rights.reads_itself and self._control.has_loaded_rules):
             return None
         access = self._control.enter_now(context)
-        if access is None or access.quotas is not None or self._hidden(access):
-            return None
-        return access
+        return None if access is None or self._hidden(access) else access
 
     async def check(self, access: Access, message: bytes) -> None:
         """Raises AuthorizationFailed if the caller lacks a right that a request needs.

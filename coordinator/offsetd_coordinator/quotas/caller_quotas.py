@@ -29,6 +29,7 @@ _PAUSE_SECONDS_MAX: Final = 1.0  # After it, a changed file counts.
 _COUNT_RETRY_MS: Final = 1000
 _REFUSALS_PER_SECOND: Final = 20
 _HOLD_SECONDS_MAX: Final = 1.0
+_OF_BEGIN: Final = (Quota.CALL_RATE, Quota.REQUEST_BYTE_RATE, Quota.RESPONSE_BYTE_RATE)
 
 
 class CountedConnection(Protocol):
@@ -129,6 +130,28 @@ class CallerQuotas:
                 Quota.RESPONSE_BYTE_RATE: 0,
             }
         )
+
+    def begin_call_now(self, connection: CountedConnection, request_bytes: int) -> bool:
+        """Does as `begin_call`; False, and nothing is taken or counted, if it would refuse.
+
+        Also False for a connection that is not counted yet.
+        """
+        limit = self._limits.get(Quota.CONNECTIONS_MAX)
+        if limit is not None and connection not in self._quotas.connections_of(limit.sharers):
+            return False
+        if not self.has_tokens(_OF_BEGIN):
+            return False
+        self.begin_call(connection, request_bytes)
+        return True
+
+    def undo_begin(self, request_bytes: int) -> None:
+        """Gives back what `begin_call` took."""
+        self.spend({Quota.CALL_RATE: -1, Quota.REQUEST_BYTE_RATE: -request_bytes})
+
+    def has_tokens(self, quotas: Iterable[Quota]) -> bool:
+        """Whether `take` would not refuse."""
+        now_ns = self._quotas.now_ns()
+        return not any(self._wait_ns(quota, now_ns) for quota in quotas)
 
     def take(self, costs: Mapping[Quota, int]) -> None:
         """Takes what a call costs. Raises QuotaExceeded if a bucket is empty; then takes nothing.

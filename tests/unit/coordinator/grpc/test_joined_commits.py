@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door
+from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door, quotas_of, used
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode
 from offsetd.v1 import offset_service_pb2
@@ -21,6 +20,7 @@ from serving_nodes import METADATA_UNITS_MAX, commit_request, serving_node
 if TYPE_CHECKING:
     from offsetd_coordinator.messages.method_access import MethodAccess
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.quotas.caller_quotas import Quotas
     from serving_nodes import ServingNode
 
 
@@ -35,8 +35,8 @@ class Joining(JoinedTurns):
         self.joined = JoinedCommits(node, parser, self.calls)
 
 
-def _door() -> MethodAccess:
-    return door("CommitOffsets", Operation.READ)
+def _door(quotas: Quotas | None = None) -> MethodAccess:
+    return door("CommitOffsets", Operation.READ, quotas)
 
 
 async def _log_offset(call: UnaryCall) -> int:
@@ -183,15 +183,77 @@ async def test_each_commit_needs_the_rights_of_its_own_caller(comes_alone: bool)
         joining.assert_all_ended()
 
 
-async def test_callers_with_quotas_are_left() -> None:
+_RATES = ("call_rate", "request_byte_rate", "commit_rate", "offset_rate", "response_byte_rate")
+
+
+def _quotas(**limits: int) -> Quotas:
+    """Quotas of alice, those that are not named so high that they refuse nothing."""
+    lines = [f"{name} = {limits.get(name, 1_000_000)}" for name in _RATES]
+    return quotas_of("\n".join(['[[quota]]\nprincipal = "User:alice"', *lines]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({}, []),
+        ({"call_rate": 3}, [3, 4, 5]),
+        ({"request_byte_rate": 1}, [1, 2, 3, 4, 5]),
+        ({"commit_rate": 2}, [2, 3, 4, 5]),
+        ({"offset_rate": 7}, [2, 3, 4, 5]),
+    ],
+)
+@pytest.mark.parametrize("comes_alone", [False, True])
+async def test_quotas_are_taken_call_by_call(
+    limits: dict[str, int], left: list[int], comes_alone: bool
+) -> None:
+    """Each commit has 4 offsets. For calls that are left, nothing is taken and none is counted."""
+    quotas = _quotas(**limits)
     async with serving_node() as serving:
-        access = _door()
-        joining = Joining(serving.node, method_access=access)
-        calls = [UnaryCall(certificate=b"alice")]
-        with pytest.MonkeyPatch.context() as patch:
-            quotas = SimpleNamespace(of=lambda *_: SimpleNamespace())
-            patch.setattr(access._control, "quotas", quotas)
-            assert joining.take_calls(calls, [_commit("of-alice")]) == [0]
+        joining = Joining(serving.node, method_access=_door(quotas))
+        calls = [UnaryCall(f"peer-{place}", certificate=b"alice") for place in range(6)]
+        message = _commit("of-alice", partitions=4)
+        turns = [[place] for place in range(6)] if comes_alone else [list(range(6))]
+        found = [
+            turn[place]
+            for turn in turns
+            for place in joining.take_calls([calls[each] for each in turn], [message] * len(turn))
+        ]
+        assert found == left
+        answers = [await each.end() for place, each in enumerate(calls) if place not in left]
+        assert {code.name for code, _ in answers} == {"OK"}
+        assert used(quotas) == {
+            "call_rate": len(answers),
+            "request_byte_rate": len(answers) * len(message),
+            "commit_rate": len(answers),
+            "offset_rate": 4 * len(answers),
+            "response_byte_rate": sum(len(answer) for _, answer in answers),
+        }
+        assert not quotas.counters.refusals
+        joining.assert_all_ended()
+
+
+async def test_a_commit_without_a_right_counts_as_a_call_only() -> None:
+    quotas = _quotas()
+    async with serving_node() as serving:
+        joining = Joining(serving.node, method_access=_door(quotas))
+        calls = [UnaryCall(certificate=b"alice") for _ in range(2)]
+        assert not joining.take_calls(calls, [_commit("of-bob"), _commit("of-alice")])
+        codes = [(await call.end())[0].name for call in calls]
+        assert codes == ["PERMISSION_DENIED", "OK"]
+        assert (used(quotas)["call_rate"], used(quotas)["commit_rate"]) == (2, 1)
+        joining.assert_all_ended()
+
+
+async def test_a_connection_that_is_not_counted_yet_is_left() -> None:
+    quotas = quotas_of('[[quota]]\nprincipal = "User:alice"\nconnections_max = 1')
+    async with serving_node() as serving:
+        joining = Joining(serving.node, method_access=_door(quotas))
+        calls = [UnaryCall(certificate=b"alice") for _ in range(2)]
+        assert joining.take_calls(calls[:1], [_commit("of-alice")]) == [0]
+        connection = joining.admission.connections.all()[0]
+        quotas.of("User:alice", "").note_connection(connection)
+        assert not joining.take_calls(calls[1:], [_commit("of-alice")])
+        assert (await calls[1].end())[0].name == "OK"
         joining.assert_all_ended()
 
 

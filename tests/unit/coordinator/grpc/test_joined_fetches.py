@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door
+from joined_calls import MESSAGE_BYTES_MAX, JoinedTurns, UnaryCall, door, quotas_of, used
 from memory_commit_log import MemoryTopic
 from memory_nodes import MemoryNode, group_in
 from offsetd.v1 import offset_service_pb2
@@ -288,15 +287,30 @@ async def test_callers_with_web_tokens_are_taken_once_their_tokens_are_known() -
         joining.assert_all_ended()
 
 
-async def test_callers_with_quotas_are_left() -> None:
+async def test_quotas_are_taken_call_by_call() -> None:
+    """For fetches that are left, nothing is taken and nothing counted."""
+    lines = ["call_rate = 2", "request_byte_rate = 99999", "response_byte_rate = 99999"]
+    quotas = quotas_of("\n".join(['[[quota]]\nprincipal = "User:alice"', *lines]))
     async with serving_node() as serving:
-        access = _door()
-        joining = Joining(serving.node, method_access=access)
-        calls = [UnaryCall(certificate=b"alice")]
-        with pytest.MonkeyPatch.context() as patch:
-            quotas = SimpleNamespace(of=lambda *_: SimpleNamespace())
-            patch.setattr(access._control, "quotas", quotas)
-            assert joining.take_calls(calls, [_fetch("of-alice")]) == [0]
+        joining = Joining(
+            serving.node, method_access=door("FetchOffsets", Operation.DESCRIBE, quotas)
+        )
+        messages = [
+            _fetch("of-alice"),
+            b"\xff garbage",
+            _fetch("of-bob"),
+            _fetch("of-alice", partitions=[1]),
+            _fetch("of-alice"),
+        ]
+        calls = [UnaryCall(certificate=b"alice") for _ in messages]
+        assert joining.take_calls(calls, messages) == [1, 2, 4]
+        answers = [(await calls[place].end())[1] for place in (0, 3)]
+        assert used(quotas) == {
+            "call_rate": 2,
+            "request_byte_rate": len(messages[0]) + len(messages[3]),
+            "response_byte_rate": sum(map(len, answers)),
+        }
+        assert not quotas.counters.refusals
         joining.assert_all_ended()
 
 
