@@ -35,7 +35,7 @@ _OF_ALL = (
     Mutant(
         name="a joined fetch is answered though an older of its partitions is lost",
         where=f"{_CALLS}._end_all",
-        replace="lost = refusal or runtime.log.lost(each.tickets)",
+        replace="lost = refusal or (log.lost(each.tickets) if log.losses else None)",
         by="lost = refusal",
         caught_by=_FETCH_TESTS,
     ),

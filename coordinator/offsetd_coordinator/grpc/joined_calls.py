@@ -133,8 +133,9 @@ class JoinedCalls:
     ) -> None:
         error = None if waited is None else waited.exception()
         refusal = refusal_of(error, self._method) if isinstance(error, Exception) else None
+        log = runtime.log
         for each in outcomes:
-            lost = refusal or runtime.log.lost(each.tickets)
+            lost = refusal or (log.lost(each.tickets) if log.losses else None)
             self.end(each if lost is None else each._replace(ended_with=lost))
 
     def end(self, outcome: Outcome) -> None:

@@ -39,7 +39,7 @@ class TokenBuckets(Generic[Key]):
         return math.ceil(max(0, self._full_at_ns.get(key, 0) - now_ns) / interval_ns)
 
     def take(self, key: Key, tokens: int, now_ns: int, *, interval_ns: float) -> None:
-        """Takes tokens, also those that the bucket does not have yet."""
+        """Takes tokens, also those that the bucket does not have yet. Below 0, puts some back."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + tokens * interval_ns
         buckets.move_to_end(key)
