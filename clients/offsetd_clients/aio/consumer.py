@@ -99,7 +99,7 @@ class AsyncConsumer(Generic[Value]):
         except Exception:
             if error is None:
                 raise
-            log.warning("group %s: while it was closed", self.group_id, exc_info=True)
+            log.warning("group %s: closing the consumer failed", self.group_id, exc_info=True)
 
     def __aiter__(self) -> Self:
         return self

@@ -137,13 +137,13 @@ class Admission:
             raise
 
     def note_unended(self, size: int) -> None:
-        """Notes the bytes of all messages that have begun and are not whole."""
+        """Sets the bytes received of incomplete messages."""
         self.unended_bytes = size
         if self._waiting:
             self._take_waiting()
 
     def has_room_beside(self, size: int) -> bool:
-        """Whether so many more bytes of unfinished messages fit."""
+        """Whether `size` more bytes of incomplete messages fit."""
         return self._bytes_held() + size <= self.bytes_max
 
     def give_back(self, size: int) -> None:

@@ -250,7 +250,7 @@ class KafkaCommitLog(StoredLog):
             replay(batch)
         except BaseException as error:
             self.fail(error)
-            raise StorageUnavailable("what was appended may not be replayed") from error
+            raise StorageUnavailable("an appended batch could not be replayed") from error
         return ticket
 
     def _refuse_unless_writable(self, partition: int, batch_bytes: int) -> None:

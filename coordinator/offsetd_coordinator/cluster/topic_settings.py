@@ -114,7 +114,7 @@ class FoundTopic:
 
     @property
     def is_being_filled(self) -> bool:
-        """Whether `offsetd cluster init` has not brought all into it yet."""
+        """Whether `offsetd cluster init` is still filling the topic."""
         return self.settings.get("min.compaction.lag.ms") == str(FILLING_LAG_MS)
 
 

@@ -80,10 +80,11 @@ class MethodAccess:
         return access
 
     def enter_now(self, context: Context) -> Access | None:
-        """Finds the caller of a call that needs no `check`, without making it that of the task.
+        """Identifies the caller without storing it in the task's context.
 
-        None for callers that only `enter` can find, refuse or charge, for those from whom `visible`
-        may have to hide something, and before the rules are loaded.
+        Only for methods that need no `check`. Returns None if the call needs `enter`: if `enter`
+        would have to wait, refuse or charge the caller, if `visible` may have to hide something,
+        or if the rules are not loaded yet.
         """
         if not (self.rights.reads_itself and self._control.has_loaded_rules):
             return None
@@ -162,7 +163,7 @@ def is_visible(access: Access, rights: Iterable[Right], message: Message) -> boo
 
 
 def _shown(rights: Iterable[Right]) -> Iterator[_Shown]:
-    """The places of an answer, of those that are fields of their own."""
+    """The repeated fields of an answer that each right filters."""
     for right in rights:
         *parents, items, name = right.names.split(".")
         yield _Shown(right, parents, items, name)

@@ -125,7 +125,7 @@ class Acl:
         if self.resource_type is ResourceType.CLUSTER and (
             self.name != CLUSTER_NAME or self.pattern is not PatternType.LITERAL
         ):
-            raise ValueError(f"the only cluster is {CLUSTER_NAME}, with the pattern literal")
+            raise ValueError(f"the cluster's name is {CLUSTER_NAME}, and its pattern is literal")
 
     def __str__(self) -> str:
         return (

@@ -93,7 +93,7 @@ def _acls(content: bytes | str) -> tuple[Acl, ...]:
 def _table_acls(table: Any) -> Iterable[Acl]:
     """The rules of one table: its lists, multiplied. Raises ValueError."""
     if not isinstance(table, dict):
-        raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
+        raise ValueError("expected a table, `[[acl]]`")  # noqa: TRY004  # One error for all flaws.
     if unknown := table.keys() - set(_KEYS):
         word = min(unknown)
         raise ValueError(f"unknown key {shown(word)}{suggestion(word, _KEYS)}")
@@ -157,7 +157,7 @@ def _resource(table: Mapping[str, Any]) -> _Resource:
     resource_type, pattern = _RESOURCES[key]
     if resource_type is ResourceType.CLUSTER:
         if value is not True:
-            raise ValueError(f"`{key}` is {shown(value)}: it is true, or left out")
+            raise ValueError(f"`{key}` is {shown(value)}: it must be true, or be left out")
         return _Resource(resource_type, pattern, CLUSTER_NAME)
     if not isinstance(value, str) or not value:
         raise ValueError(f"`{key}` is {shown(value)}, not a name")

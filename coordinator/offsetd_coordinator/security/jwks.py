@@ -85,8 +85,8 @@ class ParsedKeys:
 def parse_keys(document: bytes) -> ParsedKeys:
     """Reads a JSON Web Key Set. Raises ValueError if the document as a whole is not one.
 
-    A single key that is of no use (for encryption, of another type, too short) is left out. So is
-    a key that is private: what is published can sign for anyone.
+    A single key that is of no use (for encryption, of another type, too short) is left out. Private
+    keys are skipped too: anybody could sign with a published private key.
     """
     try:
         parsed = json.loads(document)

@@ -51,7 +51,7 @@ class GroupSearch:
     below: bytes | None = None
 
     def wants(self, group_id: bytes) -> bool:
-        """Whether a group is one by its id alone."""
+        """Whether the group id matches the search. Topics and lease are not checked."""
         return (
             group_id.startswith(self.prefix)
             and (self.after is None or group_id > self.after)
