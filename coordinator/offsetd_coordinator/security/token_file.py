@@ -272,7 +272,7 @@ def _table_name(number: int, table: Any) -> str:
 def _stored_token(table: Any) -> StoredToken:
     """The token of one table. Raises ValueError, whose message never has a hash."""
     if not isinstance(table, dict):
-        raise ValueError("it is no table")  # noqa: TRY004  # One error for all.
+        raise ValueError("expected a table, `[[token]]`")  # noqa: TRY004  # One error for all.
     if unknown := sorted(table.keys() - _KEYS):
         raise ValueError(f"there is no key {unknown[0]!r}")
     if missing := sorted(_NEEDED - table.keys()):
