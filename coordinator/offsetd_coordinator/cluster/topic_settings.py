@@ -230,7 +230,7 @@ class ClusterTopics:
                     ) from error
 
     def found(self, names: list[str]) -> dict[str, FoundTopic]:
-        """Those of the topics that are there. Raises UnfitTopic."""
+        """The topics that exist, by name. Raises UnfitTopic."""
         from confluent_kafka import (  # noqa: PLC0415
             KafkaError,
             TopicCollection,

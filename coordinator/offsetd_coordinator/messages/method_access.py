@@ -55,7 +55,7 @@ class _Shown(NamedTuple):
 
 
 class MethodAccess:
-    """The door of one method. For the event loop's thread.
+    """The access check of one method. For the event loop's thread.
 
     Raises KeyError for a method without a row in the table.
     """
@@ -69,7 +69,7 @@ class MethodAccess:
         self._shown = [] if self.rights.hides_itself else list(_shown(self.rights.shows))
 
     async def enter(self, context: Context, connection: Connection, size: int = 0) -> Access:
-        """Finds the caller of a call, and makes it the caller of the task.
+        """Identifies the caller, and stores it in the task's context.
 
         `size` is that of its first message, in bytes. Raises AuthenticationFailed, QuotaExceeded.
         """

@@ -84,7 +84,7 @@ IMPLIED_BY: Final = {
 
 
 def known_host(host: str) -> str | None:
-    """A host in the form in which callers have it, or None: a rule for it would never count."""
+    """A host in the form of callers' addresses. None for a text that no address can match."""
     if host in (ANY, UNIX_HOST):
         return host
     try:

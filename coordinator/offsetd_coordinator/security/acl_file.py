@@ -57,7 +57,7 @@ _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 
 
 class InvalidAclFile(ValueError):
-    """The content is not that of a file of rules. The message is one line and names the table."""
+    """The content is not a file of rules. The message is one line and names the table."""
 
 
 class _Resource(NamedTuple):
@@ -69,7 +69,7 @@ class _Resource(NamedTuple):
 def parse_acl_file(content: bytes | str, name: str = "") -> tuple[Acl, ...]:
     """The rules of a file's content, in its order; none twice. Raises InvalidAclFile.
 
-    `name` is that of the file, for messages. A key that is not known is an error: a table with
+    `name` is the file's name, for messages. A key that is not known is an error: a table with
     `hots` would be for every host.
     """
     try:
@@ -141,7 +141,7 @@ def _texts(table: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _host(host: str) -> str:
-    """A host in the form in which callers have it: a rule for any other text would never count."""
+    """A host in the form of callers' addresses. A rule with another text would never match."""
     known = known_host(host)
     if known is None:
         raise ValueError(f"host {shown(host)} is not an IP address, `unix`, or *")
