@@ -413,7 +413,7 @@ class AsyncConsumer(Generic[Value]):
         raise problem
 
     async def _lose_or_say_so(self) -> None:
-        """Raises the reason why a commit's partitions were lost, after a call of `on_lost`."""
+        """Calls `on_lost`, then raises the reason why a commit's partitions were lost."""
         if self._positions.processed:
             await self._lose()
         raise fenced_before()
