@@ -192,7 +192,7 @@ class Cluster:
         self.directory.start()
 
     def leave(self) -> None:
-        """Gives up all partitions, and leaves the group. Calls are told the new owners then."""
+        """Gives up all partitions, and leaves the group. Calls then get the new owners."""
         self._member.leave()
 
     def stop(self) -> None:

@@ -344,7 +344,7 @@ class KafkaCommitLog(StoredLog):
             self._note_lost(entry.ticket, partition, may_be_committed=done.may_be_committed)
         self._durable = max(self._durable, done.frame.ticket)
         if not done.begun_s:
-            # The node owned nothing. What it serves was lost, and the loop is told in a moment.
+            # The node owned nothing. Its partitions were lost; the loop learns that in a moment.
             serving = PartitionState.SERVING
             self.lose([each for each, state in self._states.items() if state is serving])
         if done.begun_s:

@@ -1,4 +1,4 @@
-"""What the metrics port asks of its readers: TLS, and a token."""
+"""The security of the metrics port: TLS, and a token that readers must send."""
 
 from __future__ import annotations
 
