@@ -57,7 +57,10 @@ def token_of(parts: Iterable[Part]) -> str:
 
 
 def parts_of(token: str) -> list[Part]:
-    """What `token_of` was given. An empty token is the whole list. Raises ValueError."""
+    """Decodes a page token into its parts. An empty token means the whole list.
+
+    Raises ValueError.
+    """
     if not token:
         return [Part()]
     try:

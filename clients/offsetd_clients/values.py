@@ -200,7 +200,7 @@ class LagVerdict(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ListedDetails:
-    """What a list can say of a group besides. `lease_holder` is empty if nobody has its lease."""
+    """Further details of a listed group. `lease_holder` is empty if no one holds its lease."""
 
     offset_count: int
     member_count: int

@@ -160,7 +160,7 @@ class BackupCounters:
         self.interval_seconds: float | None = None
         """None without a target."""
         self.new_bytes = 0
-        """What all of them took at the target, in addition to what was there."""
+        """The bytes that all backups added to the target."""
         self.last_failed = False
         self.last_moment_ms: int | None = None
         self.last_seconds: float | None = None

@@ -62,7 +62,7 @@ class Node:
         self.partitions: int | None = None
         self.folder_id: str | None = None
         self.stopped_cleanly: bool | None = None
-        """Of the folder's last use before this start. None: it is new, or not open yet."""
+        """How the folder's last use ended. None: the folder is new, or not open yet."""
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
         self.lag_survey: LagSurvey | None = None

@@ -40,14 +40,14 @@ _Read = TypeVar("_Read")
 _log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
-"""How often the files are looked at."""
+"""The interval at which the files are checked."""
 
 
 class ServerSecurity:
-    """What a server has of TLS, identities and rules. For the event loop's thread.
+    """The TLS files, identities and rules of a server. For the event loop's thread.
 
-    `control` is None if the server asks nobody who calls. `authorizer` has the rules, even while
-    they are not in force.
+    `control` is None if the server does not identify callers. `authorizer` has the rules, even
+    while they are not in force.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class ServerSecurity:
         return self._acl_file is not None
 
     def endpoint_security(self) -> EndpointSecurity:
-        """What the metrics port asks of its readers. Raises StartFailed."""
+        """The security of the metrics port. Raises StartFailed."""
         settings = self._settings
         certificates = self.certificates if settings.metrics_ssl_enable else None
         # The context of TLS is made here: its error must not look like one of the address.
         return _read(lambda: EndpointSecurity(certificates, _metrics_token(settings)))
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """What gRPC needs for TLS; None without TLS. Each handshake gets the newest files."""
+        """gRPC's TLS credentials; None without TLS. Each handshake gets the newest files."""
         certificates = self.certificates
         if certificates is None:
             return None
@@ -132,9 +132,9 @@ class ServerSecurity:
         )
 
     def tls_context(self) -> ssl.SSLContext:
-        """What Python's TLS needs, of the newest files. Only with TLS.
+        """Python's TLS context, from the newest files. Only with TLS.
 
-        If the files are being replaced right now, it is the one before. Raises StartFailed for
+        If the files are being replaced right now, it is the former context. Raises StartFailed for
         wrong files if there was none before: the port's address is not to blame.
         """
         certificates = self.certificates

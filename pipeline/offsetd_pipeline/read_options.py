@@ -110,7 +110,7 @@ class ReadOptions:
             )
         paths, server = paths_of(given), given.get("server")
         if bool(paths) == bool(server):
-            raise ValueError("say one of path (a data folder) and server (host:port)")
+            raise ValueError("set either `path` (a data folder) or `server` (host:port), not both")
         found = cls(
             paths=paths,
             server=ServerOptions.of(given) if server else None,

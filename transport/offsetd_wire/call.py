@@ -70,21 +70,21 @@ class Call:
         _wake(self._arrival)
 
     def note_half_closed(self) -> None:
-        """The client sends no more."""
+        """Notes that the client sends no more."""
         self._is_half_closed = True
         _wake(self._arrival)
 
     def note_refused(self, refused: RefusedMessage) -> None:
-        """The next message cannot be read."""
+        """Notes that the next message cannot be read."""
         self._refused = refused
         _wake(self._arrival)
 
     def note_sent(self) -> None:
-        """All that was written has left."""
+        """Notes that all written bytes have left."""
         _wake(self._departure)
 
     def note_closed(self, *, is_broken_off: bool) -> None:
-        """The call is over."""
+        """Notes that the call is over."""
         if self._is_done:
             return
         self._is_done = True
@@ -100,7 +100,7 @@ class Call:
             callback(self)
 
     def over(self) -> asyncio.Future[None]:
-        """What ends with the call."""
+        """A future that is done when the call ends."""
         if self._over is None:
             self._over = asyncio.get_running_loop().create_future()
         return self._over

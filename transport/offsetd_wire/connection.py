@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         # Clients that came together do not all have to come again at once.
         jitter = random.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)
         self.age_ms_max = limits.age_ms_max * jitter
-        """The age at which it is told to end."""
+        """The age at which the client is asked to end it."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def working(self) -> list[asyncio.Future[None]]:
-        """Of each call that a handler works on now: what ends with that work."""
+        """For each call that a handler works on: a future that is done when that work ends."""
         return [
             each.over() if each.task is None else each.task
             for each in self._calls.values()
@@ -292,7 +292,7 @@ def _message_of(number: int, events: list[tuple[Any, ...]], place: int) -> bytes
 
 
 def _auth_context(found: object) -> Mapping[str, list[bytes]]:
-    """What TLS says of the client, by gRPC's names."""
+    """The TLS properties of the client, by gRPC's names."""
     certificate = getattr(found, "getpeercert", lambda _: None)(True)
     if found is None:
         return {}

@@ -12,7 +12,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class Limits(NamedTuple):
-    """What a client may do. Times of `_NO_LIMIT` milliseconds are as good as none."""
+    """Limits for clients. A time of `_NO_LIMIT` milliseconds means no limit."""
 
     message_bytes_max: int = 4 << 20
     metadata_bytes_max: int = 16 << 10

@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class _Method(NamedTuple):
-    """What a generic handler is asked for."""
+    """The call for which a generic handler is asked for a method handler."""
 
     method: str
     invocation_metadata: tuple[tuple[str, str | bytes], ...]

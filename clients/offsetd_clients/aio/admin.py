@@ -92,7 +92,7 @@ class AdminCalls(Calls):
         return admin_messages.says_serving(await self._call("Check", request))
 
     async def describe_quotas(self, principal: str = "") -> QuotaListing:
-        """The quotas in force at this server, and what is used of them now. Default: of all.
+        """The quotas in force at this server, with their present use. Default: all quotas.
 
         Each node of a cluster counts for itself.
         """

@@ -77,8 +77,8 @@ class AsyncOffsetClient(
         function is called for each call; with asyncio it may be `async`. Raises `InsecureToken` if
         the token would go to another machine without TLS, unless `token_without_tls` is set.
 
-        `client_id` is sent with each call: the server may have quotas for it. Raises ValueError if
-        it is not printable ASCII.
+        `client_id` is sent with each call; the server may have quotas for this name. Raises
+        ValueError if it is not printable ASCII.
 
         `tracing`: calls have spans of OpenTelemetry, made with the application's tracer provider,
         and the server's spans are in the same trace. Raises ModuleNotFoundError without the extra

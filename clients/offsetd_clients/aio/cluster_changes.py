@@ -36,8 +36,8 @@ async def import_by_owners(
 ) -> tuple[ImportedGroup, ...]:
     """Sends a file to one server after the other, until the owner of each group has answered.
 
-    Each gets the whole file. A group that moves meanwhile may be imported by its former owner and
-    then sent to the next one, which knows the request id and answers the same again.
+    Each server gets the whole file. A group that moves meanwhile may be imported by its former
+    owner and then sent to the next owner, which knows the request id and answers the same again.
     """
     deadline_s = policy.monotonic_s() + policy.timeout_s
     first = imported_groups(await servers.call("ImportOffsets", requests, policy))

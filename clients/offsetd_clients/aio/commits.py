@@ -90,7 +90,7 @@ class Commits:
         `guard` protects the queues of all servers, and `seats`. So a group's commits change their
         queue in one step, and no later commit can be handed in between.
 
-        `learn` notes what a refusal says of the owner; it returns whether the owner can be tried at
+        `learn` notes the owner that a refusal names; it returns whether the owner can be tried at
         once. `sender_to` gives the sender to an address, or None if there can be none. `hand_back`
         notes that groups have to leave this server, which cannot be reached; if it is None, their
         commits stay here.

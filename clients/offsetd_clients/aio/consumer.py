@@ -99,7 +99,7 @@ class AsyncConsumer(Generic[Value]):
         except Exception:
             if error is None:
                 raise
-            log.warning("group %s: while it was closed", self.group_id, exc_info=True)
+            log.warning("group %s: closing the consumer failed", self.group_id, exc_info=True)
 
     def __aiter__(self) -> Self:
         return self
@@ -413,7 +413,7 @@ class AsyncConsumer(Generic[Value]):
         raise problem
 
     async def _lose_or_say_so(self) -> None:
-        """Raises the reason why a commit's partitions were lost, after a call of `on_lost`."""
+        """Calls `on_lost`, then raises the reason why a commit's partitions were lost."""
         if self._positions.processed:
             await self._lose()
         raise fenced_before()

@@ -138,7 +138,7 @@ class GroupCalls(Calls):
         )
 
     async def _listed_part(self, request: Any, parts: list[Part]) -> Any:
-        """The answer about the first of `parts`, in whose place comes what remains of it."""
+        """The answer about the first of `parts`, which is replaced by what remains of it."""
         while True:
             part = parts.pop(0)
             request.page_token = part.page_token

@@ -303,7 +303,7 @@ class Servers:
         return len(self._owners.homes) == 1 and channel is self.home
 
     def _hand_back(self, groups: Iterable[str], asked: str) -> None:
-        """Has groups leave a server that cannot be reached.
+        """Lets groups leave a server that cannot be reached.
 
         The home address knows their present owner.
         """

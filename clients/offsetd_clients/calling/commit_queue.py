@@ -417,8 +417,8 @@ def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
     """Splits outcomes into portions of limited bytes, in order.
 
     A caller that commits in a loop makes its next commit when it learns the last outcome. If all
-    callers learned theirs at once, the server would have no work until the last of them had a
-    commit.
+    callers learned their outcomes at once, the server would have no work until the last caller
+    had a commit.
     """
     begin = size = 0
     for end, (commit, _) in enumerate(outcomes, start=1):
@@ -461,7 +461,7 @@ def no_answer(timeout_s: float) -> OffsetdError:
 
 
 def not_sent(timeout_s: float) -> OffsetdError:
-    """The error of a commit that was never sent, because others were ahead of it."""
+    """The error of a commit that was never sent, because other commits were ahead of it."""
     message = f"it could not be sent within {timeout_s:g} s"
     failure = Failure(code="DEADLINE_EXCEEDED", message=message, reason="DEADLINE_SPENT")
     return DeadlineExceeded(failure)

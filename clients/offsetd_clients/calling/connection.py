@@ -8,7 +8,7 @@ ADDRESS_DEFAULT = "127.0.0.1:7171"
 
 # gRPC's schemes for other kinds of addresses.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
-# In these, a comma is part of the address.
+# In addresses of these schemes, a comma is part of the address.
 _WITH_COMMAS = re.compile(r"ipv4:|ipv6:|unix:|unix-abstract:")
 _HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65535

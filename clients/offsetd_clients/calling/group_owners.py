@@ -10,7 +10,8 @@ _OWNERS_MAX = 100_000
 _SEVERAL = ("groups", "group_ids", "log_partitions")  # The fields of requests that name them.
 
 Subject = str | int
-"""What a server is sought for: a group, or a log partition. The empty group: for neither."""
+"""The subject of a request, by which its server is found: a group, or a log partition. An empty
+group means neither."""
 
 
 class SeveralOwners(Exception):
@@ -83,11 +84,11 @@ class Seats:
         return self._leaving.get(group_id) or self._seats.get(group_id, self._home)
 
     def leave(self, group_id: str, address: str) -> None:
-        """The group's commits gather in this queue, to leave it."""
+        """Notes that the group's commits gather in this queue, to leave it."""
         self._leaving[group_id] = address
 
     def settle(self, group_id: str, address: str) -> None:
-        """The group's commits have left for this queue."""
+        """Notes that the group's commits have left for this queue."""
         self._seats.pop(group_id, None)
         if address != self._home:
             self._seats[group_id] = address
@@ -96,7 +97,7 @@ class Seats:
         self._leaving.pop(group_id, None)
 
     def move_home(self, left: str, home: str) -> None:
-        """Another queue takes the commits of groups that have no other seat.
+        """Lets another queue take the commits of groups that have no other seat.
 
         It does so only if their queue was that of `left`: otherwise it may still have commits.
         """
@@ -110,13 +111,13 @@ def is_of_several(request: Any) -> bool:
 
 
 def subject_of(request: Any) -> Subject:
-    """What the server of a request is sought for: the first one if there are several."""
+    """The subject by which the server of a request is found; the first if there are several."""
     log_partitions = getattr(request, "log_partitions", ())
     return log_partitions[0] if log_partitions else group_of(request)
 
 
 def group_of(request: Any) -> str:
-    """The one group that a request is for. Empty if it is for none, or for several."""
+    """The group of a request. Empty if the request has none, or several."""
     groups = getattr(request, "groups", None)
     if groups is not None:
         return groups[0].group_id if len(groups) == 1 else ""

@@ -1,4 +1,4 @@
-"""Connections that fail before the first call: what gRPC says of them, and what may be wrong."""
+"""Connections that fail before the first call: gRPC's message, and the probable cause."""
 
 import re
 from urllib.parse import unquote
@@ -28,7 +28,7 @@ _OF_THE_SERVER = (
         "the certificate of the server at {peer} is for other names: say one (server_name)",
     ),
 )
-"""What is wrong with the server's side, by a part of gRPC's text."""
+"""The cause on the server's side, by a part of gRPC's text."""
 
 _NO_TLS = "{peer} hung up, as a TLS port does on a client without TLS: if it is one, use TLS"
 _NO_CERTIFICATE = (
@@ -42,7 +42,7 @@ _CERTIFICATE = (
 
 
 def explained(message: str, tls: TlsOptions | None) -> str:
-    """gRPC's message, after what is probably wrong if a connection was closed at its begin."""
+    """gRPC's message. If the connection was closed at its start, the probable cause comes first."""
     hint = _hint(message, tls)
     if not hint:
         return message

@@ -1,7 +1,7 @@
 """Whether a certificate and a key, as PEM, belong together.
 
-With a pair that does not, each call would fail as if the server were away: gRPC only says then that
-its security handshaker cannot be made.
+If they do not, each call would fail as if the server were away: gRPC's only message is that its
+security handshaker cannot be made.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _OTHER_KEY = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGN
 def check_key_pair(certificate: bytes, key: bytes) -> None:
     """Raises ValueError if no connection can use them. The text has no part of them.
 
-    What OpenSSL only finds too weak is left to gRPC and the server. So is everything where the
+    If OpenSSL only finds a pair too weak, gRPC and the server decide. They also decide if the
     system has no place for a file, because `ssl` reads only files.
     """
     import ssl  # noqa: PLC0415  # Only clients with a certificate need it.
@@ -25,7 +25,7 @@ def check_key_pair(certificate: bytes, key: bytes) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         with _as_file(certificate) as certificate_path, _as_file(key) as key_path:
-            # Without a password here, a key that has one would be asked for at the terminal.
+            # Without `password`, OpenSSL would ask at the terminal for the password of a key.
             context.load_cert_chain(certificate_path, key_path, password="")
     except ssl.SSLError as error:
         if error.reason in _OTHER_KEY:
@@ -46,7 +46,7 @@ def check_key_pair(certificate: bytes, key: bytes) -> None:
 
 @contextlib.contextmanager
 def _as_file(pem: bytes) -> Iterator[str]:
-    """A path that has these bytes: in memory where the system can, because a key is secret."""
+    """A path of a file with these bytes. It is in memory if possible, because a key is secret."""
     is_in_memory = hasattr(os, "memfd_create")
     with _memory_file() if is_in_memory else tempfile.NamedTemporaryFile() as file:
         file.write(pem)

@@ -16,7 +16,7 @@ from offsetd_clients.errors import insecure_token, no_token
 Token: TypeAlias = str | Callable[[], str]
 """Each call sends the token as `authorization: Bearer …`. A function is called for each call."""
 AsyncToken: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""The same for asyncio, with a function that may be `async`. Another one must not block."""
+"""The same for asyncio. The function may be `async`; if it is not, it must not block."""
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 _TOKEN_TIMEOUT_S = 30.0
@@ -120,7 +120,7 @@ class Security:
             raise no_token(error) from error
 
     async def metadata_async(self, timeout_s: float | None) -> Metadata | None:
-        """The same, with a function that may be `async`, and then take so many seconds.
+        """As `metadata`, with a function that may be `async`, and then take `timeout_s` seconds.
 
         `timeout_s` None: half a minute, so that a stream does not wait for ever.
         """
@@ -152,7 +152,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a host is this machine. Of names, only localhost is: a name may be any machine."""
+    """Whether a host is this machine. Only the name localhost is: others may be any machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

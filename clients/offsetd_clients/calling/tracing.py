@@ -52,7 +52,7 @@ class Tracing:
 
     @contextmanager
     def commit(self, group_id: str) -> Iterator[None]:
-        """The span of a commit on the stream, from when it is handed in to its answer."""
+        """The span of a commit on the stream. It begins at the hand-in and ends with the answer."""
         with self._span("StreamCommits", group_id) as span:
             token = _COMMIT.set(self._carrier(span).get(_TRACEPARENT, ""))
             try:
@@ -62,7 +62,7 @@ class Tracing:
 
     @contextmanager
     def commit_soon(self, group_id: str) -> Iterator[Callable[[Any], None]]:
-        """Begins the span of a commit whose future nobody waits for here.
+        """Begins the span of a commit without waiting for its future.
 
         Yields the callback for the future, which ends the span.
         """

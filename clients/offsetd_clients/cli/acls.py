@@ -223,7 +223,7 @@ def _register_remove(acls: typer.Typer, terminal: Terminal) -> None:
 def _to_remove(
     principals: Iterable[str], grants: Grants, resources: Resources
 ) -> list[Acl | AclFilter]:
-    """What `remove` asks for. Raises typer.BadParameter if the options do not say it."""
+    """The rules and filters to remove. Raises typer.BadParameter if the options name none."""
     named = list(principals)
     if grants:
         if named:

@@ -48,7 +48,7 @@ WORK: Final = "offsetd.backups"
 RESTORED_COLUMNS: Final = ("group", "offsets", "revision")
 _RATE_MIN: Final = 65_536
 REASON_UNITS_MAX: Final = 1024
-"""Of UTF-16, by the contract."""
+"""In UTF-16 units, as in the contract."""
 
 TargetArgument = Annotated[
     str,

@@ -196,7 +196,7 @@ def is_tls_wanted(environment: Mapping[str, str]) -> bool:
         return bool(named)
     is_wanted = flag_of(TLS_VARIABLE, text)
     if named and not is_wanted:
-        raise ValueError(f"{TLS_VARIABLE} says no, and {named[0]} is set")
+        raise ValueError(f"{TLS_VARIABLE} is false, but {named[0]} is set")
     return is_wanted
 
 

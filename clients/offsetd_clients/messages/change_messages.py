@@ -259,7 +259,7 @@ def _target(target: ResetTarget) -> dict[str, Any]:
                 for each, offset in target.items()
             ]
             return {"explicit": offset_service_pb2.ExplicitOffsets(offsets=explicit)}
-    raise TypeError(f"{target!r} is nothing to reset to")
+    raise TypeError(f"{target!r} is not a reset target")
 
 
 def _utc(time: datetime) -> datetime:

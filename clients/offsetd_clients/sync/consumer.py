@@ -100,7 +100,7 @@ class Consumer(Generic[Value]):
         except Exception:
             if error is None:
                 raise
-            log.warning("group %s: while it was closed", self.group_id, exc_info=True)
+            log.warning("group %s: closing the consumer failed", self.group_id, exc_info=True)
 
     def __iter__(self) -> Self:
         return self
@@ -414,7 +414,7 @@ class Consumer(Generic[Value]):
         raise problem
 
     def _lose_or_say_so(self) -> None:
-        """Raises the reason why a commit's partitions were lost, after a call of `on_lost`."""
+        """Calls `on_lost`, then raises the reason why a commit's partitions were lost."""
         if self._positions.processed:
             self._lose()
         raise fenced_before()

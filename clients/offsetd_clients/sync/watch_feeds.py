@@ -27,7 +27,7 @@ from offsetd_clients.sync.transport import Answers, Channel
 
 _WAIT_S_MIN = 0.05
 _WAIT_S_MAX = 2.0
-# An owner is sought at most this long; meanwhile no events are yielded.
+# The longest search for an owner; meanwhile no events are yielded.
 _OWNERS_TIMEOUT_S = 2.0
 
 
@@ -93,7 +93,7 @@ class ClusterWatch:
         self._policy = policy
         self._positions: str = request.token
         self._concerned: set[int] = set()
-        self._missing: set[int] = set()  # Those that no feed reads.
+        self._missing: set[int] = set()  # The log partitions that no feed reads.
         self._failed_since_s: dict[int, float] = {}
         self._failure: OffsetdError | None = None
         self._feeds: list[_Feed] = []
@@ -151,7 +151,7 @@ class ClusterWatch:
         return OffsetEvents(events=events, token=merged([self._positions, answer.token]))
 
     def _note_taken(self, feed: _Feed, answer: WatchOffsetsResponse) -> None:
-        """The caller has the events of an answer: a later stream begins behind them."""
+        """Notes that the caller has the events of an answer: a later stream begins after them."""
         self._positions = merged([self._positions, answer.token])
         unreachable = {*self.unreachable_log_partitions, *answer.unreachable_log_partitions}
         self.unreachable_log_partitions = tuple(sorted(unreachable))
@@ -232,7 +232,7 @@ class ClusterWatch:
         return max(self._next_try_s - time.monotonic(), 0.0) if self._missing else None
 
     def _seek_owners(self) -> None:
-        """Asks who serves the log partitions that no stream reads, and reads them there."""
+        """Finds the servers of the log partitions that no stream reads, and reads them there."""
         now_s = time.monotonic()
         if not self._missing:
             self._tries = 0

@@ -56,10 +56,10 @@ class SharedRules(Protocol):
         """Records of rules that this version cannot read."""
 
     def call_on_change(self, callback: Callable[[], None]) -> None:
-        """Has `callback` called on the event loop after each change, by whichever node."""
+        """Calls `callback` on the event loop after each change by any node."""
 
     async def catch_up(self) -> None:
-        """Returns when all is read that nodes had changed before the call."""
+        """Returns once the changes that nodes made before the call are read."""
 
     async def change(
         self, request: ChangeAcls, before_write: Callable[[AclsReply], Awaitable[None]]

@@ -56,7 +56,7 @@ class BackupAttempts:
         self._clock = clock
 
     def tried(self, work: Callable[[Repository], _Result]) -> _Result | None:
-        """What `work` returns; None if it failed, which is counted and logged, or was stopped."""
+        """The result of `work`; None if stopped or failed. A failure is counted and logged."""
         target = self._settings.backup_target
         try:
             result = work(Repository(target_of(target)))

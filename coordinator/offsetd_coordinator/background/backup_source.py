@@ -85,7 +85,8 @@ class BackupSource:
         head = attrs.evolve(head, server_version=metadata.version("offsetd"))
         if not self._cluster_id:
             return head
-        # Kafka cleans the logs of a cluster, and does not say up to where.
+        # Kafka compacts the topic and does not report how far, so no record before the end
+        # counts as exact.
         logs = [attrs.evolve(each, exact_from=each.end_offset) for each in head.logs]
         return attrs.evolve(
             head, cluster_id=self._cluster_id, folder_id=self._folder_id, logs=tuple(logs)

@@ -220,7 +220,7 @@ class Expirer:
         try:
             self._administration.note_events([suspended_event(jump_ms, held, self.clock.now_ms())])
         except CoordinatorError as error:
-            _log.warning("a jump of the clock is not in the audit log", error=str(error))
+            _log.warning("the audit log could not record a jump of the clock", error=str(error))
         return False
 
     def _hold_retention(self, monotonic_ms: int) -> None:

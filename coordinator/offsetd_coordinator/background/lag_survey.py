@@ -45,7 +45,7 @@ class GroupLag(NamedTuple):
 
 
 class LagReport(NamedTuple):
-    """What a survey found. The counts are of all groups and partitions that have a verdict."""
+    """The result of a survey. The counts are of all groups and partitions that have a verdict."""
 
     groups: Mapping[LagVerdict, int]
     partitions: Mapping[LagVerdict, int]

@@ -36,13 +36,16 @@ _log = structlog.get_logger(__name__)
 _TOLD_AGAIN_SECONDS: Final = 60.0
 _TOLD_MAX: Final = 1000
 _BEHIND_EXPIRY_SECONDS: Final = 0.01
-"""The clock of expiries has milliseconds, and the loop has another one."""
+"""Added to each timer: expiries have whole milliseconds, and the loop has another clock."""
 _CLIENT_ID_KEY: Final = "client-id"
 _CLIENT_ID_CHARACTERS_MAX: Final = 256
 
 
 class AccessControl:
-    """The door of a server. `authorizer` is None if there are no rules. For the event loop."""
+    """Identifies callers and checks their rights. For the event loop.
+
+    `authorizer` is None without rules.
+    """
 
     def __init__(
         self,
@@ -91,9 +94,9 @@ class AccessControl:
     def call_on_change(
         self, identity: Identity, callback: Callable[[], None]
     ) -> Callable[[], None]:
-        """Has `callback` called after a change, and when the identity expires.
+        """Calls `callback` after each change, and when the identity expires.
 
-        Returns a function that cancels that.
+        Returns a function that ends these calls.
         """
         self._on_change.add(callback)
         left_seconds = self._identities.seconds_left(identity)
@@ -109,7 +112,7 @@ class AccessControl:
         return forget
 
     def note_change(self) -> None:
-        """Notes that rules or tokens have changed: open streams look at their rights again."""
+        """Notes that rules or tokens have changed: open streams check their rights again."""
         for callback in tuple(self._on_change):
             callback()
 
@@ -167,7 +170,7 @@ class Access:
 
     @property
     def rules_version(self) -> int:
-        """Grows when rules change: what was answered before may be wrong."""
+        """Grows when rules change. Decisions of an earlier version may be wrong."""
         authorizer = self._control.authorizer
         return 0 if authorizer is None else authorizer.version
 

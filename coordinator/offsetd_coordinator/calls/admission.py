@@ -52,7 +52,7 @@ class IncompleteCalls:
                 raise
             task.uncancel()
             raise DeadlineSpent(
-                "the call's message was not whole after {receive_ms} ms: nothing was done",
+                "the call's message was incomplete after {receive_ms} ms: nothing was done",
                 receive_ms=self._receive_ms_max,
             ) from None
         finally:
@@ -81,8 +81,8 @@ class IncompleteCalls:
 class Admission:
     """A bound, in bytes, on the unanswered requests of all connections.
 
-    Answers count too, and take at most half of the bound. Messages that are not whole count where
-    the transport knows of them: they take at most a quarter, or what one message needs.
+    Answers count too, and take at most half of the bound. Incomplete messages count
+    if the transport counts them: they take at most a quarter, or what one message needs.
 
     If nothing else is in flight, a request of any size is taken: another limit bounds the size of
     one request. For the event loop's thread.
@@ -99,7 +99,7 @@ class Admission:
         self.bytes_taken = 0
         self.requests = 0
         self.unended_bytes = 0
-        """Bytes of messages that are not whole, where the transport counts them."""
+        """Bytes of incomplete messages, if the transport counts them."""
         # Answers get one half of the bytes. The other half is only for requests. So clients that do
         # not read their answers cannot block commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
@@ -137,13 +137,13 @@ class Admission:
             raise
 
     def note_unended(self, size: int) -> None:
-        """Notes the bytes of all messages that have begun and are not whole."""
+        """Sets the bytes received of incomplete messages."""
         self.unended_bytes = size
         if self._waiting:
             self._take_waiting()
 
     def has_room_beside(self, size: int) -> bool:
-        """Whether so many more bytes of unfinished messages fit."""
+        """Whether `size` more bytes of incomplete messages fit."""
         return self._bytes_held() + size <= self.bytes_max
 
     def give_back(self, size: int) -> None:

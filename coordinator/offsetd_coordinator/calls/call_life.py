@@ -111,8 +111,8 @@ def refusal_of(error: Exception, call: str) -> CoordinatorError:
     """The refusal for an error of a call. A defect is logged; the caller gets no details."""
     if isinstance(error, CoordinatorError):
         return error
-    _log.error("a call failed for a defect", call=call, exc_info=error)
-    return CoordinatorError("the server met a defect; its log has the details")
+    _log.error("internal error in a call", call=call, exc_info=error)
+    return CoordinatorError("internal error; the log of the server has the details")
 
 
 def code_of(refusal: CoordinatorError | None) -> StatusCode:

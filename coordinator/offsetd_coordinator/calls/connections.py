@@ -39,9 +39,9 @@ SILENT: Final = "silent"
 IDLE: Final = "idle"
 REASONS: Final = {
     UNREAD: "its answers are not read",
-    UNENDED: "what it sends is never ended",
-    SILENT: "others came, and it never made a call",
-    IDLE: "others came, and it has no call",
+    UNENDED: "its messages stay incomplete",
+    SILENT: "it never made a call, and other clients need its place",
+    IDLE: "it has no call, and other clients need its place",
 }
 """The reasons why connections are closed, by the metric's label."""
 

@@ -45,7 +45,7 @@ class Identities:
         self._of_certificates: dict[bytes, Identity] = {}
 
     async def identify(self, context: Context) -> Identity:
-        """The identity of a call. Raises AuthenticationFailed if what it shows is not valid."""
+        """The identity of a call. Raises AuthenticationFailed for a bad token or certificate."""
         token = self._shown_token(context)
         known = self._known(context, token)
         if known is not None:

@@ -25,7 +25,7 @@ class Claim:
     """A node's claim to one partition."""
 
     epoch: int
-    """One more than that of the claim before."""
+    """The epoch of the claim before, plus 1."""
     node_id: str
     address: str
     producers: int
@@ -35,7 +35,7 @@ class Claim:
     unused_from: int | None = None
     """No record ever had a log offset from this one up to `first_offset`. None: not known."""
     shift: int = 0
-    """What is added to Kafka's offset for a log offset that was never given out."""
+    """Kafka's offset plus this number is a log offset that was never given out."""
     read_lease_ms: int = 0
     """How long the node answers reads after its last transaction. 0: not known."""
     is_released: bool = False

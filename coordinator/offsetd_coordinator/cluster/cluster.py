@@ -55,10 +55,11 @@ _SILENT_SECONDS: Final = 10.0
 def silence_problems(node_id: str, *, silent_s: float, unread_s: float) -> tuple[str, ...]:
     """The problems of a node to which the brokers do not answer.
 
-    `silent_s`: since then they have not. `unread_s`: since then the rules in force may be old ones.
+    `silent_s`: the time since their last answer. `unread_s`: the time for which the rules in force
+    may have been outdated.
     """
     silence = f"the Kafka cluster has not answered for {silent_s:.0f} s; commits and reads wait"
-    unread = f"it is not known since {unread_s:.0f} s whether these are the newest access rules"
+    unread = f"the access rules may have been outdated for {unread_s:.0f} s"
     told = ((silence, silent_s), (unread, unread_s))
     return tuple(f"node {node_id}: {each}" for each, since_s in told if since_s > _SILENT_SECONDS)
 
@@ -191,11 +192,11 @@ class Cluster:
         self.directory.start()
 
     def leave(self) -> None:
-        """Gives up all partitions, and leaves the group. Calls are told the new owners then."""
+        """Gives up all partitions, and leaves the group. Calls then get the new owners."""
         self._member.leave()
 
     def stop(self) -> None:
-        """Ends the threads. What is appended is committed first."""
+        """Commits what is appended, then ends the threads."""
         self._transactions.stop()
         self._takeovers.stop()
         self._follower.stop()
@@ -266,7 +267,7 @@ class Cluster:
         self.directory.ask_soon()
 
     def _note_revoked(self, partitions: Collection[int]) -> None:
-        """Gives partitions up: what waits is committed first, and then nothing is answered."""
+        """Gives partitions up: commits the waiting appends first, then answers no call for them."""
         _log.info("partitions revoked", count=len(partitions))
         self._follower.release(partitions)
         served = self._on_loop(self._stop_serving, partitions)

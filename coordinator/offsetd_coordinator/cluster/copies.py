@@ -134,7 +134,7 @@ def begin_copies(files: Files, folder: Path, copies: Copies) -> Copies:
     if not files.exists(folder):
         files.make_folder(folder)
     has_copies = files.exists(folder / COPIES_FILE)
-    # The file first, and of the time 0: a node that is killed here begins anew again.
+    # Write the file first, with the time 0: a node that is killed here begins anew.
     write_copies(files, folder, copies.encode(now_ms=0))
     if has_copies:
         _discard_copies(files, folder)
@@ -142,7 +142,7 @@ def begin_copies(files: Files, folder: Path, copies: Copies) -> Copies:
 
 
 def _discard_copies(files: Files, folder: Path) -> None:
-    """Deletes all files but that of the copies; folders of partitions stay, empty."""
+    """Deletes all files except `COPIES_FILE`; folders of partitions stay, empty."""
     for name in files.list_folder(folder):
         path = folder / name
         if files.is_folder(path):

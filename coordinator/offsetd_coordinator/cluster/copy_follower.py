@@ -1,6 +1,6 @@
-"""The thread that reads the topic into the local copies, of partitions that others own, too.
+"""The thread that reads the topic into the local copies, also of partitions of other nodes.
 
-It reads what is committed only. For a takeover it reads a partition up to a given Kafka offset, and
+It reads committed records only. For a takeover it reads a partition up to a given Kafka offset, and
 then leaves it to the new owner, which is this node.
 """
 

@@ -29,11 +29,11 @@ def lower_transaction_errors(record: logging.LogRecord) -> bool:
 _log = logging.getLogger("offsetd_coordinator.cluster.librdkafka")
 _log.addFilter(lower_transaction_errors)
 
-# What the node relies on. An operator's `cluster.kafka.` settings cannot change it.
+# Settings that the node relies on. An operator's `cluster.kafka.` settings cannot change them.
 _PRODUCER: Final = {
     "enable.idempotence": True,
     "acks": "all",
-    # Until the flush, which ends it: so the records of a frame go in one batch a partition.
+    # The flush ends this wait. So a partition gets all records of a frame in one batch.
     "linger.ms": 1000,
     "retry.backoff.ms": 2,
     "retry.backoff.max.ms": 100,
@@ -113,7 +113,7 @@ class ClusterNames:
 
 
 class KafkaClients:
-    """Makes the clients. Each has the operator's settings, and above them those it relies on."""
+    """Makes the clients. The settings that the node relies on override those of the operator."""
 
     def __init__(self, settings: ClusterSettings, *, node_id: str) -> None:
         try:
@@ -146,7 +146,7 @@ class KafkaClients:
         return AdminClient(config, logger=logger)
 
     def producer(self, number: int, *, node_id: str | None = None) -> Any:
-        """One of the producers of this node, or of another: then it ends that node's producer."""
+        """A producer of this node, or of another. The latter ends that node's own producer."""
         return self._producer(
             self.names.transactional_id(self._node_id if node_id is None else node_id, number)
         )
@@ -169,7 +169,7 @@ class KafkaClients:
         )
 
     def reader(self) -> Any:
-        """A consumer without a group that reads what is committed, of partitions it is given."""
+        """A consumer without a group. It reads committed records of the partitions it is given."""
         return self._kafka.Consumer(self._config({**_READER, "group.id": self.names.group}))
 
     def member(self, client_id: str) -> Any:

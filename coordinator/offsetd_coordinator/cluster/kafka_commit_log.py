@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# Answers that rest on a lost partition are refused. So many tickets are remembered.
+# The most lost tickets that are remembered. Answers that rest on them are refused.
 _LOST_TICKETS_MAX: Final = 1_000_000
 
 
 class _Wait(NamedTuple):
-    """A call that waits for a ticket, or for a proof: then for a frame, too."""
+    """A call that waits for a ticket. If it waits for a proof, it waits for a frame, too."""
 
     ticket: int
     future: asyncio.Future[None]
     partition: int
-    """That of the ticket; -1 if a later append has superseded the ticket."""
+    """The partition of the ticket; -1 if a later append has superseded the ticket."""
     frame: int = 0
     may_be_write: bool = False
-    """Whether it may be for a write that is committed; its answer only waits for a proof."""
+    """Whether the call may be a write that is committed already, and waits only for a proof."""
 
 
 class KafkaCommitLog(StoredLog):
@@ -91,7 +91,7 @@ class KafkaCommitLog(StoredLog):
         self._kicked = False
 
     def start(self) -> None:
-        """Nothing: the node starts the transactions when it joins its group."""
+        """Does nothing: the node starts the transactions when it joins its group."""
 
     def close(self) -> None:
         """Closes the copy; blocks. The transactions have ended before. For any thread."""
@@ -106,7 +106,7 @@ class KafkaCommitLog(StoredLog):
 
     def serve(self, partition: int) -> None:
         """Starts to serve a partition whose copy is complete, after its claim was committed."""
-        # A ticket of its own: so what rests on this partition can be told from the rest.
+        # A new ticket: it belongs to this partition alone, so `lose` can find the answers.
         self._note_ticket(partition, self._frames.next_ticket())
         self._states[partition] = PartitionState.SERVING
         self._note_serving()
@@ -149,10 +149,10 @@ class KafkaCommitLog(StoredLog):
         return left
 
     def _refuse_unprovable(self) -> None:
-        """Refuses what waits for a proof that its partition was owned, and was lost since.
+        """Refuses the calls that wait for a proof of a partition that was lost since.
 
-        Later frames prove only that the node owns others. Refuses what may be such, too: a ticket
-        that was superseded before its call began to wait.
+        Later frames prove only that the node owns other partitions. A ticket that was superseded
+        before its call began to wait may be of a lost partition, so its call is refused, too.
         """
         left = deque[_Wait]()
         for wait in self._proofs:
@@ -250,7 +250,7 @@ class KafkaCommitLog(StoredLog):
             replay(batch)
         except BaseException as error:
             self.fail(error)
-            raise StorageUnavailable("what was appended may not be replayed") from error
+            raise StorageUnavailable("an appended batch could not be replayed") from error
         return ticket
 
     def _refuse_unless_writable(self, partition: int, batch_bytes: int) -> None:
@@ -301,7 +301,7 @@ class KafkaCommitLog(StoredLog):
         return future
 
     def unproved_seconds(self) -> float:
-        """How long nothing was committed beyond the read lease; 0 if nothing has to be."""
+        """The time since the read lease ended; 0 if it has not, or no partition is served."""
         if PartitionState.SERVING not in self._states.values():
             return 0.0
         return max(0.0, time.monotonic() - self._proved_until_s)
@@ -344,7 +344,7 @@ class KafkaCommitLog(StoredLog):
             self._note_lost(entry.ticket, partition, may_be_committed=done.may_be_committed)
         self._durable = max(self._durable, done.frame.ticket)
         if not done.begun_s:
-            # The node owned nothing. What it serves was lost, and the loop is told in a moment.
+            # The node owned nothing. Its partitions were lost; the loop learns that in a moment.
             serving = PartitionState.SERVING
             self.lose([each for each, state in self._states.items() if state is serving])
         if done.begun_s:

@@ -76,7 +76,7 @@ class PartitionAssignment:
         return self._generation
 
     def still_assigned(self, terms: Mapping[int, int]) -> frozenset[int]:
-        """Those of the partitions that were not given up since their term began."""
+        """The partitions that were not given up since their term began."""
         assigned = self._terms
         return frozenset(each for each, term in terms.items() if assigned.get(each) == term)
 

@@ -86,7 +86,7 @@ def read_internal_record(message: Any) -> InternalRecord | None:
 def append_internal_records(
     store: LogStore, topic_partition: TopicPartition, records: Iterable[PlacedRecord]
 ) -> int:
-    """Appends records to a node's own log, unless it has them, and returns their batches' number.
+    """Appends records to a node's own log, unless it has them. Returns the number of batches.
 
     Raises the errors of `LogStore.append` and `LogStore.flush`.
     """

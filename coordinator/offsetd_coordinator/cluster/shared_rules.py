@@ -134,7 +134,7 @@ class SharedRules:
         return self._loaded.state.unreadable_records
 
     def call_on_change(self, callback: Callable[[], None]) -> None:
-        """Has `callback` called on the event loop after each change, by whichever node."""
+        """Calls `callback` on the event loop after each change by any node."""
         self._on_change = callback
 
     def silent_seconds(self) -> float:
@@ -142,7 +142,7 @@ class SharedRules:
         return max(0.0, time.monotonic() - self._proved_s - _PROOF_SECONDS)
 
     def start(self) -> None:
-        """Begins to read what nodes change."""
+        """Begins to read the changes of all nodes."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def standby_nodes(partition: int, nodes: Iterable[ClusterNode], *, copies: int) -> list[str]:
-    """The ids of the nodes that keep a copy of a partition beside its owner."""
+    """The ids of the nodes that keep a copy of a partition, without its owner."""
     others = [each.node_id for each in nodes if partition not in each.partitions]
     others.sort(key=lambda node_id: zlib.crc32(f"{partition} {node_id}".encode()))
     return others[:copies]

@@ -48,13 +48,13 @@ _CALL_SECONDS: Final = 10.0
 _ENDS_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 0.02
 _RENEW_SECONDS: Final = 0.1
-# So long a transaction of the former owner may take to end by itself.
+# The time in which a transaction of the former owner may end by itself.
 _OPEN_TRANSACTION_SECONDS: Final = 0.3
 
 
 @attrs.frozen(kw_only=True)
 class NodeIdentity:
-    """What a claim says of this node."""
+    """The fields by which a claim names this node."""
 
     node_id: str
     address: str
@@ -62,7 +62,7 @@ class NodeIdentity:
 
 
 class Takeovers:
-    """Takes partitions over, on a thread of its own, those of one assignment together."""
+    """Takes partitions over, on its own thread. Those of one assignment are taken together."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Takeovers:
         self._thread.start()
 
     def stop(self) -> None:
-        """Lets the thread end after what it is doing."""
+        """Ends the thread after its present step."""
         self._tasks.put(None)
 
     def take(self, terms: Mapping[int, int]) -> None:
@@ -194,7 +194,7 @@ class Takeovers:
             except (KafkaException, TimeoutError) as error:
                 _log.warning("the ends of partitions", reason=str(error) or "no answer")
                 time.sleep(_RENEW_SECONDS)
-                # The client may go on with what it knew before a leader changed.
+                # The client may still use what it knew before a leader changed.
                 self._admin = self._clients.admin()
         return {}
 
@@ -224,7 +224,7 @@ class Takeovers:
                 continue
             _log.info("ending the transactions of another node", node=node_id)
             ended = [self._clients.producer(each, node_id=node_id) for each in range(producers)]
-            with contextlib.suppress(KafkaException):  # The caller looks, and ends them again.
+            with contextlib.suppress(KafkaException):  # The caller checks, and tries again.
                 init_together(ended, _CALL_SECONDS)
 
     def _read_copies(self, ends: Mapping[int, int], terms: Mapping[int, int]) -> None:

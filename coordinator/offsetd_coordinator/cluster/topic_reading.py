@@ -1,4 +1,4 @@
-"""Reading partitions of a topic up to their end, of what is committed only."""
+"""Reading the committed records of a topic's partitions, up to their end."""
 
 from __future__ import annotations
 

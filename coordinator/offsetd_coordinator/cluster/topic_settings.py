@@ -114,7 +114,7 @@ class FoundTopic:
 
     @property
     def is_being_filled(self) -> bool:
-        """Whether `offsetd cluster init` has not brought all into it yet."""
+        """Whether `offsetd cluster init` is still filling the topic."""
         return self.settings.get("min.compaction.lag.ms") == str(FILLING_LAG_MS)
 
 
@@ -230,7 +230,7 @@ class ClusterTopics:
                     ) from error
 
     def found(self, names: list[str]) -> dict[str, FoundTopic]:
-        """Those of the topics that are there. Raises UnfitTopic."""
+        """The topics that exist, by name. Raises UnfitTopic."""
         from confluent_kafka import (  # noqa: PLC0415
             KafkaError,
             TopicCollection,

@@ -106,9 +106,9 @@ def call_beside(call: Callable[..., object], *arguments: object) -> Future[None]
 def until_known(
     call: Callable[[float], None], *, seconds_max: float = _UNKNOWN_SECONDS_MAX
 ) -> None:
-    """Calls until the outcome is known. Raises KafkaException if it is not what was asked for.
+    """Calls until the outcome is known. Raises KafkaException if the call failed.
 
-    Raises OutcomeUnknown if the brokers do not say it for `seconds_max`.
+    Raises OutcomeUnknown if the brokers do not report the outcome within `seconds_max`.
     """
     from confluent_kafka import KafkaException  # noqa: PLC0415
 

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 _FLUSH_SECONDS: Final = 10.0
 _FLUSH_LOOK_SECONDS: Final = 0.05
 _ABORT_SECONDS_MAX: Final = 10.0
-# librdkafka may ignore the first one.
+# librdkafka may ignore the first of these limits.
 _OFFSETS_SECONDS: Final = 4.0
 _OFFSETS_SECONDS_MAX: Final = 5.0
 _DECIDE_SECONDS: Final = 10.0
@@ -167,7 +167,8 @@ class Transactions:
         """One transaction. None if it was aborted, or if its outcome is not known yet."""
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
-        # The generation first: with a later one the brokers would accept what is owned no more.
+        # Read the generation before `owned`. With a later generation, the brokers would accept
+        # writes to partitions that the node no longer owns.
         generation, owned = self._member.generation(), self._member.owned
         kept: list[FrameEntry] = []
         lost: list[FrameEntry] = []
@@ -201,7 +202,7 @@ class Transactions:
         return None
 
     def _decided(self, doubtful: CommittedFrame) -> CommittedFrame | None:
-        """The frame, if its transaction was committed. Else None: it is sent again, or asked again.
+        """The frame, if its transaction was committed. Else None: the caller sends or asks again.
 
         The producers are new, so the transaction is decided. If other nodes have committed offsets
         of all its partitions meanwhile, those partitions are lost, and nothing of them is sent.
@@ -210,7 +211,7 @@ class Transactions:
 
         partitions = {each.topic_partition.partition for each in doubtful.frame.entries}
         partitions |= doubtful.frame.claims.keys() | self._member.owned
-        if not partitions:  # Only records of the node's own, which may come twice.
+        if not partitions:  # Only the node's own records, which may be written twice.
             self._doubtful = None
             return None
         topic = self._clients.names.offsets_topic
@@ -271,7 +272,7 @@ class Transactions:
         owned: frozenset[int],
         generation: Any,
     ) -> Future[None]:
-        """Begins to commit the offsets. They wait for nothing that the records wait for."""
+        """Begins to commit the offsets. This does not wait for the records."""
         if not owned:
             nothing: Future[None] = Future()
             nothing.set_result(None)

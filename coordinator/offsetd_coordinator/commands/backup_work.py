@@ -275,7 +275,7 @@ def _problems(
     newer: set[str],
     report: ProgressReport,
 ) -> Iterator[dict[str, str]]:
-    """What is wrong with a backup; one of a newer version gets into `newer`, too."""
+    """The problems of a backup. A backup of a newer version is also added to `newer`."""
     try:
         manifest = repository.manifest(backup_id)
     except (BackupDamaged, NewerFormat) as error:

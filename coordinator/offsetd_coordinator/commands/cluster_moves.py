@@ -270,7 +270,7 @@ def _fail_for_differences(terminal: Terminal, outcome: Sequence[Compared], what:
 
 
 def _wait_seconds(settings: Settings) -> float:
-    """How long an open transaction of a node that is gone may stay."""
+    """The longest time for which a transaction of a dead node may stay open."""
     return 2 * settings.cluster_transaction_timeout_ms / 1000
 
 

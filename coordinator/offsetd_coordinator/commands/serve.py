@@ -323,7 +323,7 @@ def _run(
 
 
 async def _show(server: "Server", settings: Settings, pages: str | None) -> None:
-    """Runs the pages beside a server that serves, if they are wanted."""
+    """Runs the pages next to a serving server, if they are requested."""
     if pages is None:
         return
     await server.serving.wait()

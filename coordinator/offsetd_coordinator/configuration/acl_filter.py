@@ -36,7 +36,7 @@ _PATTERN_TYPES: Final = {
 
 @attrs.frozen(kw_only=True)
 class AclFilter:
-    """Which rules are meant: those that agree with all fields that are set (not None).
+    """Selects the rules that agree with all fields that are set (not None).
 
     With `PatternFilter.MATCH`, `name` is that of a resource, and the filter means the rules that
     count for it. With the others, it is the name in the rule.

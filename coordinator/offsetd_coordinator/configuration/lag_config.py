@@ -8,7 +8,7 @@ from offsetd_storage.configuration.settings import listed, milliseconds, whole
 
 @attrs.frozen(kw_only=True)
 class LagConfig:
-    """What is kept of the lag that commits report, and what metrics show of it."""
+    """Settings of the lag that commits report: how much is kept, and how much metrics show."""
 
     window_ms: int = milliseconds(
         600_000,

@@ -8,7 +8,7 @@ from offsetd_storage.configuration.settings import listed
 
 @attrs.frozen(kw_only=True)
 class TransportSettings:
-    """What reads and writes gRPC's bytes."""
+    """Settings of the transport, which reads and writes gRPC's bytes."""
 
     transport: str = listed(
         "grpcio",

@@ -52,14 +52,14 @@ class Taken(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a call comes to: its answer or refusal may leave once its tickets are durable."""
+    """The outcome of a call: its answer or refusal may leave once its tickets are durable."""
 
     taken: Taken
     ended_with: bytes | CoordinatorError
     tickets: Collection[int] = ()
     """The appends that it rests on. It leaves at once if they are all 0, or if there is none."""
     room: Answer | None = None
-    """What counts a large answer; None for a small one."""
+    """The reservation of a large answer; None for a small one."""
 
 
 class JoinedCalls:

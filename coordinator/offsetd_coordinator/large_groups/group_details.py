@@ -1,4 +1,4 @@
-"""What a list of groups says about each of them."""
+"""The details of each group in a list of groups."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _principal(principal: str, field: str) -> str:
 
 
 def _host(host: str, field: str) -> str:
-    """A host in the form in which callers have it: a rule for any other text would never count."""
+    """A host in the form of callers' addresses. A rule with another text would never match."""
     known = known_host(host)
     if known is None:
         raise InvalidRequest(field, "{host!r} is not an IP address, `unix`, or *", host=host)

@@ -111,7 +111,7 @@ def joined_answers(
 def joined(streams: Sequence[Stream]) -> Stream:
     """The backup of a whole cluster, of the parts of its nodes.
 
-    A log that several nodes have, as each has its own settings, is that of the first. Raises
+    If several nodes have a log of one name, such as their settings, the first one is taken. Raises
     BackupDamaged if the nodes are of different clusters; the chunks raise it if they do not fit.
     """
     first = streams[0][0]

@@ -80,7 +80,7 @@ class CommitAccess:
         return refused
 
     def check_identity(self) -> None:
-        """Raises IdentityEnded if the caller's token holds no longer."""
+        """Raises IdentityEnded if the caller's token has expired or was revoked."""
         self._access.check_identity()
 
     def require(self, commit: CommitOffsets) -> None:

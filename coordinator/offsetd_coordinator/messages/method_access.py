@@ -55,7 +55,7 @@ class _Shown(NamedTuple):
 
 
 class MethodAccess:
-    """The door of one method. For the event loop's thread.
+    """The access check of one method. For the event loop's thread.
 
     Raises KeyError for a method without a row in the table.
     """
@@ -69,7 +69,7 @@ class MethodAccess:
         self._shown = [] if self.rights.hides_itself else list(_shown(self.rights.shows))
 
     async def enter(self, context: Context, connection: Connection, size: int = 0) -> Access:
-        """Finds the caller of a call, and makes it the caller of the task.
+        """Identifies the caller, and stores it in the task's context.
 
         `size` is that of its first message, in bytes. Raises AuthenticationFailed, QuotaExceeded.
         """
@@ -80,10 +80,11 @@ class MethodAccess:
         return access
 
     def enter_now(self, context: Context) -> Access | None:
-        """Finds the caller of a call that needs no `check`, without making it that of the task.
+        """Identifies the caller without storing it in the task's context.
 
-        None for callers that only `enter` can find or refuse, for those from whom `visible` may
-        have to hide something, and before the rules are loaded. Nothing of its quotas is taken.
+        Only for methods that need no `check`. Returns None if the call needs `enter`: if `enter`
+        would have to wait or to refuse, if `visible` may have to hide something, or if the rules
+        are not loaded yet. Nothing of the caller's quotas is taken.
         """
         if not (self.rights.reads_itself and self._control.has_loaded_rules):
             return None
@@ -160,7 +161,7 @@ def is_visible(access: Access, rights: Iterable[Right], message: Message) -> boo
 
 
 def _shown(rights: Iterable[Right]) -> Iterator[_Shown]:
-    """The places of an answer, of those that are fields of their own."""
+    """The repeated fields of an answer that each right filters."""
     for right in rights:
         *parents, items, name = right.names.split(".")
         yield _Shown(right, parents, items, name)

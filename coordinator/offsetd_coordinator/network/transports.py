@@ -1,4 +1,4 @@
-"""What speaks gRPC below the handlers: grpcio's own server, or the one of `offsetd-wire`."""
+"""The server that speaks gRPC below the handlers: that of grpcio, or that of `offsetd-wire`."""
 
 from __future__ import annotations
 

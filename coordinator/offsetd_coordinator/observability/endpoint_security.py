@@ -1,4 +1,4 @@
-"""What the metrics port asks of its readers: TLS, and a token."""
+"""The security of the metrics port: TLS, and a token that readers must send."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EndpointSecurity:
             return None
         current = self._certificates.current
         if self._made[0] is not current:
-            # If the files are being replaced again, the next connection tries again.
+            # The files may be half replaced. Keep the old context; the next connection retries.
             with contextlib.suppress(OSError, ValueError):
                 self._made = current, self._certificates.ssl_context()
         return self._made[1]

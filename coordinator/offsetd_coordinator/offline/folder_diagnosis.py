@@ -108,7 +108,7 @@ def _readable(facts: FolderFacts) -> Iterator[Told]:
 
 
 def _rights(facts: FolderFacts) -> Iterator[Told]:
-    """What this user may not read or write, a finding for each folder.
+    """The files that this user may not read or write, a finding for each folder.
 
     Only what a data folder has is opened: the path may lead to any folder.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 512 * 1024
 _BATCH_BYTES: Final = 65_536
-"""Of keys and values. A batch may have one record more, which fitted one before."""
+"""Bytes of keys and values after which a batch ends: its last record may exceed them."""
 _INT32_MAX: Final = 2**31 - 1
 _GENERATIONS_PER_SECOND_MAX: Final = 1
 _SLACK_SECONDS: Final = 3600
@@ -40,7 +40,7 @@ _SLACK_SECONDS: Final = 3600
 
 @attrs.define
 class EndedGroups:
-    """How many leases were released, and how many groups lost their members."""
+    """The number of leases that were released, and of groups that lost their members."""
 
     leases: int = 0
     groups: int = 0

@@ -53,11 +53,11 @@ BLOCK_PARTITIONS: Final = 64
 
 @attrs.frozen(kw_only=True)
 class Workload:
-    """What clients do. Names are in bytes; a commit has some partitions of one group and topic."""
+    """The load by clients. Names are in bytes; a commit has partitions of one group and topic."""
 
     groups: int
     partitions: int
-    """Of each group."""
+    """Per group."""
     commits_per_second: float
     offsets_per_commit: int
     history_days: float

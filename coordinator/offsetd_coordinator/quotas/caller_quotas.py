@@ -33,13 +33,13 @@ _OF_BEGIN: Final = (Quota.CALL_RATE, Quota.REQUEST_BYTE_RATE, Quota.RESPONSE_BYT
 
 
 class CountedConnection(Protocol):
-    """What quotas ask of a connection."""
+    """The state of a connection that quotas need."""
 
     is_closed: bool
 
 
 def still_open(connections: Iterable[CountedConnection]) -> set[CountedConnection]:
-    """Those that have not been closed."""
+    """The connections that are not closed."""
     return {each for each in connections if not each.is_closed}
 
 
@@ -79,11 +79,11 @@ class Quotas:
         return known
 
     def callers(self) -> list[Entity]:
-        """Those who have called. With very many such, only those since the last time."""
+        """The callers. If there were very many, older ones are missing: the list was cleared."""
         return list(self._callers)
 
     def taken(self, limit: Limit) -> int:
-        """What has been taken of a rate, and has not come back."""
+        """The amount that was taken from a rate's bucket and has not flowed back."""
         return self.buckets.taken(limit[:2], self.now_ns(), interval_ns=_SECOND_NS / limit.most)
 
     def known_connections(self, sharers: Entity) -> Iterable[CountedConnection]:
@@ -186,7 +186,7 @@ class CallerQuotas:
             await asyncio.sleep(seconds)
 
     def pause_seconds(self, quotas: Iterable[Quota]) -> float:
-        """How long a stream must pause now, before this is asked again; 0 if it may go on.
+        """The seconds that a stream must pause before it asks again; 0 if it may go on.
 
         It must pause while a bucket is below zero.
         """

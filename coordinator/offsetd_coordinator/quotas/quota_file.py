@@ -64,7 +64,7 @@ def _limits(content: bytes | str) -> Mapping[Entity, Mapping[Quota, int]]:
 
 def _entity(table: Any) -> Entity:
     if not isinstance(table, dict):
-        raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
+        raise ValueError("expected a table, `[[quota]]`")  # noqa: TRY004  # One error for all.
     if unknown := table.keys() - set(_KEYS):
         word = min(unknown)
         raise ValueError(f"unknown key {shown(word)}{suggestion(word, _KEYS)}")

@@ -17,7 +17,7 @@ UNLIMITED: Final = -1
 
 
 class Quota(Enum):
-    """What is limited. The value is its name in the file and in metrics."""
+    """A limited quantity. The value is its name in the file and in metrics."""
 
     CALL_RATE = "call_rate"
     COMMIT_RATE = "commit_rate"
@@ -31,7 +31,7 @@ class Quota(Enum):
 
 
 class Entity(NamedTuple):
-    """Those for whom a quota counts. An empty name is not asked for."""
+    """The callers for whom a quota counts. An empty name matches every caller."""
 
     principal: str
     client_id: str

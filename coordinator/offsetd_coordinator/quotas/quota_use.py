@@ -45,7 +45,7 @@ async def limits_in_force(quotas: Quotas, turns: Turns, *, principal: str) -> di
 
 
 def use_of(quotas: Quotas, limit: Limit) -> QuotaUse:
-    """What is used of a limit now."""
+    """The present use of a limit."""
     principal, counters = limit.sharers.principal, quotas.counters
     return QuotaUse(
         limit,

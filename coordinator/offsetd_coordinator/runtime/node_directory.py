@@ -27,7 +27,7 @@ class Replication(NamedTuple):
 
 
 class ClusterReport(NamedTuple):
-    """What a node tells operators of the cluster, besides its directory."""
+    """A node's report on the cluster for operators, in addition to its directory."""
 
     replication: Replication | None = None
     """None if it is not known, or if the log is on the node's own disk."""

@@ -452,7 +452,7 @@ class Runtime:
     def _stopped(self, error: BaseException) -> StorageUnavailable:
         """Fails the log: memory may lack appended records, so it may differ from the log."""
         self.log.fail(error)
-        return StorageUnavailable("what was appended may not be replayed")
+        return StorageUnavailable("an appended batch could not be replayed")
 
 
 def _not_coordinator(partition: int, address: str = "") -> NotCoordinator:

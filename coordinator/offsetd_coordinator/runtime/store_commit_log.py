@@ -146,7 +146,7 @@ class StoreCommitLog(StoredLog):
             replay(batch)
         except BaseException as error:
             self.fail(error)
-            raise StorageUnavailable("what was appended may not be replayed") from error
+            raise StorageUnavailable("an appended batch could not be replayed") from error
         return self._count_append(is_beside=True)
 
     def _refuse(self, error: StorageError, topic_partition: TopicPartition) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What the commit logs with a local store share: the store's logs, and one failure of all."""
+"""The base of the commit logs with a local store: the store's logs, and one failure of all."""
 
 from __future__ import annotations
 

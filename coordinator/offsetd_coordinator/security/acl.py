@@ -84,7 +84,7 @@ IMPLIED_BY: Final = {
 
 
 def known_host(host: str) -> str | None:
-    """A host in the form in which callers have it, or None: a rule for it would never count."""
+    """A host in the form of callers' addresses. None for a text that no address can match."""
     if host in (ANY, UNIX_HOST):
         return host
     try:
@@ -125,7 +125,7 @@ class Acl:
         if self.resource_type is ResourceType.CLUSTER and (
             self.name != CLUSTER_NAME or self.pattern is not PatternType.LITERAL
         ):
-            raise ValueError(f"the only cluster is {CLUSTER_NAME}, with the pattern literal")
+            raise ValueError(f"the cluster's name is {CLUSTER_NAME}, and its pattern is literal")
 
     def __str__(self) -> str:
         return (

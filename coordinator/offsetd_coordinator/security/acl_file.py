@@ -57,7 +57,7 @@ _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 
 
 class InvalidAclFile(ValueError):
-    """The content is not that of a file of rules. The message is one line and names the table."""
+    """The content is not a file of rules. The message is one line and names the table."""
 
 
 class _Resource(NamedTuple):
@@ -69,7 +69,7 @@ class _Resource(NamedTuple):
 def parse_acl_file(content: bytes | str, name: str = "") -> tuple[Acl, ...]:
     """The rules of a file's content, in its order; none twice. Raises InvalidAclFile.
 
-    `name` is that of the file, for messages. A key that is not known is an error: a table with
+    `name` is the file's name, for messages. A key that is not known is an error: a table with
     `hots` would be for every host.
     """
     try:
@@ -93,7 +93,7 @@ def _acls(content: bytes | str) -> tuple[Acl, ...]:
 def _table_acls(table: Any) -> Iterable[Acl]:
     """The rules of one table: its lists, multiplied. Raises ValueError."""
     if not isinstance(table, dict):
-        raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
+        raise ValueError("expected a table, `[[acl]]`")  # noqa: TRY004  # One error for all flaws.
     if unknown := table.keys() - set(_KEYS):
         word = min(unknown)
         raise ValueError(f"unknown key {shown(word)}{suggestion(word, _KEYS)}")
@@ -141,7 +141,7 @@ def _texts(table: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _host(host: str) -> str:
-    """A host in the form in which callers have it: a rule for any other text would never count."""
+    """A host in the form of callers' addresses. A rule with another text would never match."""
     known = known_host(host)
     if known is None:
         raise ValueError(f"host {shown(host)} is not an IP address, `unix`, or *")
@@ -157,7 +157,7 @@ def _resource(table: Mapping[str, Any]) -> _Resource:
     resource_type, pattern = _RESOURCES[key]
     if resource_type is ResourceType.CLUSTER:
         if value is not True:
-            raise ValueError(f"`{key}` is {shown(value)}: it is true, or left out")
+            raise ValueError(f"`{key}` is {shown(value)}: it must be true, or be left out")
         return _Resource(resource_type, pattern, CLUSTER_NAME)
     if not isinstance(value, str) or not value:
         raise ValueError(f"`{key}` is {shown(value)}, not a name")

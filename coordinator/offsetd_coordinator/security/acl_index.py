@@ -36,7 +36,7 @@ _NO_RULE: Final = Decision(False, None)
 _ALLOWED_BY_IMPLICATION: Final = {
     rule: tuple(asked for asked, rules in IMPLIED_BY.items() if rule in rules) for rule in Operation
 }
-"""What else a rule allows that allows an operation."""
+"""The further operations that a rule allows, by the operation that it names."""
 
 
 class AclIndex:
@@ -98,7 +98,7 @@ class AclIndex:
 
 
 class _Patterns:
-    """The names that some rules mean. Empty is false."""
+    """The names that some rules match. False if it is empty."""
 
     __slots__ = ("_prefixed", "every", "literals", "prefixes")
 
@@ -106,7 +106,7 @@ class _Patterns:
         self.every: Acl | None = None
         self.literals: dict[str, Acl] = {}
         self.prefixes: list[str] = []
-        """Sorted; no one begins with another one, which would mean its names, too."""
+        """Sorted. No prefix begins with another prefix: the shorter one matches its names, too."""
         self._prefixed: dict[str, Acl] = {}
 
     def __bool__(self) -> bool:
@@ -122,13 +122,13 @@ class _Patterns:
             self.literals.setdefault(acl.name, acl)
 
     def sort_prefixes(self) -> None:
-        """Makes `prefixes` of the rules."""
+        """Fills `prefixes` from the rules."""
         for prefix in sorted(self._prefixed):
             if not self.prefixes or not prefix.startswith(self.prefixes[-1]):
                 self.prefixes.append(prefix)
 
     def find(self, name: str) -> Acl | None:
-        """A rule that means the name."""
+        """A rule that matches the name."""
         acl = self.literals.get(name)
         if acl is not None:
             return acl
@@ -140,7 +140,7 @@ class _Patterns:
         """The rule whose prefix the name begins with.
 
         In sorted order, all texts between a prefix and the name begin with the prefix, and no
-        other prefix does. So the last one that is not behind the name is the only candidate.
+        other prefix does. So only the last prefix that does not sort after the name can match.
         """
         place = bisect_right(self.prefixes, name) - 1
         if place < 0 or not name.startswith(self.prefixes[place]):

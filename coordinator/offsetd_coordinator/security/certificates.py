@@ -1,6 +1,6 @@
 """The server's certificate and the authorities of its clients: read, checked, read again.
 
-And the name in a client's certificate, as Kafka writes it.
+Also the name in a client's certificate, in the form that Kafka uses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NAMED: Final = {
 _TEXT_TAGS: Final = frozenset([0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E])
 _VERSION_TAG: Final = 0xA0
 _LONG_TAG: Final = 0x1F
-# Java's, which has `=` and each `#` beside those of RFC 2253.
+# Java escapes `=` and each `#`, in addition to the characters of RFC 2253.
 _ESCAPES: Final = str.maketrans({"\0": r"\00"} | {each: f"\\{each}" for each in ',+"\\<>;=#'})
 _ENDS: Final = " \r"
 _USAGES_OF_SERVERS: Final = (
@@ -57,7 +57,7 @@ _USAGES_OF_SERVERS: Final = (
 
 
 class Pems(NamedTuple):
-    """What a TLS server needs, in PEM."""
+    """The files of a TLS server, in PEM."""
 
     certificate_chain: bytes
     key: bytes
@@ -172,7 +172,7 @@ class ServerCertificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         certificate_path, key_path, _ = self._paths
         try:
-            # Without a password here, a key that has one would be asked for at the terminal.
+            # Without `password`, OpenSSL would ask at the terminal for the password of a key.
             context.load_cert_chain(certificate_path, key_path, password="")
         except ssl.SSLError as error:
             text = f"{certificate_path}, {key_path}: not fit for TLS: {error.reason}"

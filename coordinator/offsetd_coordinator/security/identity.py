@@ -8,7 +8,7 @@ from offsetd_coordinator.security.acl import ANONYMOUS
 
 
 class Identity(NamedTuple):
-    """Who makes a call, by a token or a certificate.
+    """The identity of a caller, from a token or a certificate.
 
     `principal` is `User:NAME`. `token_id` is that of a static token. From `expires_ms` on (since
     1970; a clock skew is in it) the token is not valid; None: it does not expire.
@@ -24,5 +24,5 @@ class Identity(NamedTuple):
         return self.principal == ANONYMOUS
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the token is not valid any more. It is not at the very moment of its expiry."""
+        """Whether the token has expired. At `expires_ms` itself it has."""
         return self.expires_ms is not None and self.expires_ms <= now_ms

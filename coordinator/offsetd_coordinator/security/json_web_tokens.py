@@ -1,4 +1,4 @@
-"""JSON web tokens (RFC 7519) of an OpenID Connect issuer: who a token names, if it is valid."""
+"""JSON web tokens (RFC 7519) of an OpenID Connect issuer: the caller that a valid token names."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class JwtVerifier:
         return None if verified is None else verified.at(now_ms)
 
     def _forget_if_keys_changed(self) -> None:
-        """The key of a remembered token may be gone."""
+        """Forgets all tokens after a change: the key of a remembered token may be gone."""
         if self._verified_with != self._keys.version:
             self._verified.clear()
             self._verified_with = self._keys.version
@@ -139,7 +139,7 @@ class JwtVerifier:
         return verified
 
     def _remember(self, digest: bytes, verified: _Verified, now_ms: int) -> None:
-        """Remembers a token that is valid now. The one that was not used for longest makes room."""
+        """Remembers a token that is valid now, in place of the least recently used one."""
         if verified.begin_ms > now_ms or verified.identity.is_expired(now_ms):
             return
         self._forget_if_keys_changed()  # They may have been fetched for this token.
@@ -167,7 +167,7 @@ class JwtVerifier:
         return payload if isinstance(payload, bytes) else None
 
     def _checked(self, claims: dict[str, Any]) -> _Verified:
-        """What the claims say, once they were signed. Times are left to the caller."""
+        """Reads signed claims. The caller compares their times with the clock."""
         if claims.get("iss") != self._issuer:
             _refuse(OTHER_ISSUER)
         if self._audiences.isdisjoint(_audiences_in(claims)):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey
 
 ASK_AGAIN_MS: Final = 10_000
-"""How long after one fetch an unknown key, or a failure, brings the next one."""
+"""The least time between a fetch and one that an unknown key, or a failure, causes."""
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 _FETCH_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 1 << 16
@@ -85,8 +85,8 @@ class ParsedKeys:
 def parse_keys(document: bytes) -> ParsedKeys:
     """Reads a JSON Web Key Set. Raises ValueError if the document as a whole is not one.
 
-    A single key that is of no use (for encryption, of another type, too short) is left out. So is
-    a key that is private: what is published can sign for anyone.
+    A single key that is of no use (for encryption, of another type, too short) is left out. Private
+    keys are skipped too: anybody could sign with a published private key.
     """
     try:
         parsed = json.loads(document)
@@ -140,7 +140,7 @@ def _public_key(read: KeyReader, jwk: Jwk) -> PublicKey:
 
 
 def check_address(address: str) -> None:
-    """Raises ValueError if keys must not be read from there.
+    """Raises ValueError if keys must not be read from this address.
 
     `https://HOST…` and `file:///PATH` are good. `http://` only on loopback: on a network, anyone
     could replace the keys.
@@ -189,11 +189,11 @@ class _CheckedRedirects(HTTPRedirectHandler):
 def fetch_document(address: str) -> bytes:
     """The bytes at an address that `check_address` allows. Blocks.
 
-    Raises OSError, HTTPException or ValueError if they cannot be had, are more than 1 MiB, or
+    Raises OSError, HTTPException or ValueError if they cannot be read, are more than 1 MiB, or
     take longer than 10 s. For https://, the system's authorities and proxies count.
     """
     ends = time.monotonic() + _FETCH_SECONDS
-    # A proxy would carry what must not leave this machine.
+    # No proxy for http: these requests must not leave this machine.
     proxies = ProxyHandler({}) if address.startswith("http:") else ProxyHandler()
     tls = HTTPSHandler(context=ssl.create_default_context())
     opener = build_opener(proxies, tls, _CheckedRedirects())
@@ -250,7 +250,7 @@ class KeySet:
 
     @property
     def version(self) -> int:
-        """Another number whenever the keys have changed."""
+        """A number that differs after each change of the keys."""
         return self._version
 
     async def refresh(self, now_ms: int) -> None:

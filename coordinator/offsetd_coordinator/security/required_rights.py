@@ -1,4 +1,4 @@
-"""What each method needs: the one table of which the checks, the tests and the guide are made.
+"""What each method needs: one table for the checks, the tests and the guide.
 
 A method without a row is not served. `docs/guides/security.md` shows the table to users.
 """

@@ -1,4 +1,4 @@
-"""Refusals of callers: who they are is not known, or they lack a right."""
+"""Refusals of callers: their identity is not known, or they lack a right."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _AT_END: Final = "(at end of document)"
 
 
 class InvalidTokenFile(ValueError):
-    """The content is not that of a file of tokens. The message names the table."""
+    """The content is not a file of tokens. The message names the table."""
 
 
 class UnknownToken(LookupError):
@@ -137,7 +137,7 @@ def revoke_tokens(path: Path, token_ids: Sequence[str]) -> list[StoredToken]:
 
 
 def access_flaw(path: Path) -> str:
-    """Which access others have to the file that they should not have; empty if none.
+    """The access that other users have to the file, and should not have; empty if none.
 
     A group may read it: the server may run as another user than the owner. Raises OSError.
     """
@@ -163,7 +163,7 @@ class _Replacement:
     @contextmanager
     def of(cls, path: Path) -> Iterator[_Replacement]:
         """Waits for the lock. At the end the file is replaced, or nothing is left behind."""
-        path = Path(os.path.realpath(path))  # A symbolic link stays one.
+        path = Path(os.path.realpath(path))  # A symbolic link stays a link.
         path.parent.stat()  # An error names the folder.
         part = path.with_name(f".{path.name}.part")
         descriptor = _locked(part)
@@ -197,7 +197,7 @@ class _Replacement:
         _sync_folder(self._path.parent)
 
     def _take_access(self) -> None:
-        """Otherwise a server that runs as another user could not read the file any more."""
+        """Keeps owner and mode, so that a server of another user can still read the file."""
         try:
             former = self._path.stat()
         except FileNotFoundError:
@@ -272,7 +272,7 @@ def _table_name(number: int, table: Any) -> str:
 def _stored_token(table: Any) -> StoredToken:
     """The token of one table. Raises ValueError, whose message never has a hash."""
     if not isinstance(table, dict):
-        raise ValueError("it is no table")  # noqa: TRY004  # One error for all flaws.
+        raise ValueError("expected a table, `[[token]]`")  # noqa: TRY004  # One error for all.
     if unknown := sorted(table.keys() - _KEYS):
         raise ValueError(f"there is no key {unknown[0]!r}")
     if missing := sorted(_NEEDED - table.keys()):

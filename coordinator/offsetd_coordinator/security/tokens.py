@@ -1,4 +1,4 @@
-"""Static tokens: what a caller sends, what the server keeps of it, and whose token it is.
+"""Static tokens: the text that a caller sends, the record that the server keeps, the owner.
 
 A token is `offsetd_<id>_<secret>`. The id is public: it finds what is kept. The secret is shown
 once, when the token is made. Only a salted hash of it is kept.
@@ -43,7 +43,7 @@ class StoredToken:
 
     @property
     def identity(self) -> Identity:
-        """Whose token it is."""
+        """The identity of the token's owner."""
         return Identity(self.principal, self.token_id, self.expires_ms)
 
     def is_expired(self, now_ms: int) -> bool:
@@ -62,7 +62,7 @@ class TokenTable:
             raise ValueError("two tokens have the same id")
 
     def identify(self, token: str, now_ms: int) -> Identity | None:
-        """Whose token it is. None if it is malformed, unknown, revoked or expired.
+        """The owner's identity. None if the token is malformed, unknown, revoked or expired.
 
         An unknown id costs the same comparison as a wrong secret, so the time tells neither.
         """

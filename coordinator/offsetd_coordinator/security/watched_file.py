@@ -19,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Stamp(NamedTuple):
-    """What the disk says of a file. Equal stamps, equal content, unless it was just written."""
+    """What the disk says of a file. Equal stamps mean equal content, unless it was just written."""
 
     file: tuple[int, int]  # Device and inode: a file that replaces another one has others.
     size_bytes: int
@@ -28,14 +28,14 @@ class _Stamp(NamedTuple):
 
 
 class WatchedFile(Generic[Value]):
-    """What a file says. A wrong new content leaves the former value.
+    """The value in a file. If a new content is wrong, the former value stays.
 
     `what` says what is in the file, for messages: "tokens". `parse` raises ValueError for a wrong
     content. `refresh` may run in another thread than the readers of `current` and `problem`.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], Value], what: str) -> None:
-        """Raises OSError, which names the file, and ValueError with one line that does."""
+        """Raises OSError and ValueError. Both name the file; ValueError has one line."""
         self._path = path
         self._parse = parse
         self._what = what
@@ -51,7 +51,7 @@ class WatchedFile(Generic[Value]):
             raise ValueError(self._named(error)) from error
 
     def refresh(self) -> bool:
-        """Looks at the file; returns whether `current` has changed. Raises nothing of the file.
+        """Looks at the file; returns whether `current` has changed. A wrong file raises nothing.
 
         A file that replaces the former one (by a rename) counts at once. One that is written in
         place counts at the second look that finds it the same: the first may see half of it.

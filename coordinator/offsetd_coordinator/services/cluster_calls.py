@@ -1,4 +1,4 @@
-"""The nodes of a cluster: DescribeCluster, and this node's share of calls about groups of all."""
+"""The nodes of a cluster: DescribeCluster, and this node's share of calls about all groups."""
 
 from __future__ import annotations
 

@@ -131,9 +131,10 @@ class _Export:
     async def pieces(
         self, group_ids: AsyncIterator[bytes] | Sequence[bytes], partition: int | None = None
     ) -> AsyncIterator[bytes]:
-        """Answers with the offsets of groups, all of one log partition if that is given.
+        """Yields answers with the offsets of groups.
 
-        Then the last answer says that the log partition is complete.
+        If `partition` is given, all groups are of this log partition, and the last answer says that
+        the log partition is complete.
         """
         turns, piece = self._turns, bytearray()
         async for group_id in _each(group_ids):

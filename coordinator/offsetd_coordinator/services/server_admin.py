@@ -124,7 +124,7 @@ class AdminService:
         ).SerializeToString()
 
     async def describe_quotas(self, message: bytes) -> bytes:
-        """One page of the limits in force, and what is used of them. Answers in any state."""
+        """One page of the limits in force, with their present use. Answers in any state."""
         request = validation.parse(admin_service_pb2.DescribeQuotasRequest, message)
         page_size = read_page_size(
             request.page_size, default=_QUOTAS_PAGE_MAX, most=_QUOTAS_PAGE_MAX

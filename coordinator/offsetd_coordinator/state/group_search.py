@@ -39,7 +39,7 @@ _NAMES_DIVISOR: Final = 4
 
 @attrs.define(kw_only=True)
 class GroupSearch:
-    """Which groups are looked for: all, unless it is narrowed.
+    """The groups that a search looks for: all, unless its fields narrow it.
 
     `below`: groups from this id on are not needed any more. It may fall while the search runs.
     """
@@ -51,7 +51,7 @@ class GroupSearch:
     below: bytes | None = None
 
     def wants(self, group_id: bytes) -> bool:
-        """Whether a group is one by its id alone."""
+        """Whether the group id matches the search. Topics and lease are not checked."""
         return (
             group_id.startswith(self.prefix)
             and (self.after is None or group_id > self.after)
@@ -142,7 +142,7 @@ def _spans_of_topics(
 
 
 def _with_end_of_prefix(table: Table, spans: Int64s, search: GroupSearch) -> Int64s:
-    """Those names that have the last bytes of the prefix at their place."""
+    """The names that have the last bytes of the prefix at the same place."""
     prefix = search.prefix
     spans = spans[(spans & _NAME_SIZE_MASK) >= len(prefix)]
     for at in range(len(prefix) - 1, max(len(prefix) - _COMPARED_BYTES, 0) - 1, -1):

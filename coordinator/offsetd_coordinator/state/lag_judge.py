@@ -60,7 +60,7 @@ class JudgedLag(NamedTuple):
     lag: int | None = None
 
     def joined(self, other: JudgedLag) -> JudgedLag:
-        """That of the partitions of both. Neither has a partition of the other."""
+        """The lag of the partitions of both. They have no partition in common."""
         lags = [each for each in (self.lag, other.lag) if each is not None]
         return JudgedLag(max(self.verdict, other.verdict), _summed(lags))
 
@@ -95,7 +95,7 @@ class LagJudge:
         ]
 
     def group_lag(self, offsets: OffsetTable, entries: Int64s) -> JudgedLag:
-        """That of the group that has these entries."""
+        """The lag of the group that has these entries."""
         rows = self.lags(offsets, entries)
         lags = [each for each in rows[:, columns.LAG_ROW_LAG].tolist() if each >= 0]
         worst = int(rows[:, columns.LAG_ROW_VERDICT].max(initial=0))

@@ -151,10 +151,10 @@ class _Run:
         """The source of the logs. Raises ArchiveError if it is not that of the archive."""
         found = {identity_of(OsFiles(), plan.view.folder): plan.view.folder for plan in plans}
         if not found:
-            raise ArchiveError("name a data folder at least")
+            raise ArchiveError("name at least one data folder")
         if len(found) > 1:
             told = ", ".join(f"{folder} is of {each}" for each, folder in found.items())
-            raise ArchiveError(f"an archive is of one server, or one Kafka cluster: {told}")
+            raise ArchiveError(f"an archive holds one server or one Kafka cluster: {told}")
         [source] = found
         if self._before is not None and self._before.source != source:
             raise ArchiveError(

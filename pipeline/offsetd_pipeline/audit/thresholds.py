@@ -50,7 +50,7 @@ class Thresholds:
     hot_group_ratio_min: float = 0.2  # A share of the log's bytes.
     hot_partition_factor: float = 3.0  # A multiple of the mean of all log partitions with records.
 
-    # Lag.
+    # Limits for a stopped or slow consumer.
     stopped_ms: int = 10 * _MIN
     stalled_commits_min: int = 5
     time_lag_max_ms: int = 10 * _MIN

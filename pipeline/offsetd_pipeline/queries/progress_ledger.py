@@ -161,14 +161,14 @@ class ProgressLedger:
         if not commits.refused(part, error.conflicts):
             self.failed(commits, error, now_s)
         elif commits.held_back and not were_held_back:
-            _LOG.warning("group %s is further than its query: %s", commits.group_id, error)
+            _LOG.warning("group %s is ahead of its query: %s", commits.group_id, error)
         if not commits.is_behind:
             self._is_done(commits)
 
     def failed(self, commits: QueryCommits, error: Exception, now_s: float) -> None:
         """Notes a failed commit. It is retried after growing waits."""
         if not commits.failures:
-            _LOG.warning("group %s: not committed, to be tried again: %s", commits.group_id, error)
+            _LOG.warning("group %s: the commit failed and is retried: %s", commits.group_id, error)
         commits.failures += 1
         commits.refusals = 0
         wait_s = RETRY_S_MIN * 2 ** min(commits.failures - 1, _DOUBLINGS_MAX)

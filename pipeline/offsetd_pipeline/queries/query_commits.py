@@ -192,7 +192,7 @@ class QueryCommits:
         )
 
     def _cut(self, now_s: float) -> None:
-        assert self.progress is not None, "what is to be cut was put"
+        assert self.progress is not None, "`put` was called first"
         changed = [
             (where, position)
             for where, position in sorted(self.progress.positions.items())

@@ -72,7 +72,7 @@ class StreamOptions:
             )
         paths, server = paths_of(given), given.get("server")
         if bool(paths) == bool(server):
-            raise ValueError("say one of path (a data folder) and server (host:port)")
+            raise ValueError("set either `path` (a data folder) or `server` (host:port), not both")
         if len(paths) > 1:
             raise ValueError("a stream reads one folder: begin one for each")
         limit = given.get("max_records_per_trigger")

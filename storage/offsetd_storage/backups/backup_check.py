@@ -39,7 +39,7 @@ def chunk_problems(
     checked: set[str],
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Iterator[ChunkProblem]:
-    """What is wrong with the chunks of a backup. Each chunk is read once: `checked` has the others.
+    """The problems of a backup's chunks. Each chunk is read once: those in `checked` are skipped.
 
     Raises TargetFailed.
     """

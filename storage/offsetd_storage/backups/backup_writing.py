@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetd_storage.backups.repository import Repository
 
 _SETTLED_CHUNKS: Final = 64
-"""So many are made durable together. A backup that is broken off loses no more than these."""
+"""The number of chunks that are made durable together. An interrupted backup loses no more."""
 
 
 class WrittenBackup(NamedTuple):

@@ -39,7 +39,7 @@ class ByteRate:
         self._due_s = now_s()
 
     def seconds_after(self, read_bytes: int) -> float:
-        """How long to wait after that many bytes were read."""
+        """The seconds to wait after `read_bytes` were read."""
         if not self._bytes_per_second:
             return 0.0
         now_s = self._now_s()

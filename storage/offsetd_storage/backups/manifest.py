@@ -77,7 +77,7 @@ class LogEntry:
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """What a backup has. All logs are as they were durable at `moment_ms`, the server's time.
+    """The contents of a backup: all logs as they were durable at `moment_ms`, the server's time.
 
     A head is a manifest whose segments have no digests yet.
     """
@@ -102,9 +102,9 @@ class Manifest:
         return frozenset(chain.from_iterable(each.digests for each in segments))
 
     def lacking(self, there: Mapping[str, int]) -> str | None:
-        """What is wrong with the first chunk that is not `there` (sizes by digest); None: nothing.
+        """The problem of the first chunk that is not `there` (sizes by digest); None if all are.
 
-        Only the chunks' bytes can tell the rest.
+        Only the chunks' bytes show other damage.
         """
         for log in self.logs:
             for segment in log.segments:

@@ -1,4 +1,4 @@
-"""What a target holds: manifests, chunks, and marks of work that goes on.
+"""The contents of a target: manifests, chunks, and marks of work that goes on.
 
 A backup and a prune exclude each other: each first puts a mark, then looks for marks of the other.
 """
@@ -45,7 +45,7 @@ class ListedBackup(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """What a prune removes: backups, the oldest first, and chunks with their size.
+    """The plan of a prune: the backups to remove, the oldest first, and chunks with their size.
 
     `lacking_ids` are kept ones that lack chunks.
     """
@@ -178,7 +178,7 @@ class Repository:
         return max(self._young_marks(_BACKUP_MARKS, now_ms).values(), default=None)
 
     def planned_prune(self, keep: int) -> Prune:
-        """What `prune` would remove: what is older than the newest `keep` whole backups.
+        """The plan of `prune`: it removes backups older than the newest `keep` whole backups.
 
         A backup that lacks chunks is not whole. Raises BackupDamaged, NewerFormat: a manifest that
         cannot be read among the kept ones stops it, as which chunks it needs is not known.

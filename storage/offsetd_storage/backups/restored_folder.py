@@ -86,7 +86,7 @@ def end_restore(files: Files, folder: Path) -> None:
 
 
 def _left_names(files: Files, folder: Path) -> list[str]:
-    """What an earlier restore left, besides its mark. Raises FolderMismatch if there is more."""
+    """The files that an earlier restore left, except its mark. Raises FolderMismatch for others."""
     left = _unmarked_names(files, folder)
     for name in left:
         if (foreign := _foreign(files, folder, name)) is not None:
@@ -98,7 +98,7 @@ def _left_names(files: Files, folder: Path) -> list[str]:
 
 
 def _unmarked_names(files: Files, folder: Path) -> list[str]:
-    """What is there besides a mark. Raises FolderMismatch if there is something and no mark."""
+    """The files except a mark. Raises FolderMismatch if there are files and no mark."""
     names = set(files.list_folder(folder)) - _ALWAYS_THERE
     if RESTORE_MARK not in names and names - {_MARK_BEGUN}:
         raise FolderMismatch(

@@ -128,7 +128,7 @@ class Resources:
 
 @attrs.frozen(kw_only=True)
 class Grants:
-    """What rules say, besides their resources. Raises typer.BadParameter for wrong options."""
+    """The parts of rules except their resources. Raises typer.BadParameter for wrong options."""
 
     allow_principals: Sequence[str]
     deny_principals: Sequence[str]
@@ -148,7 +148,7 @@ class Grants:
         *,
         consumer: bool,
     ) -> "Grants":
-        """What the options say."""
+        """Reads the options."""
         if allow_hosts and not allow_principals:
             raise typer.BadParameter("--allow-host needs --allow-principal")
         if deny_hosts and not deny_principals:

@@ -16,13 +16,14 @@ _UNITS = {
 _DURATION = re.compile(r"([0-9]{1,15})(ms|[smhdw])")
 NEVER = "never"
 SERVERS_OWN = "default"
+_NO_DURATION = "not a time like 45s, 30m, 12h or 7d"
 
 
 def parse_duration(text: str) -> timedelta:
     """Reads a duration. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is not a time like 45s, 30m, 12h or 7d")
+        raise ValueError(f"{text!r} is {_NO_DURATION}")
     try:
         return int(found[1]) * _UNITS[found[2]]
     except OverflowError:
@@ -35,10 +36,9 @@ def parse_retention(text: str) -> Retention:
         return "never"
     if text == SERVERS_OWN:
         return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ValueError(f"{error}, nor {NEVER!r} or {SERVERS_OWN!r}") from None
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is {_NO_DURATION}, nor {NEVER!r} or {SERVERS_OWN!r}")
+    return parse_duration(text)
 
 
 def duration_text(duration: timedelta) -> str:

@@ -51,7 +51,7 @@ class TopicChoice:
         return {where: offset for where, offset in offsets.items() if where in self}
 
     def reads_any(self, topics: Iterable[str], partitions: Iterable[TopicPartition]) -> bool:
-        """Whether the choice includes a member with these subscribed topics or these partitions."""
+        """Whether a member that subscribes to these topics, or owns these partitions, matches."""
         return (
             not self
             or any(topic in self.topics for topic in topics)

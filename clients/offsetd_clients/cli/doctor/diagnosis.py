@@ -1,4 +1,4 @@
-"""What a check finds: a grade, what is so, and what to do."""
+"""The result of a check: a grade, the fact, and the remedy."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum

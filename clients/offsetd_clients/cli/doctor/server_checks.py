@@ -44,7 +44,7 @@ def server(facts: ServerFacts) -> Iterator[Finding]:
 
 
 def last_stop(facts: ServerFacts) -> Iterator[Finding]:
-    """Was the stop before this start a clean one? This is told for a week."""
+    """Was the last stop clean? The check warns for a week after the start."""
     is_recent = facts.now - facts.info.start_time < STOP_TOLD_MAX
     if facts.info.stopped_cleanly is False and is_recent:
         yield warn(

@@ -131,7 +131,7 @@ def test_without_tls_a_server_is_spoken_with_in_plain_text(offsetd: Offsetd, wor
             for part in ("CA", "CERTIFICATE", "KEY", "SERVER_NAME")
         ),
         ({"TLS_CERT": "file"}, "OFFSETD_TLS_CERT is not known"),
-        ({"TLS": "no", "TLS_SERVER_NAME": "offsets"}, "OFFSETD_TLS says no, and OFFSETD_TLS_S"),
+        ({"TLS": "no", "TLS_SERVER_NAME": "offsets"}, "OFFSETD_TLS is false, but OFFSETD_TLS_S"),
     ],
 )
 def test_what_cannot_be_understood_of_tls_is_wrong_use_and_no_plain_text(

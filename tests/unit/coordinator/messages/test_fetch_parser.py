@@ -133,7 +133,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_what_the_validation_refuses_is_not_plain(name: str) -> None:
+def test_kernel_leaves_invalid_fetches_to_protobuf(name: str) -> None:
     assert by_protobuf(INVALID[name]) is None
     assert by_kernel(INVALID[name]) is None
 

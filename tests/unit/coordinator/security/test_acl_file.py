@@ -178,7 +178,7 @@ def test_a_table_that_is_wrong_is_named_with_its_field(line: str, told: str) -> 
         ("[[acl]]\nprincipal = 'User:a'\nallow = ['Read']", "table 1: no resource: give one of"),
         (
             "[[acl]]\nprincipal = 'User:a'\nallow = ['Read']\ncluster = false",
-            "table 1: `cluster` is false: it is true, or left out",
+            "table 1: `cluster` is false: it must be true, or be left out",
         ),
         (
             "[[acl]]\nprincipal = 'User:a'\nallow = ['Read']\ncluster = true",
@@ -190,7 +190,7 @@ def test_a_table_that_is_wrong_is_named_with_its_field(line: str, told: str) -> 
         ),
         ("version = 1", "unknown key 'version' outside of the tables [[acl]]"),
         ("[acl]", "`acl` is no list of tables"),
-        ("acl = [1]", "table 1: it is no table"),
+        ("acl = [1]", "table 1: expected a table, `[[acl]]`"),
         ("[[acl]]\nprincipal = ", "it is not TOML: Invalid value (at end of document)"),
         ("\x00", "it is not TOML"),
         ("a = " + "[" * 100_000, "it is not TOML: its values are nested too deeply"),

@@ -140,7 +140,7 @@ def test_a_file_that_ends_in_a_table_names_it() -> None:
         (content("tokens = 1\n"), "no key 'tokens'"),
         (content("token = 1\n"), "each begins with [[token]]"),
         (content(TABLE.replace("[[token]]", "[token]")), "each begins with [[token]]"),
-        (content("token = [1]\n"), "table 1: it is no table"),
+        (content("token = [1]\n"), "table 1: expected a table, `[[token]]`"),
         (content(TABLE, OTHER, TABLE), f"table 3 (token {ID}): table 1 has the same id"),
         (content(TABLE) + b"\xff", "it is not UTF-8"),
         (content("token = " + "[" * 5000 + "]" * 5000), "nested too deeply"),

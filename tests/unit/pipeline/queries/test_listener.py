@@ -145,7 +145,7 @@ def test_spark_does_not_wait_for_a_server_that_does_not_answer(groups: GroupsInM
     assert groups.offsets("g").items() >= NEWEST.items()
 
 
-def test_the_end_waits_no_longer_than_it_is_told(groups: GroupsInMemory) -> None:
+def test_close_returns_after_its_timeout(groups: GroupsInMemory) -> None:
     groups.error = unavailable()
     listener = listening(groups, "g", queries=["billing"])
     tell_all(listener)

@@ -81,7 +81,7 @@ def test_who_asks_does_not_wait_for_the_disk() -> None:
     assert checkpoint.first_dirty(P1) == 9
 
 
-def test_what_does_not_change_is_not_written() -> None:
+def test_unchanged_checkpoint_is_not_rewritten() -> None:
     files = disk(b"0\n1\n__consumer_offsets 0 7\n")
     checkpoint = CleanerCheckpoint(files, FOLDER)
     before = files.operations
