@@ -327,6 +327,8 @@ class ServerInfo:
     `stopped_cleanly`: whether the last use of the data folder before this start had ended cleanly.
     None: the folder was new, it is not open yet, or the server is of an older version.
     `disk`: the file system of the data folder. None while it loads, and of an older server.
+    `counts_hidden`: the counts of groups and offsets are left out (0), because the caller has no
+    right to describe the cluster.
     """
 
     version: str
@@ -349,3 +351,4 @@ class ServerInfo:
     flush_count: int | None = None
     stopped_cleanly: bool | None = None
     disk: DiskRoom | None = None
+    counts_hidden: bool = False

@@ -15,6 +15,7 @@ _PROVIDER_TOKEN = "tests/unit/clients/web/test_provider_token.py"
 _SERVE_WEB = "tests/web/test_serve_web.py"
 _TOKENS = "tests/unit/clients/test_group_pages.py"
 _WEB = "offsetd_clients.web"
+_RIGHTS = "tests/web/test_rights.py"
 _LISTS = "tests/web/test_group_lists.py"
 _SEARCH = "offsetd_coordinator.state.group_search"
 _SEARCHES = "tests/unit/coordinator/state/test_group_search.py"
@@ -43,10 +44,38 @@ WEB_MUTANTS = (
     ),
     Mutant(
         name="marks of direction reach the page",
-        where=f"{_WEB}.names:bounded",
-        replace="shown = printable(text[:characters_max])[:characters_max]",
-        by="shown = text[:characters_max]",
+        where=f"{_WEB}.names:_pieces",
+        replace="shown = printable(character)",
+        by="shown = character",
         caught_by=f"{_HOSTILE}::test_no_name_makes_a_list_large_or_turns_its_direction",
+    ),
+    Mutant(
+        name="an escape looks like the backslash of a name",
+        where=f"{_WEB}.names:marked",
+        replace="(_ESCAPED if is_escaped else _PLAIN)",
+        by="_PLAIN",
+        caught_by=f"{_HOSTILE}::test_an_escape_does_not_look_like_the_backslash_of_a_name",
+    ),
+    Mutant(
+        name="everyone gets the counts of groups and offsets",
+        where="offsetd_coordinator.services.server_admin:AdminService.get_server_info",
+        replace="if not _may_see_counts():",
+        by="if False:",
+        caught_by=f"{_RIGHTS}::test_counts_need_the_right_to_describe_the_cluster",
+    ),
+    Mutant(
+        name="rates reach back further than ten minutes",
+        where=f"{_WEB}.pages.rates:Rates.noted",
+        replace="at_s - self._samples[0].at_s > AGE_S_MAX",
+        by="False",
+        caught_by="tests/unit/clients/web/test_web_rates.py",
+    ),
+    Mutant(
+        name="the answer after a defect has no protection",
+        where=f"{_WEB}.application:application",
+        replace="return Protection(pages, options=options)",
+        by="pages.add_middleware(Protection, options=options)\nreturn pages",
+        caught_by="tests/unit/clients/web/test_web_protection.py",
     ),
     Mutant(
         name="a long name stands whole in each link",

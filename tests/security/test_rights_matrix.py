@@ -218,6 +218,27 @@ def test_lists_leave_out_what_the_caller_may_not_describe(
     assert GROUP not in shown("denied")
 
 
+def test_a_stranger_gets_no_counts_of_groups_and_offsets(
+    mtls_server: ServerProcess, files: SecuredFiles
+) -> None:
+    def told_to(caller: str) -> Any:
+        with files.channel(mtls_server.address, caller) as channel:
+            [answer] = called(channel, "GetServerInfo", request_of("GetServerInfo")).answers
+        return answer
+
+    with files.channel(mtls_server.address, "root") as channel:
+        commit = called(channel, "CommitOffsets", request_of("CommitOffsets"))
+        assert commit.code is grpc.StatusCode.OK
+    for caller in ("root", "owner"):
+        told = told_to(caller)
+        counts = told.group_count, told.offset_count, not told.counts_hidden
+        assert all(counts), caller
+    for caller in ("nobody", "reader"):
+        told = told_to(caller)
+        assert (told.group_count, told.offset_count, told.counts_hidden) == (0, 0, True), caller
+        assert told.version
+
+
 @pytest.mark.parametrize("method", ["FetchOffsets", "GetGroup", "ListOffsetHistory"])
 def test_topics_are_left_out_as_if_they_were_absent(
     mtls_server: ServerProcess, files: SecuredFiles, method: str

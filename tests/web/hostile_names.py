@@ -49,7 +49,10 @@ TEMPLATES: Final = (
 )
 _AROUND: Final = ("{}", "billing{}", "{}\n", "\u202e{}", "a/../{}?b=c&d=e#f")
 XSS: Final = tuple(around.format(text) for text in TEMPLATES for around in _AROUND)
+# The first begins with a mark of direction, the second with its escape.
+TWINS: Final = ("\u202ex", "\\u202ex")
 ODD: Final = (
+    *TWINS,
     "line one\nline two\r\nline three",
     "\u202egnp.exe\u202c",
     "\u200f\u05d0\u05d1\u200e 1",
@@ -63,5 +66,6 @@ ODD: Final = (
     "a b+c&d=e;f?g#h/i\\j",
     " begins and ends with a space ",
     "=cmd|' /C calc'!A0",
+    *("\n=1+1", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20SUM"),  # Some are of full width.
     "😀" * 200,
 )

@@ -104,6 +104,7 @@ def test_a_restore_brings_back_a_moment_of_the_history(
     moments = browser_of_forms.get(path).text.split("</select>")[0].split("<option ")[1:]
     assert len(moments) == 3
     assert "selected" in moments[1], "what undoes the last change is chosen"
+    assert all("Z, 3 offsets changed then<" in each for each in moments)
     revision = moments[0].split('"')[1]
     shown, fields = browser_of_forms.look(path, revision=revision)
     assert "3 offsets: 3 back, by 60 in all" in shown.text
@@ -150,6 +151,7 @@ def test_members_are_removed_and_a_group_with_members_is_not_reset(
     refused, fields = browser_of_forms.look(path, to="offset", value="1")
     assert (refused.status, fields) == (409, {})
     assert "The server refuses this" in refused.text
+    assert "Tick “also while the group has members, or its lease is held”" in refused.text
     path = group_link("to be left", "/change/remove-members")
     member = joined.membership.member_id
     assert browser_of_forms.look(path)[0].status == 400

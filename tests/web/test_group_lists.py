@@ -53,7 +53,7 @@ def test_a_topic_and_a_lease_narrow_the_list(web: WebProcess) -> None:
     assert names_of(web.get("/groups?owner=sender-2").text) == [LEASED]
     assert names_of(web.get("/groups?owner=sender-2&topic=mails&q=mail").text) == [LEASED]
     for path in ("/groups?owner=sender", "/groups?owner=sender-2&topic=orders", "/groups?topic=m"):
-        assert "No group that you may see" in web.get(path).text
+        assert "No group agrees with this." in web.get(path).text
 
 
 def test_the_largest_lags_are_on_the_overview_and_first_in_the_list(

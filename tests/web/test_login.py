@@ -67,6 +67,17 @@ def test_each_viewer_sees_what_their_token_may_see(secured: Secured, pages: WebP
         assert secured.token("owner") not in str(browser.cookies)
 
 
+@promised("Beside *Log out* stands the id of this token")
+def test_each_viewer_sees_with_which_token_they_have_logged_in(
+    secured: Secured, pages: WebProcess
+) -> None:
+    for name in ("owner", "reader"):
+        text = _logged_in(pages, secured.token(name)).get("/groups").text
+        token_id = secured.token(name).split("_")[1]
+        assert f"logged in <bdi>with token {token_id}</bdi></span> <button>Log out" in text
+        assert secured.token(name) not in text
+
+
 def test_a_viewer_who_may_only_read_is_refused_plainly(secured: Secured, pages: WebProcess) -> None:
     owner, reader = (_logged_in(pages, secured.token(name)) for name in ("owner", "reader"))
     path = group_link("billing", "/change/reset")
@@ -208,18 +219,25 @@ def _refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
 def test_it_listens_elsewhere_only_with_a_login_and_tls(tmp_path: Path) -> None:
     elsewhere = ("--listen", "0.0.0.0:0")
     assert "have no login" in _refused(*elsewhere)
-    assert "have no login" in _refused(*elsewhere, "--behind-proxy", "https://offsets.example")
+    absent = str(tmp_path / "absent.pem")
     assert "in plain text" in _refused(*elsewhere, "--login", "token")
     told = _refused(*elsewhere, "--login", "token", "--let-anyone-in-without-login")
     assert "there is a login" in told
     assert "unset OFFSETD_TOKEN" in _refused(
         "--login", "token", environment={"OFFSETD_TOKEN": "mine"}
     )
-    absent = str(tmp_path / "absent.pem")
     assert "go together" in _refused("--tls-cert", absent)
     assert "No such file" in _refused("--tls-cert", absent, "--tls-key", absent)
     for address in ("http://a.example", "https://", "https://a.example/x", "https://u@a", "x"):
         assert "https://NAME" in _refused("--behind-proxy", address)
+
+
+@promised("Behind a proxy it stays on 127.0.0.1")
+@pytest.mark.parametrize("further", [(), ("--login", "token"), ("--let-anyone-in-without-login",)])
+def test_behind_a_proxy_it_listens_on_this_machine_only(further: tuple[str, ...]) -> None:
+    proxied = ("--behind-proxy", "https://offsets.example")
+    told = _refused("--listen", "0.0.0.0:0", *proxied, *further)
+    assert "behind a proxy, the pages stay on 127.0.0.1" in told
 
 
 def test_with_tls_the_cookie_is_for_https_only(secured: Secured, tmp_path: Path) -> None:

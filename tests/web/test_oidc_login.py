@@ -120,6 +120,7 @@ def test_viewers_see_and_change_what_the_provider_says_they_are(
         shown = reader.get("/groups").text
         assert "billing" in shown
         assert HIDDEN not in shown
+        assert "logged in <bdi>with a token of reader</bdi>" in shown
         path = group_link("billing", "/change/reset")
         _, fields = owner.look(path, to="offset", value="3")
         assert owner.confirm(path, fields, "mine").status == 200

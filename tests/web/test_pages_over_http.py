@@ -153,9 +153,9 @@ def test_the_pages_of_the_list_hold_every_group_once(web: WebProcess) -> None:
 
 def test_a_state_and_a_verdict_filter_and_are_in_the_address(web: WebProcess) -> None:
     assert PLOTTED in web.get(f"/groups?q={PLOTTED}&state=empty").text
-    assert "No group that you may see" in web.get(f"/groups?q={PLOTTED}&state=stable").text
+    assert "No group agrees with this." in web.get(f"/groups?q={PLOTTED}&state=stable").text
     assert PLOTTED in web.get(f"/groups?q={PLOTTED}&verdict=OK").text
-    assert "No group that you may see" in web.get(f"/groups?q={PLOTTED}&verdict=ERR").text
+    assert "No group agrees with this." in web.get(f"/groups?q={PLOTTED}&verdict=ERR").text
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,11 @@ def test_the_csv_has_every_group_of_the_choice(web: WebProcess) -> None:
 def test_no_cell_of_the_csv_is_a_formula(hostile_web: WebProcess) -> None:
     rows = list(csv.reader(io.StringIO(hostile_web.get("/groups.csv").text, newline="")))
     assert "'=cmd|' /C calc'!A0" in [row[0] for row in rows]
-    assert all(row[0][:1] not in ("=", "+", "-", "@") for row in rows)
+    for text in ("\n=1+1", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20SUM"):
+        assert f"'{text}" in [row[0] for row in rows]
+    assert all(
+        row[0][:1] not in ("=", "+", "-", "@", *"\n\uff1d\uff0b\uff0d\uff20") for row in rows
+    )
 
 
 def test_the_audit_is_searched(web: WebProcess) -> None:
@@ -244,7 +248,7 @@ def test_the_audit_is_searched(web: WebProcess) -> None:
     text = web.get(f"/audit?method=UpdateGroup&group={PLOTTED}").text
     assert "audit of the quarter" in text
     assert "the topic is smaller now" not in text
-    assert "No change that you may see" in web.get("/audit?until=2001-01-01").text
+    assert "No change agrees with this." in web.get("/audit?until=2001-01-01").text
 
 
 def test_settings_say_what_they_do_and_where_they_come_from(web: WebProcess) -> None:

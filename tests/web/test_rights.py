@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_clients import OffsetClient, TopicPartition
+from promised import promised_by
 from server_process import ServerProcess
 from token_files import TokenFile
 from web.web_process import WebProcess
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.single_server
+promised = promised_by("docs/guides/web.md")
 
 SECRET = "secret-merger"
 ACLS = """
@@ -98,6 +100,25 @@ def test_a_viewer_without_rights_sees_neither_names_nor_counts(
         assert "You may not see this" in pages.get("/settings").text
 
 
+@promised(
+    "If the identity may not see something, the page says so, and shows neither names nor counts of"
+    " it."
+)
+@pytest.mark.parametrize("caller", ["nobody", "reader", "owner"])
+def test_counts_need_the_right_to_describe_the_cluster(secured: Secured, caller: str) -> None:
+    with secured.pages(caller) as pages:
+        overview, nodes = pages.get("/").text, pages.get("/cluster").text
+    told = [f"<span>{what}</span>" in overview for what in ("groups", "offsets")]
+    hidden = ["You may not see counts of groups" in text for text in (overview, nodes)]
+    # Two groups, three offsets.
+    shown = [
+        '<td class="n">2</td>' in overview,
+        '<td class="n">2</td><td class="n">3</td>' in nodes,
+    ]
+    is_owner = caller == "owner"
+    assert (told, hidden, shown) == ([is_owner] * 2, [not is_owner] * 2, [is_owner] * 2)
+
+
 def test_a_group_that_may_not_be_seen_looks_like_one_that_does_not_exist(secured: Secured) -> None:
     with secured.pages("nobody") as pages:
         for path in ("/group?name={}", "/group/history?name={}&topic=orders&partition=0"):
@@ -113,7 +134,9 @@ def test_a_topic_that_may_not_be_seen_finds_no_group(secured: Secured) -> None:
         assert [each.status for each in answers] == [403, 403]
         assert answers[0].text.replace("orders", "nothing") == answers[1].text
         assert "billing" not in answers[0].text
-        assert SECRET not in pages.get("/groups?owner=sender-1").text
+        empty = pages.get("/groups?owner=sender-1").text
+        assert SECRET not in empty
+        assert "No group that you may see agrees with this." in empty
 
 
 def test_a_viewer_with_rights_on_some_groups_sees_these(secured: Secured) -> None:

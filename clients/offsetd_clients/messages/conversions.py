@@ -281,6 +281,7 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         flush_count=response.flush_count if response.HasField("flush_count") else None,
         stopped_cleanly=response.stopped_cleanly if response.HasField("stopped_cleanly") else None,
         disk=_disk_of(response.disk) if response.HasField("disk") else None,
+        counts_hidden=response.counts_hidden,
     )
 
 

@@ -38,6 +38,7 @@ class Access:
     allow_changes: bool = False
     login: LoginKind = LoginKind.NONE
     has_tls: bool = False
+    has_proxy: bool = False
 
     def check(self) -> None:
         """Raises typer.BadParameter for a combination that lets too many in."""
@@ -52,7 +53,14 @@ class Access:
             raise typer.BadParameter(
                 f"--login {self.login}: viewers call with their own tokens; unset {TOKEN_VARIABLE}."
             )
-        if is_loopback_host(self.host) or self.anyone:
+        if is_loopback_host(self.host):
+            return
+        if self.has_proxy:
+            raise typer.BadParameter(
+                f"--listen {short(self.host)}: behind a proxy, the pages stay on 127.0.0.1. Other"
+                " machines would get past the proxy: leave out --listen, or --behind-proxy."
+            )
+        if self.anyone:
             return
         if not has_login:
             raise typer.BadParameter(

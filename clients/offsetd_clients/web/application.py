@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 import attrs
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -116,8 +115,9 @@ class Pages:
     pulse: Pulse
     templates: Any
     options: WebOptions
-    # The token of the form that logs the viewer out; empty without a login.
+    # The token of the form that logs the viewer out, and how they logged in; empty without a login.
     logout: str = ""
+    logged_in: str = ""
 
     async def page(self, request: Request) -> Response:
         """One of the views, or what is wrong."""
@@ -181,6 +181,7 @@ class Pages:
             "server": self.client.address,
             "version": version("offsetd"),
             "logout": self.logout,
+            "logged_in": self.logged_in,
             "changes": OF_A_GROUP if self.options.allows_changes else (),
             "login_again": "",
         }
@@ -212,8 +213,8 @@ class Site:
             yield
             await self._logins.close()
 
-    def _pages(self, client: AsyncOffsetClient, pulse: Pulse, logout: str = "") -> Pages:
-        return Pages(client, pulse, self._templates, self._options, logout)
+    def _pages(self, client: AsyncOffsetClient, pulse: Pulse, *viewer: str) -> Pages:
+        return Pages(client, pulse, self._templates, self._options, *viewer)
 
     def _login_pages(self) -> LoginPages:
         assert self._only is not None, "within the lifespan"
@@ -233,7 +234,8 @@ class Site:
         viewer = self._logins.of(session, is_use="hx-request" not in request.headers)
         if viewer is None or session is None:
             return None
-        return self._pages(viewer.client, viewer.pulse, self._cookie.form_token(session))
+        form_token = self._cookie.form_token(session)
+        return self._pages(viewer.client, viewer.pulse, form_token, viewer.named)
 
     def showing(self, name: str) -> Endpoint:
         """An endpoint of Pages."""
@@ -299,7 +301,7 @@ def _oidc_pages(provider: "Provider | None", options: WebOptions) -> "OidcPages 
 
 def application(
     make_client: MakeClient, options: WebOptions, provider: "Provider | None" = None
-) -> Starlette:
+) -> Protection:
     """The pages. With a login, `make_client` is called with the token of each viewer."""
     site = Site(make_client, options, provider)
     routes: list[BaseRoute] = [
@@ -326,10 +328,6 @@ def application(
             Route(START_PATH, site.passing("begin"), methods=["GET"]),
             Route(CALLBACK_PATH, site.passing("finish"), methods=["GET"]),
         ]
-    protection = Middleware(Protection, options=options)
-    return Starlette(
-        routes=routes,
-        middleware=[protection],
-        lifespan=site.lifespan,
-        exception_handlers={404: site.nothing},
-    )
+    pages = Starlette(routes=routes, lifespan=site.lifespan, exception_handlers={404: site.nothing})
+    # Starlette answers a defect outside of its middleware. So the protection is around it all.
+    return Protection(pages, options=options)

@@ -16,7 +16,7 @@ COLUMNS = (
 )
 _PAGE_SIZE = 1000
 # A spreadsheet takes a cell that begins with one of these as a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")  # Full width.
 
 
 async def groups_csv(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> StreamingResponse:

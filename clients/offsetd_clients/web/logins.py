@@ -13,6 +13,7 @@ from offsetd_clients.calling.security import AsyncToken
 from offsetd_clients.errors import AuthenticationFailed, AuthorizationFailed
 from offsetd_clients.web.served_parts import Pulse
 from offsetd_clients.web.sessions import new_session
+from offsetd_clients.web.token_names import token_name
 
 IDLE_S: Final = 30 * 60.0
 LIFE_S: Final = 12 * 3600.0
@@ -37,6 +38,7 @@ class Viewer:
 
     client: AsyncOffsetClient
     pulse: Pulse
+    named: str
     began_s: float
     used_s: float
 
@@ -77,7 +79,7 @@ class Logins:
             self.end(next(iter(self._viewers)))
         client, now_s = self._make_client(renewing or token), self._monotonic_s()
         session = new_session()
-        self._viewers[session] = Viewer(client, Pulse(client), now_s, now_s)
+        self._viewers[session] = Viewer(client, Pulse(client), token_name(token), now_s, now_s)
         return session
 
     def of(self, session: str | None, *, is_use: bool = True) -> Viewer | None:

@@ -1,10 +1,12 @@
 """Names that users chose, in links and on pages. They are hostile: long, with any character."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from urllib.parse import urlencode
 
 import attrs
+from markupsafe import Markup
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.printing.terminal import printable
@@ -12,6 +14,10 @@ from offsetd_clients.cli.printing.terminal import printable
 SHOWN_CHARACTERS_MAX = 100
 LINKED_BYTES_MAX = 100
 _PREFIX_CHARACTERS = 32
+_PLAIN = Markup("{}")
+_ESCAPED = Markup("<i>{}</i>")
+_PLAIN_NAME = Markup("<bdi>{}</bdi>")
+_WITH_ESCAPES = Markup('<bdi title="Marked: characters that cannot be seen, as escapes">{}</bdi>')
 _SEARCHED_GROUPS_MAX = 10_000
 
 
@@ -21,10 +27,31 @@ class UnknownName(Exception):
 
 def bounded(text: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
     """Text for one cell: control characters and marks of direction escaped, its end cut."""
-    shown = printable(text[:characters_max])[:characters_max]
-    if len(text) <= characters_max and len(shown) == len(printable(text)):
-        return shown
-    return f"{shown}… ({len(text):,} characters)"
+    return "".join(shown for shown, _ in _pieces(text, characters_max))
+
+
+def marked(text: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> Markup:
+    """As `bounded`, as HTML that marks what is escaped: a name may have a backslash itself."""
+    pieces = groupby(_pieces(text, characters_max), key=lambda piece: piece[1])
+    made = Markup().join(
+        (_ESCAPED if is_escaped else _PLAIN).format("".join(shown for shown, _ in run))
+        for is_escaped, run in pieces
+    )
+    return (_WITH_ESCAPES if not text.isprintable() else _PLAIN_NAME).format(made)
+
+
+def _pieces(text: str, characters_max: int) -> Iterator[tuple[str, bool]]:
+    """What is shown of a text, each piece with whether it is an escape."""
+    left = characters_max
+    for character in text[:characters_max]:
+        shown = printable(character)
+        if len(shown) > left:
+            left = -1
+            break
+        yield shown, shown != character
+        left -= len(shown)
+    if left < 0 or len(text) > characters_max:
+        yield f"… ({len(text):,} characters)", False
 
 
 def name_parameters(group_id: str) -> dict[str, str]:

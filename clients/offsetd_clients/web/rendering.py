@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from offsetd_clients.admin_values import ConfigSetting
-from offsetd_clients.web.names import bounded, group_link
+from offsetd_clients.web.names import bounded, group_link, marked
 from offsetd_clients.web.pages.group_order import toggled
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -28,7 +28,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        bounded=bounded, size=size_text, time=time_text, span=span_text, whole=whole_text
+        bounded=bounded,
+        marked=marked,
+        size=size_text,
+        time=time_text,
+        span=span_text,
+        whole=whole_text,
     )
     made.filters.update(rate=rate_text, seconds=seconds_text, meaning=meaning_text)
     made.globals.update(group_link=group_link, toggled=toggled)

@@ -138,7 +138,11 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         """
         host, port = _listening(listen)
         tls = _tls_files(tls_cert, tls_key)
-        Access(host, anyone, allow_changes, login, has_tls=tls is not None).check()
+        Access(
+            *(host, anyone, allow_changes, login),
+            has_tls=tls is not None,
+            has_proxy=bool(behind_proxy),
+        ).check()
         oidc = oidc_settings(login, oidc_issuer, oidc_client_id, oidc_scope)
         proxy = origin_of(behind_proxy) if behind_proxy else ""
         for name in host_names or ():

@@ -126,7 +126,9 @@ METHOD_RIGHTS: Final[dict[str, MethodRights]] = {
     "RenewGroup": _MEMBER,
     "ReleaseGroup": _MEMBER,
     # Clients need these two to find the server of a group. Both name no group.
-    "GetServerInfo": MethodRights(),
+    "GetServerInfo": MethodRights(
+        shows=(Right(_DESCRIBE, ResourceType.CLUSTER, "counts"),), hides_itself=True
+    ),
     "DescribeCluster": MethodRights(),
     "FindCoordinator": MethodRights((_group(_DESCRIBE),)),
     "DescribeLog": _cluster(_DESCRIBE),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.placement import partition_of
 
+from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import (
     CoordinatorLoadInProgress,
@@ -26,12 +27,18 @@ from offsetd_coordinator.messages.page_tokens import (
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.quotas.quota_use import Key, QuotaUse, limits_in_force, use_of
 from offsetd_coordinator.runtime.commit_log import PartitionState
-from offsetd_coordinator.security.acl import USER_PREFIX
+from offsetd_coordinator.security.acl import (
+    CLUSTER_NAME,
+    USER_PREFIX,
+    Operation,
+    ResourceType,
+)
 from offsetd_coordinator.services.cluster_calls import cluster_id, other_addresses
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.quotas.caller_quotas import Quotas
+    from offsetd_coordinator.runtime.runtime import Runtime
 
 _CLOCK_OFFSET_TOLD_MS: Final = 1000
 
@@ -53,7 +60,10 @@ class AdminService:
         return metadata.version("offsetd")
 
     async def get_server_info(self, message: bytes) -> bytes:
-        """Describes the server. Answers in any state; counts are 0 until the log is loaded."""
+        """Describes the server. Answers in any state; counts are 0 until the log is loaded.
+
+        A caller who may not describe the cluster gets no counts of groups and offsets.
+        """
         validation.parse(admin_service_pb2.GetServerInfoRequest, message)
         node = self._node
         response = admin_service_pb2.GetServerInfoResponse(
@@ -82,13 +92,7 @@ class AdminService:
         response.cluster_id = cluster_id(node)
         if node.runtime is not None:
             response.flush_count = sum(node.runtime.log.flush_durations.counts)
-            for shard in node.runtime.shards.values():
-                counters = shard.counters()
-                response.group_count += counters.group_count
-                response.offset_count += counters.offset_count
-                response.unknown_record_count += counters.unknown_records
-                response.undecodable_record_count += counters.undecodable_records
-                await asyncio.sleep(0)  # Other calls run now: a shard's count takes long.
+            await _count(response, node.runtime)
             if (upkeep := node.runtime.upkeep) is not None:
                 disk = upkeep.disk.status
                 response.disk.total_bytes = disk.total_bytes
@@ -98,6 +102,9 @@ class AdminService:
                 for partition in range(node.runtime.partitions)
                 if node.runtime.log.state(partition) is PartitionState.FAILED
             )
+        if not _may_see_counts():
+            response.group_count = response.offset_count = 0
+            response.counts_hidden = True
         return response.SerializeToString()
 
     async def find_coordinator(self, message: bytes) -> bytes:
@@ -147,6 +154,22 @@ class AdminService:
                 position = json.dumps(keys[page_size - 1]).encode()
                 response.next_page_token = page_token(question, position)
         return response.SerializeToString()
+
+
+async def _count(response: admin_service_pb2.GetServerInfoResponse, runtime: Runtime) -> None:
+    """Adds the counts of all shards."""
+    for shard in runtime.shards.values():
+        counters = shard.counters()
+        response.group_count += counters.group_count
+        response.offset_count += counters.offset_count
+        response.unknown_record_count += counters.unknown_records
+        response.undecodable_record_count += counters.undecodable_records
+        await asyncio.sleep(0)  # Other calls run now: a shard's count takes long.
+
+
+def _may_see_counts() -> bool:
+    access = current_call.access()
+    return access is None or access.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _read_key(position: bytes | None) -> Key | None:

@@ -86,7 +86,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension", "clock_offset", "settings_problem", "problems", "other_addresses", "cluster_id", "flush_count", "stopped_cleanly", "disk")
+    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension", "clock_offset", "settings_problem", "problems", "other_addresses", "cluster_id", "flush_count", "stopped_cleanly", "disk", "counts_hidden")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FOLDER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +107,7 @@ class GetServerInfoResponse(_message.Message):
     FLUSH_COUNT_FIELD_NUMBER: _ClassVar[int]
     STOPPED_CLEANLY_FIELD_NUMBER: _ClassVar[int]
     DISK_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_HIDDEN_FIELD_NUMBER: _ClassVar[int]
     version: str
     folder_id: str
     node_id: str
@@ -127,7 +128,8 @@ class GetServerInfoResponse(_message.Message):
     flush_count: int
     stopped_cleanly: bool
     disk: DiskRoom
-    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ..., clock_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., settings_problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., other_addresses: _Optional[_Iterable[str]] = ..., cluster_id: _Optional[str] = ..., flush_count: _Optional[int] = ..., stopped_cleanly: bool = ..., disk: _Optional[_Union[DiskRoom, _Mapping]] = ...) -> None: ...
+    counts_hidden: bool
+    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ..., clock_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., settings_problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., other_addresses: _Optional[_Iterable[str]] = ..., cluster_id: _Optional[str] = ..., flush_count: _Optional[int] = ..., stopped_cleanly: bool = ..., disk: _Optional[_Union[DiskRoom, _Mapping]] = ..., counts_hidden: bool = ...) -> None: ...
 
 class DiskRoom(_message.Message):
     __slots__ = ("total_bytes", "free_bytes")

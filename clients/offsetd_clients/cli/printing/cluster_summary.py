@@ -58,13 +58,14 @@ def cluster_lines(cluster: Cluster) -> Iterator[str]:
 
 def _node_rows(cluster: Cluster) -> Iterator[Row]:
     for node in cluster.nodes:
+        known = None if node.server is None or node.server.counts_hidden else node.server
         yield {
             "node": node.node_id,
             "address": node.address,
             "state": "no answer" if node.server is None else node.server.state,
             "partitions": len(node.log_partitions),
-            "groups": None if node.server is None else node.server.group_count,
-            "offsets": None if node.server is None else node.server.offset_count,
+            "groups": None if known is None else known.group_count,
+            "offsets": None if known is None else known.offset_count,
             "copy_lag": node.copy_lag,
         }
 

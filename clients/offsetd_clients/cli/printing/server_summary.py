@@ -21,7 +21,10 @@ def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
         f" {time_text(served.start_time)}"
     )
     counts = f"{counted(served.group_count, 'group')}, {counted(served.offset_count, 'offset')}"
-    yield f"{counts} on this node" if served.cluster_id else counts
+    if served.counts_hidden:
+        yield "the counts of groups and offsets need the right Describe on the cluster"
+    else:
+        yield f"{counts} on this node" if served.cluster_id else counts
     if served.expiry_suspension is not None:
         suspension = served.expiry_suspension
         until = "until a setting is changed"

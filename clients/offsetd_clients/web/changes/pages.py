@@ -17,8 +17,10 @@ from offsetd_clients.change_values import AuditEvent
 from offsetd_clients.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
+    GroupNotEmpty,
     GroupNotFound,
     InvalidRequest,
+    LeaseHeld,
     OffsetdError,
 )
 from offsetd_clients.web.changes.change import Change, Fields, Outcome, Terms, Wizard
@@ -38,6 +40,7 @@ _EVENTS_SEARCHED = 50
 _MILLISECOND = timedelta(milliseconds=1)
 # The clocks of the server and of this program may differ.
 _CLOCKS_DIFFER = timedelta(minutes=10)
+_IN_USE = (GroupNotEmpty, LeaseHeld)
 WRONG = (OffsetdError, UnknownName, ValueError, typer.BadParameter)
 # The first that fits counts: what a refusal is called, and its HTTP status.
 _TITLES: tuple[tuple[Any, int, str], ...] = (
@@ -80,13 +83,15 @@ class Look:
         return self.outcome.rows[:ROWS_KEPT_MAX] if self.outcome else ()
 
 
-def refusal(error: Exception) -> Look:
+def refusal(error: Exception, wizard: Wizard | None = None) -> Look:
     """What a page says about a call that failed."""
     _, status, title = next(each for each in _TITLES if isinstance(error, each[0]))
     advice = ""
     if isinstance(error, OffsetdError) and error.outcome_unknown:
         title = "It is not known whether this was done"
         advice = "Look at the group or at the audit. Sending this form again does it once."
+    elif isinstance(error, _IN_USE) and wizard is not None and "force" in wizard.fields:
+        advice = "Tick “also while the group has members, or its lease is held” to do it anyway."
     return Look(problem=str(error), title=title, advice=advice, status=status)
 
 
@@ -137,7 +142,7 @@ class ChangePages:
             look = self._seen(change, moved.outcome, has_moved=True)
             return await self._page(request, wizard, group_id, form, look)
         except WRONG as error:
-            look = refusal(error)
+            look = refusal(error, wizard)
             try:
                 return await self._page(request, wizard, group_id, form, look)
             except WRONG:
@@ -181,7 +186,7 @@ class ChangePages:
             change = await wizard.read(self.client, group_id, fields)
             return self._seen(change, await change.carry_out(self._patient(), Terms()))
         except WRONG as error:
-            return refusal(error)
+            return refusal(error, wizard)
 
     def _seen(self, change: Change, outcome: Outcome, *, has_moved: bool = False) -> Look:
         command = command_line(change, self.client.address, "")

@@ -28,7 +28,7 @@ class Moment:
 
     def __str__(self) -> str:
         offsets = "1 offset" if self.event_count == 1 else f"{self.event_count:,} offsets"
-        return f"{time_text(self.time)[:-1]}.{self.time:%f}"[:23] + f"Z, {offsets}"
+        return f"{time_text(self.time)[:-1]}.{self.time:%f}"[:23] + f"Z, {offsets} changed then"
 
 
 async def choices(client: AsyncOffsetClient, group_id: str, fields: Fields) -> dict[str, object]:

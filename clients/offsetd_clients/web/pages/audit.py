@@ -10,6 +10,7 @@ from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.cli.audit import AUDITED_METHODS
 from offsetd_clients.web.pages.group import first
 from offsetd_clients.web.pages.parameters import time
+from offsetd_clients.web.pages.visibility import that_you_may_see
 
 SHOWN = 50
 _MILLISECOND = timedelta(milliseconds=1)
@@ -38,6 +39,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
     return {
         "asked": asked,
         "methods": AUDITED_METHODS,
+        "seen": await that_you_may_see(client, is_empty=not found),
         "events": [(each, what_text(each.what)) for each in found[:SHOWN]],
         "is_cut": len(found) > SHOWN,
         "older": older,

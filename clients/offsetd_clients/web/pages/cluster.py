@@ -17,6 +17,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
     begin = (number - 1) * SHOWN
     return {
         "cluster": cluster,
+        "counts_hidden": any(node.server and node.server.counts_hidden for node in cluster.nodes),
         "ranges": {node.node_id: ranges_text(node.log_partitions) for node in cluster.nodes},
         "partitions": cluster.partitions[begin : begin + SHOWN],
         "number": number,

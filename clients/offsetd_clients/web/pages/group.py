@@ -11,6 +11,7 @@ from offsetd_clients.history_values import OffsetEvent
 from offsetd_clients.values import TopicPartition
 from offsetd_clients.web.names import GroupName, digest_of, group_link, is_short
 from offsetd_clients.web.pages.parameters import time, whole
+from offsetd_clients.web.pages.visibility import that_you_may_see
 from offsetd_clients.web.served_parts import part
 
 PARTITIONS_SHOWN = 50
@@ -40,6 +41,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
         ],
         "total_lag": sum(each.lag for each in page.lags.values()) if page.lags else None,
         "lags_known": len(page.lags),
+        "seen": await that_you_may_see(client, is_empty=not page.offsets),
         "next_token": page.next_page_token,
         "number": number,
         "chosen": chosen,

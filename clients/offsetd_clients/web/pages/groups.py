@@ -10,6 +10,7 @@ from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.values import GroupListing, GroupListPage, GroupState, LagVerdict
 from offsetd_clients.web.pages.group_order import COLUMNS, GroupOrder
 from offsetd_clients.web.pages.parameters import whole
+from offsetd_clients.web.pages.visibility import that_you_may_see
 
 PAGE_SIZE = 50
 _PAGE_SIZE_MAX = 100
@@ -113,6 +114,7 @@ async def view(client: AsyncOffsetClient, parameters: Mapping[str, str]) -> dict
         "states": STATES,
         "verdicts": VERDICTS,
         "rows": rows,
+        "seen": await that_you_may_see(client, is_empty=not rows.groups),
         "sorted_max": SORTED_MAX,
         "number": number,
         "next": further,

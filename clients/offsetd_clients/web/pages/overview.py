@@ -47,6 +47,7 @@ async def view(client: AsyncOffsetClient, _: Mapping[str, str]) -> dict[str, Any
     return {
         "cluster": cluster,
         "servers": servers,
+        "counts_hidden": any(each.counts_hidden for each in servers),
         "group_count": sum(each.group_count for each in servers),
         "offset_count": sum(each.offset_count for each in servers),
         "disk": min(

@@ -13,7 +13,8 @@ from offsetd_clients.admin_values import LogPartition
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.values import ServerInfo
 
-# A sample each 5 s, while somebody looks at the overview.
+# While somebody looks at the overview, there is a sample each 5 s.
+AGE_S_MAX = 600.0
 SAMPLES_MAX = 120
 _DISTANCE_S_MIN = 2.0
 _WIDTH, _HEIGHT = 240, 36
@@ -61,6 +62,8 @@ class Rates:
             }
             ends = {each.partition: each.log_end_offset for each in log}
             self._samples.append(Sample(at_s, flush_counts, ends))
+        while at_s - self._samples[0].at_s > AGE_S_MAX:
+            self._samples.popleft()
         records = [(each.at_s, each.records) for each in self._samples]
         flushes = [(each.at_s, each.flushes) for each in self._samples]
         lines = _line("Records written a second", records), _line("Flushes a second", flushes)

@@ -3,6 +3,7 @@
 
 const SECTIONS = {o: "/", g: "/groups", l: "/log", c: "/cluster", a: "/audit", s: "/settings"};
 const KEY_PAIR_MS = 1000;
+const MOMENT_S = 1800;
 
 const isTyping = (target) => target.matches("input, select, textarea");
 const help = document.getElementById("help");
@@ -65,7 +66,10 @@ const plotOf = (box, columns) => {
   const options = {
     width: box.clientWidth - 20,
     height: 240,
-    cursor: {drag: {x: true, y: false}},
+    // By default, the marked point has the colour of the ground, as a gap has.
+    cursor: {drag: {x: true, y: false}, points: {size: 9, width: 2, fill: color("--link"), stroke: color("--panel")}},
+    // A single moment has no span of its own.
+    scales: {x: {range: (_, least, most) => (least === most ? [least - MOMENT_S, most + MOMENT_S] : [least, most])}},
     series: [
       {label: "time", value: `${DAY} {HH}:{mm}:{ss}`},
       {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80, fill: color("--panel")},
@@ -78,6 +82,7 @@ const plotOf = (box, columns) => {
 
 const showPlot = async (box) => {
   const told = document.getElementById("plot-told");
+  told.textContent = "Loading …";
   let columns;
   try {
     columns = await (await fetch(box.dataset.history)).json();
@@ -93,6 +98,7 @@ const showPlot = async (box) => {
     ? `The newest ${count} commits and deletions.`
     : `${count} ${columns.events === 1 ? "commit or deletion" : "commits and deletions"}, as far back as the log goes.`;
   const plot = plotOf(box, columns);
+  document.getElementById("plot-use").hidden = false;
   box.dataset.plotted = String(columns.times_ms.length);
   addEventListener("resize", () => plot.setSize({width: box.clientWidth - 20, height: 240}));
 };

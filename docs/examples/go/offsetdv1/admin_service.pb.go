@@ -368,8 +368,10 @@ type GetServerInfoResponse struct {
 	// Partitions of the offsets log.
 	LogPartitions int32       `protobuf:"varint,5,opt,name=log_partitions,json=logPartitions,proto3" json:"log_partitions,omitempty"`
 	State         ServerState `protobuf:"varint,6,opt,name=state,proto3,enum=offsetd.v1.ServerState" json:"state,omitempty"`
-	GroupCount    int64       `protobuf:"varint,7,opt,name=group_count,json=groupCount,proto3" json:"group_count,omitempty"`
-	OffsetCount   int64       `protobuf:"varint,8,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
+	// 0 while loading, and if `counts_hidden`.
+	GroupCount int64 `protobuf:"varint,7,opt,name=group_count,json=groupCount,proto3" json:"group_count,omitempty"`
+	// As `group_count`.
+	OffsetCount int64 `protobuf:"varint,8,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"`
 	// Records of types that this version does not know: kept, not used.
 	UnknownRecordCount int64 `protobuf:"varint,9,opt,name=unknown_record_count,json=unknownRecordCount,proto3" json:"unknown_record_count,omitempty"`
 	// Records of known types that cannot be decoded: kept; requests for what they name get DATA_LOSS.
@@ -400,7 +402,9 @@ type GetServerInfoResponse struct {
 	StoppedCleanly *bool `protobuf:"varint,19,opt,name=stopped_cleanly,json=stoppedCleanly,proto3,oneof" json:"stopped_cleanly,omitempty"`
 	// The file system of the data folder, as of the last look (`disk.check.interval.ms`). Absent while
 	// loading.
-	Disk          *DiskRoom `protobuf:"bytes,20,opt,name=disk,proto3" json:"disk,omitempty"`
+	Disk *DiskRoom `protobuf:"bytes,20,opt,name=disk,proto3" json:"disk,omitempty"`
+	// Whether the counts of groups and offsets are left out: the caller may not describe the cluster.
+	CountsHidden  bool `protobuf:"varint,21,opt,name=counts_hidden,json=countsHidden,proto3" json:"counts_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +577,13 @@ func (x *GetServerInfoResponse) GetDisk() *DiskRoom {
 		return x.Disk
 	}
 	return nil
+}
+
+func (x *GetServerInfoResponse) GetCountsHidden() bool {
+	if x != nil {
+		return x.CountsHidden
+	}
+	return false
 }
 
 type DiskRoom struct {
@@ -3715,7 +3726,7 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1eoffsetd/v1/admin_service.proto\x12\n" +
 	"offsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\x99\a\n" +
+	"\x14GetServerInfoRequest\"\xbe\a\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tfolder_id\x18\x02 \x01(\tR\bfolderId\x12\x17\n" +
@@ -3741,7 +3752,8 @@ const file_offsetd_v1_admin_service_proto_rawDesc = "" +
 	"\vflush_count\x18\x12 \x01(\x03H\x00R\n" +
 	"flushCount\x88\x01\x01\x12,\n" +
 	"\x0fstopped_cleanly\x18\x13 \x01(\bH\x01R\x0estoppedCleanly\x88\x01\x01\x12(\n" +
-	"\x04disk\x18\x14 \x01(\v2\x14.offsetd.v1.DiskRoomR\x04diskB\x0e\n" +
+	"\x04disk\x18\x14 \x01(\v2\x14.offsetd.v1.DiskRoomR\x04disk\x12#\n" +
+	"\rcounts_hidden\x18\x15 \x01(\bR\fcountsHiddenB\x0e\n" +
 	"\f_flush_countB\x12\n" +
 	"\x10_stopped_cleanly\"J\n" +
 	"\bDiskRoom\x12\x1f\n" +

@@ -81,6 +81,19 @@ def test_status_prints_each_partition_and_how_the_server_does(
     assert fake_server.requests[-1] == pb.DescribeLogRequest(partitions=[0])
 
 
+def test_status_says_that_counts_are_hidden_and_prints_no_zero(
+    fake_server: Any, offsetd: Offsetd
+) -> None:
+    server = a_server()
+    server.group_count, server.counts_hidden = 0, True
+    fake_server.will_answer("GetServerInfo", server)
+    fake_server.will_answer("Check", SERVING, SERVING)
+    fake_server.will_answer("DescribeLog", partitions(CLEAN))
+    told = offsetd("status").stderr
+    assert "counts of groups and offsets need the right Describe on the cluster" in told
+    assert "0 groups" not in told
+
+
 @pytest.mark.parametrize(
     ("end_ms", "told"),
     [

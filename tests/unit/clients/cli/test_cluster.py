@@ -13,6 +13,7 @@ import pytest
 from cli_calls import Ended, offsetd_of
 from memory_cluster import MemoryCluster, memory_cluster
 from memory_nodes import group_in
+from offsetd.v1 import admin_service_pb2
 from offsetd_clients.cli.printing.cluster_summary import report_cluster
 from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.cluster_values import (
@@ -22,6 +23,7 @@ from offsetd_clients.cluster_values import (
     LogPartitionState,
     Replication,
 )
+from offsetd_clients.messages import conversions
 from offsetd_coordinator.runtime.node_directory import ClusterReport
 from offsetd_coordinator.runtime.node_directory import Replication as ReportedReplication
 from patience import PATIENCE_SECONDS
@@ -125,6 +127,20 @@ class Screen(StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_counts_that_are_hidden_are_no_zeros(hidden: bool) -> None:
+    server = conversions.server_info(
+        admin_service_pb2.GetServerInfoResponse(version="9", group_count=41, counts_hidden=hidden)
+    )
+    node = ClusterNode(node_id="n1", address="a:1", log_partitions=(), server=server)
+    cluster = Cluster(cluster_id="c", nodes=(node,), partitions=(), replication=None, problems=())
+    stdout = Screen()
+    report_cluster(cluster, Terminal(stdout, StringIO()), named=(), all_partitions=False)
+    shown = re.sub("\x1b[^m]*m", "", stdout.getvalue()).splitlines()
+    heading, row = (line.split() for line in shown[:2])
+    assert row[heading.index("GROUPS")] == ("-" if hidden else "41")
 
 
 def test_the_status_fits_80_columns() -> None:

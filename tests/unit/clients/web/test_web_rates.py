@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 
 from offsetd_clients.admin_values import LogPartition
 from offsetd_clients.values import ServerInfo, ServerState
-from offsetd_clients.web.pages.rates import SAMPLES_MAX, Rates
+from offsetd_clients.web.pages.rates import AGE_S_MAX, SAMPLES_MAX, Rates
+from promised import promised_by
+
+promised = promised_by("docs/guides/web.md")
 
 
 def server(flushes: int | None, *, started: int = 0) -> ServerInfo:
@@ -69,6 +72,17 @@ def test_an_older_server_has_no_flushes_and_many_samples_are_forgotten() -> None
         lines = rates.noted([server(None)], [log(number)], 5.0 * number)
     assert [each.name for each in lines] == ["Records written a second"]
     assert lines[0].span_s == 5.0 * (SAMPLES_MAX - 1)
+
+
+@promised("It forgets counts that are older than 10 minutes.")
+def test_counts_of_long_ago_are_forgotten_when_somebody_looks_again() -> None:
+    rates = Rates()
+    rates.noted([server(0)], [log(0)], 0.0)
+    records, _ = rates.noted([server(0)], [log(60)], AGE_S_MAX)
+    assert records.span_s == AGE_S_MAX == 600
+    records, _ = rates.noted([server(0)], [log(90)], AGE_S_MAX + 3)
+    assert (records.span_s, records.newest) == (3.0, 10.0)
+    assert rates.noted([server(0)], [log(99)], 5 * AGE_S_MAX) == []
 
 
 def test_pages_that_renew_themselves_at_once_are_one_sample() -> None:
