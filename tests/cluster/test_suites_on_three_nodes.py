@@ -1,6 +1,8 @@
-"""Tests of one server, run on three nodes and three brokers: clients and the CLI see no difference.
+"""Tests of one server, run on three nodes and three brokers: callers see no difference.
 
-What is about one server's port, process or memory has the marker `single_server` and is skipped.
+Stubs of such a test are on an `OwnersChannel`, which finds the owner of each group as a client
+does. What is about one server's port, process or memory has the marker `single_server` and is
+skipped.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=4)]
 
 ROOT: Final = Path(__file__).parents[2]
 SUITES: Final = (
+    "tests/fault/test_bad_input.py",
     "tests/fault/test_clients.py",
+    "tests/fault/test_commit_guards.py",
     "tests/fault/test_consumer.py",
     "tests/fault/test_leases.py",
     "tests/fault/test_membership.py",
     "tests/fault/test_offset_changes.py",
+    "tests/fault/test_reasons.py",
     "tests/interop/test_cli_streams.py",
     "tests/interop/test_zookeeper_migration.py",
     "tests/promises/test_command_line_reference.py",
