@@ -69,9 +69,8 @@ class OwnersChannel(grpc.Channel):
         for address in self.channels:
             cluster = self.ask(address, f"{_ADMIN}/DescribeCluster", _DESCRIBE)
             owners = {each.node_id for each in cluster.partitions}
-            if owners != {each.node_id for each in cluster.nodes} or len(owners) < len(
-                self.channels
-            ):
+            shares = min(len(self.channels), len(cluster.partitions))
+            if "" in owners or len(owners) != shares or len(cluster.nodes) != len(self.channels):
                 return False
             served += sum(
                 each.state == admin_service_pb2.LOG_PARTITION_STATE_SERVING
