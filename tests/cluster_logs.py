@@ -18,6 +18,7 @@ from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log.store_config import TopicSpec
 from partition_logs import batch_of
+from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     import pytest
@@ -97,3 +98,9 @@ class LogByHand:
     def copy(self, partition: int) -> int:
         """The end of a partition's copy."""
         return self.log.durable_end(partition)
+
+
+async def ended(future: asyncio.Future[None] | None) -> None:
+    """Waits for an answer that was not there at once."""
+    assert future is not None, "it was to wait"
+    await asyncio.wait_for(future, PATIENCE_SECONDS)

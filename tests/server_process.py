@@ -21,6 +21,7 @@ from offsetd.v1 import (
     group_service_pb2_grpc,
     offset_service_pb2_grpc,
 )
+from owners_channel import OwnersChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,8 +103,12 @@ class ServerProcess:
     @property
     def address(self) -> str:
         """HOST:PORT, once it listens; of each node of a cluster, with commas between them."""
-        own = str(self.wait_for_event("listening")["address"])
-        return ",".join([own, *(each.address for each in self.others)])
+        return ",".join([self.own_address, *(each.address for each in self.others)])
+
+    @property
+    def own_address(self) -> str:
+        """HOST:PORT of this process, once it listens."""
+        return str(self.wait_for_event("listening")["address"])
 
     @property
     def pid(self) -> int:
@@ -164,10 +169,17 @@ class ServerProcess:
                 stream.close()
 
     def channel(self, **options: int) -> grpc.Channel:
-        """A connection of its own."""
+        """A connection of its own; to a cluster of nodes, one that finds the owners of groups."""
         arguments = [("grpc.use_local_subchannel_pool", 1)]
         arguments += [(f"grpc.{name}", value) for name, value in options.items()]
-        return grpc.insecure_channel(self.address.partition(",")[0], options=arguments)
+        channels = {
+            each: grpc.insecure_channel(each, options=arguments) for each in self.address.split(",")
+        }
+        if not self.others:
+            return channels[self.address]
+        nodes = OwnersChannel(channels)
+        nodes.wait_until_shared()
+        return nodes
 
     def _read_lines(self) -> None:
         assert self.process.stderr is not None
@@ -191,10 +203,16 @@ def _untyped(generated: Any) -> Any:
     return generated
 
 
+def servers_are_clusters() -> bool:
+    """Whether each server that a test starts is a cluster of three nodes."""
+    return bool(os.environ.get("OFFSETD_TEST_BROKERS"))
+
+
 def _node_beside(folder: Path, name: str, values: Mapping[str, object]) -> ServerProcess:
     """Another node of the same cluster, in a folder beside."""
     beside = folder.with_name(f"{folder.name}-{name}")
-    return ServerProcess(beside, settings={**values, "data.dir": beside, "node.id": name})
+    own = {"data.dir": beside, "node.id": name, "listen.address": "127.0.0.1:0"}
+    return ServerProcess(beside, settings={**values, **own})
 
 
 def _in_cluster(folder: Path) -> dict[str, object]:

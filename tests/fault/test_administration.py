@@ -198,6 +198,7 @@ def test_what_is_refused_says_why_and_changes_nothing(stubs: Stubs, case: str) -
     assert seen(stubs) == before
 
 
+@pytest.mark.single_server
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 def test_settings_and_the_audit_log_are_there_after_the_end(tmp_path: Path, ends: str) -> None:
     with ServerProcess(tmp_path, settings=SETTINGS) as first, client_of(first) as client:
@@ -225,6 +226,7 @@ def test_settings_and_the_audit_log_are_there_after_the_end(tmp_path: Path, ends
         assert changed.revision.log_offset == 1
 
 
+@pytest.mark.single_server
 def test_a_folder_of_an_older_server_gets_the_topics_and_one_without_settings_starts(
     tmp_path: Path,
 ) -> None:
@@ -245,6 +247,7 @@ def test_a_folder_of_an_older_server_gets_the_topics_and_one_without_settings_st
             path.unlink()
 
 
+@pytest.mark.single_server
 def test_a_server_is_administered_by_its_client(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, settings=SETTINGS) as process, client_of(process) as client:
         for value in range(50):
@@ -298,6 +301,7 @@ def offsetd(server: ServerProcess, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.single_server
 def test_the_command_line_administers_a_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, settings=SETTINGS) as process:
         with client_of(process) as client:

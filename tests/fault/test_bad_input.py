@@ -351,7 +351,7 @@ def test_a_deadline_that_is_spent_commits_nothing(
     server: ServerProcess, stubs: Stubs, timeout: str
 ) -> None:
     before = contents(stubs)
-    connection = RawConnection(server.address)
+    connection = RawConnection(server.own_address)
     message = commit(GROUP, offset(offset=1)).SerializeToString()
     for stream_id in (1, 3, 5):
         connection.open_call(stream_id, call_headers(COMMIT_PATH, grpc_timeout=timeout))
@@ -365,7 +365,7 @@ def test_a_message_that_comes_after_its_deadline_commits_nothing(
     server: ServerProcess, stubs: Stubs
 ) -> None:
     before = contents(stubs)
-    connection = RawConnection(server.address)
+    connection = RawConnection(server.own_address)
     message = commit(GROUP, offset(offset=1)).SerializeToString()
     for stream_id in (1, 3, 5):
         connection.open_call(stream_id, call_headers(COMMIT_PATH, grpc_timeout="50m"))
@@ -388,6 +388,7 @@ def test_headers_over_the_limit_are_refused_and_others_are_served(stubs: Stubs) 
     assert contents(stubs) == before
 
 
+@pytest.mark.single_server
 def test_an_abandoned_stream_leaves_what_it_committed_and_nothing_else(
     server: ServerProcess, stubs: Stubs
 ) -> None:
@@ -435,6 +436,7 @@ def list_descriptors(pid: int) -> list[str]:
     return os.listdir(f"/proc/{pid}/fd")
 
 
+@pytest.mark.single_server
 def test_a_stream_that_is_not_read_is_held_back_and_harms_nobody(
     server: ServerProcess, stubs: Stubs
 ) -> None:
@@ -463,7 +465,7 @@ def bytes_of(message: offset_service_pb2.StreamCommitsRequest) -> bytes:
 def test_calls_that_never_send_their_message_hold_up_nobody(
     server: ServerProcess, stubs: Stubs
 ) -> None:
-    connections = [RawConnection(server.address) for _ in range(20)]
+    connections = [RawConnection(server.own_address) for _ in range(20)]
     for connection in connections:
         for stream_id in range(1, 40, 2):
             connection.open_call(stream_id, call_headers(COMMIT_PATH))
@@ -476,7 +478,7 @@ def test_calls_that_never_send_their_message_hold_up_nobody(
 def test_no_peer_writes_lines_of_its_own_into_the_log(server: ServerProcess, stubs: Stubs) -> None:
     forged = b'bye\n{"event": "forged", "level": "error"}\n\x1b[2J'
     for code in (0, 2, 11):
-        connection = RawConnection(server.address)
+        connection = RawConnection(server.own_address)
         with contextlib.suppress(ConnectionError):  # A server may close it before it reads all.
             connection.send(frame(GOAWAY, 0, 0, struct.pack(">II", 0, code) + forged))
             connection.open_call(1, call_headers("/forged\nforged", grpc_timeout="forged\nforged"))

@@ -174,6 +174,7 @@ def test_a_time_beyond_a_tenth_of_the_retention_is_refused(stubs: Stubs) -> None
     assert "commit.unchanged.suppress.ms" in caught.value.details()
 
 
+@pytest.mark.single_server
 def test_what_was_refused_and_what_was_not_written_is_counted(
     server: ServerProcess, stubs: Stubs
 ) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import grpc
 import pytest
-from offsetd.v1 import history_pb2, offset_service_pb2_grpc
+from offsetd.v1 import history_pb2
 from offsetd_clients import OffsetClient, OffsetToCommit, RetryPolicy, TopicPartition
 from offsetd_clients.errors import HistoryCompacted
 from ports import free_ports
-from server_process import ServerProcess, poll
+from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,11 +165,11 @@ def test_what_history_ms_keeps_is_not_cleaned_away(tmp_path: Path) -> None:
 def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> None:
     settings = {**SETTINGS, "watch.idle.max.ms": 500, "watch.watchers.max": 1}
     # A window that gRPC widens to all there is to read would leave the watcher waiting for more.
-    window = [("grpc.http2.bdp_probe", 0)]
+    window = {"http2.bdp_probe": 0}
     with (
         ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server,
         client_of(server) as client,
-        grpc.insecure_channel(server.address, options=window) as channel,
+        server.channel(**window) as channel,
     ):
         metadata = "m" * 4000
         for value in range(40):
@@ -180,9 +180,8 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> 
                     for each in range(50)
                 },
             )
-        new_stub: Any = offset_service_pb2_grpc.OffsetServiceStub
-        stub = new_stub(channel)
-        call = stub.WatchOffsets(history_pb2.WatchOffsetsRequest(from_oldest=True))
+        request = history_pb2.WatchOffsetsRequest(group_ids=["g"], from_oldest=True)
+        call = Stubs(channel).offsets.WatchOffsets(request)
         next(call)
 
         # There is room for another one as soon as that is cut off, and it waits for that.
@@ -196,7 +195,7 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> 
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         seen, token = sum(len(each.events) for each in responses), responses[-1].token
         assert 0 < seen < 2000
-        rest = Watching(client, token=token)
+        rest = Watching(client, group_ids=["g"], token=token)
         rest.wait(2000 - seen)
         assert len(rest.events) == 2000 - seen
         rest.stop()

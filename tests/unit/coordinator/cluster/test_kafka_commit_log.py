@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
-from cluster_logs import LEASE_S, LogByHand
+from cluster_logs import LEASE_S, LogByHand, ended
 from log_stores import P0, P1
 from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.errors import NotCoordinator, StorageUnavailable
@@ -17,26 +17,6 @@ from offsetd_storage.errors import StorageFailed
 from offsetd_storage.kernels import padded_copy
 from partition_logs import batch_of
 from patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def made(*partitions: int) -> LogByHand:
-        node = LogByHand(monkeypatch)
-        if partitions:
-            node.serve(*partitions)
-            node.commit()
-        return node
-
-    return made
-
-
-async def ended(future: asyncio.Future[None] | None) -> None:
-    assert future is not None, "it was to wait"
-    await asyncio.wait_for(future, PATIENCE_SECONDS)
 
 
 def refuses(node: LogByHand, ticket: int) -> bool:

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_logs import LEASE_S, LogByHand
+from cluster_logs import LEASE_S, LogByHand, ended
 from offsetd_coordinator.errors import NotCoordinator, StorageUnavailable
-from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LogByHand]:
-    def made(*partitions: int) -> LogByHand:
-        node = LogByHand(monkeypatch)
-        node.serve(*partitions)
-        node.commit()
-        return node
-
-    return made
-
-
-async def ended(future: asyncio.Future[None] | None) -> None:
-    assert future is not None, "it was to wait"
-    await asyncio.wait_for(future, PATIENCE_SECONDS)
 
 
 async def test_a_read_behind_which_a_write_came_ends_with_its_partition(

@@ -15,6 +15,9 @@ from offsetd_coordinator.cluster.topic_settings import (
     weaknesses,
 )
 from offsetd_coordinator.configuration.settings_sources import load_settings
+from promised import promised_by
+
+promised = promised_by("docs/guides/several-nodes.md")
 
 NEED = TopicNeed(
     name="__c_offsets",
@@ -110,3 +113,27 @@ def test_a_topic_that_was_made_as_asked_for_is_accepted() -> None:
             settings=need.settings,
         )
         assert list(weaknesses(need, made)) == []
+
+
+@promised(
+    "The first node makes the topic so that Kafka keeps commits for as long as its `history.ms` "
+    "and `request.id.window.ms` ask for.",
+    "If you raise one of these later, nodes refuse to start until the topic keeps them for that "
+    "time, too; the message has the command for it.",
+)
+@pytest.mark.parametrize("raised", ["history_ms", "request_id_window_ms"])
+def test_a_topic_for_a_shorter_history_is_refused_with_the_command_for_a_longer_one(
+    raised: str,
+) -> None:
+    short = {"history_ms": 0, "request_id_window_ms": 0}
+    before = needs(**short)["__offsetd_offsets"]
+    made = FoundTopic(
+        topic_id="t",
+        partitions=before.partitions,
+        replication_factor=before.replication_factor,
+        settings=before.settings,
+    )
+    after = needs(**{**short, raised: 7_200_000})["__offsetd_offsets"]
+    [problem] = weaknesses(after, made)
+    assert "has min.compaction.lag.ms=0, and the cluster needs 7200000" in problem
+    assert "--add-config min.compaction.lag.ms=7200000" in problem
