@@ -219,10 +219,6 @@ class LogStore:
         )
         return batch_header(appended)
 
-    def has_pending(self) -> bool:
-        """Returns whether batches wait for a flush."""
-        return bool(self._unflushed)
-
     # Flushing --------------------------------------------------------------------------------
 
     def flush(self) -> None:
