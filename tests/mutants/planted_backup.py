@@ -319,7 +319,7 @@ BACKUP_MUTANTS = (
     Mutant(
         name="others can read a backup",
         where=f"{_STORAGE}.targets:target_of",
-        replace="Path(named).absolute(), files or PrivateOsFiles()",
+        replace="Path(named).absolute(), PrivateOsFiles()",
         by="Path(named).absolute(), files or PrivateOsFiles.__base__()",
         caught_by=_TARGETS,
     ),
