@@ -16,7 +16,7 @@ from offsetd_coordinator.administration.internal_topics import internal_topic_sp
 from offsetd_coordinator.background.expirer import begin_where_left
 from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config
-from offsetd_coordinator.expiry.uptime_marker import read_last_up
+from offsetd_coordinator.expiry.uptime_marker import read_marker
 from offsetd_coordinator.network.connection_limits import connections_beyond
 from offsetd_coordinator.observability.progress_lines import ProgressLines
 from offsetd_coordinator.runtime.shard_loader import load
@@ -47,7 +47,7 @@ def open_store(
     partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
     raise_descriptor_limit(partitions, settings.max_connections)
     folder = Path(settings.data_dir)
-    read_last_up(files, folder)  # A newer format is refused before anything is changed.
+    read_marker(files, folder)  # A newer format is refused before anything is changed.
     store = opened_with_reserve(
         files,
         folder,

@@ -32,7 +32,7 @@ from offsetd_storage.log.pending_frames import PendingFrames
 from offsetd_storage.log.recovery_points import points_to_reach, with_listings
 from offsetd_storage.log.segment_swap import delete_oldest
 from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
-from offsetd_storage.recovery.clean_shutdown_marker import write_closed_mark
+from offsetd_storage.recovery.clean_shutdown_marker import write_marker
 from offsetd_storage.recovery.folder_recovery import RecoveredFolder, recover_folder
 
 if TYPE_CHECKING:
@@ -458,7 +458,7 @@ class LogStore:
                 for log in self.logs.values():
                     log.listing.settle()
                 self._checkpoints.write(self._durable_offsets(), self.logs.values())
-                write_closed_mark(self.files, self._checkpoints.folder, self.logs.values())
+                write_marker(self.files, self._checkpoints.folder, self.logs.values())
 
     def abandon(self) -> None:
         """Closes everything without a write, like a crash. For tests."""
