@@ -97,16 +97,16 @@ class LogStore:
         self._journal = recovered.journal
         self._in_place = FilePresence(recovered.lock, recovered.journal, recovered.logs)
         self._locks = StoreLocks()
-        self._unflushed = PendingFrames(self._journal.frame_payload_bytes_max)
+        self._pending_frames = PendingFrames(self._journal.frame_payload_bytes_max)
         self.journal_size = JournalSize(
             self._journal,
-            self._unflushed,
+            self._pending_frames,
             self.logs,
             self._locks,
             self._latch,
             advance_points=self.advance_recovery_points,
         )
-        self._appends = LogAppends(self._unflushed, self.journal_size, self._latch)
+        self._appends = LogAppends(self._pending_frames, self.journal_size, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         self._journaled_bytes = 0
         self._released_bytes = 0  # The part of these that lies below the recovery points.
@@ -121,14 +121,14 @@ class LogStore:
         clock: Clock,
         random: random.Random,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
-        begin_anew: Collection[TopicPartition] = (),
+        recreated: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
         witness: RepairWitness | None = None,
         restore_lock: FolderLock | None = None,
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
-        Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
+        Logs in `recreated` lose all their batches, damaged or not; they are empty and continue at
         the offsets at which they ended. Damaged logs in `repaired` keep their valid batches, and
         `witness` is told of each. A restore opens the folder that it fills under its lock
         (`restore_lock`), and keeps the lock.
@@ -146,7 +146,7 @@ class LogStore:
                     random=random,
                     cleanup=cleanup,
                     on_progress=on_progress,
-                    begin_anew=begin_anew,
+                    recreated=recreated,
                     repaired=repaired,
                     witness=witness,
                     restore_lock=restore_lock,
@@ -228,7 +228,7 @@ class LogStore:
         """
         with self._locks.flush, self._latch.fail_stop():
             with self._locks.pending:
-                frames = self._unflushed.take()
+                frames = self._pending_frames.take()
             for frame in frames:
                 self._flush_frame(frame)
                 frame.clear()

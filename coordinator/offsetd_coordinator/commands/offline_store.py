@@ -121,7 +121,7 @@ def opened_store(
     settings: CleaningSettings,
     report: ProgressReport,
     *,
-    begin_anew: Collection[TopicPartition] = (),
+    recreated: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
     witness: RepairWitness | None = None,
 ) -> Iterator[LogStore]:
@@ -144,7 +144,7 @@ def opened_store(
             clock=SystemClock(),
             random=random.SystemRandom(),
             on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
-            begin_anew=begin_anew,
+            recreated=recreated,
             repaired=repaired,
             witness=witness,
         ),

@@ -5,7 +5,7 @@ offsetd: stop the server, remove the topic's folders, start the server. This doe
 `__consumer_offsets`, nor for a topic that is not `is_removable`. It also does not work if the
 journal was not closed: then a missing folder may mean that the disk lost it. Such a partition is
 quarantined until its folder is back, or until an operator asks to recreate it
-(`LogStore.open(begin_anew=...)`).
+(`LogStore.open(recreated=...)`).
 
 The new log begins at the offset at which the old one ended. So an old offset never names a new
 record. After a crash in between, the log still ends at the offset in the journal.
@@ -56,7 +56,7 @@ def find_begun_anew(
     """The logs to recreate: logs that the operator named, and logs whose folders were removed."""
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
-    for each in sorted(folder.begin_anew):
+    for each in sorted(folder.recreated):
         known = checkpoints.recovery_points.get(each, 0)
         offsets[each] = max(known, _end(claims.get(each)), _last_base(folder, each))
         warnings.append(

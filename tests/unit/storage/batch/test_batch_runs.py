@@ -236,7 +236,7 @@ def test_a_run_goes_in_up_to_a_batch_that_is_refused(
     assert count == taken
     assert isinstance(refusal, error)
     log, has_taken = store.logs[P0], taken > 0
-    assert (log.offset_next, log.has_unwritten, bool(store._unflushed)) == (
+    assert (log.offset_next, log.has_unwritten, bool(store._pending_frames)) == (
         7 + taken,
         has_taken,
         has_taken,
@@ -266,7 +266,7 @@ def test_a_run_continues_its_log(content: bytes, reason: str) -> None:
     store = with_room()
     with pytest.raises(ValueError, match=reason):
         append_run(store, P0, content)
-    assert (store.logs[P0].offset_next, bool(store._unflushed)) == (7, False)
+    assert (store.logs[P0].offset_next, bool(store._pending_frames)) == (7, False)
 
 
 def test_runs_of_several_logs_go_in_at_once_each_by_itself() -> None:
