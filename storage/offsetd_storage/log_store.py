@@ -25,9 +25,9 @@ from offsetd_storage.errors import (
     storage_failed,
 )
 from offsetd_storage.journal.journal_format import frame_bytes
-from offsetd_storage.log.file_presence import FilePresence
 from offsetd_storage.log.journal_size import JournalSize, StoreLocks
 from offsetd_storage.log.log_appends import LogAppends
+from offsetd_storage.log.open_file_check import OpenFileCheck
 from offsetd_storage.log.pending_frames import PendingFrames
 from offsetd_storage.log.recovery_points import points_to_reach, with_listings
 from offsetd_storage.log.segment_swap import delete_oldest
@@ -95,7 +95,7 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
-        self._in_place = FilePresence(recovered.lock, recovered.journal, recovered.logs)
+        self._in_place = OpenFileCheck(recovered.lock, recovered.journal, recovered.logs)
         self._locks = StoreLocks()
         self._pending_frames = PendingFrames(self._journal.frame_payload_bytes_max)
         self.journal_size = JournalSize(
