@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.settings_consistency import frame_bytes_m
 from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.expiry.uptime_marker import read_marker
 from offsetd_coordinator.network.connection_limits import connections_beyond
-from offsetd_coordinator.observability.progress_lines import ProgressLines
+from offsetd_coordinator.observability.start_progress import StartProgress
 from offsetd_coordinator.runtime.shard_loader import load
 from offsetd_coordinator.shard.shard import Shard
 
@@ -43,7 +43,7 @@ def open_store(
     settings: Settings, *, files: Files, clock: SteadyClock, random: random.Random, threads: int
 ) -> LogStore:
     """Opens the folder, and logs what was found. Raises StartFailed and the errors of the store."""
-    progress = ProgressLines("checking")
+    progress = StartProgress("checking")
     partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
     raise_descriptor_limit(partitions, settings.max_connections)
     folder = Path(settings.data_dir)
@@ -105,7 +105,7 @@ def load_shards(store: LogStore, settings: Settings, threads: int) -> dict[int, 
         for topic_partition in store.logs
         if topic_partition.topic == OFFSETS_TOPIC and topic_partition not in store.quarantined
     }
-    progress = ProgressLines("loading")
+    progress = StartProgress("loading")
     load(
         store,
         shards,
