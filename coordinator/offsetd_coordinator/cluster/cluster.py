@@ -16,7 +16,7 @@ import structlog
 
 from offsetd_coordinator.cluster.backups.cluster_backups import MAKERS_PARTITION, ClusterBackups
 from offsetd_coordinator.cluster.backups.node_streams import connected
-from offsetd_coordinator.cluster.copies import write_copies
+from offsetd_coordinator.cluster.copy_checkpoint import write_copies
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
