@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
-from offsetd_coordinator.background.served_pages import (
+from offsetd_coordinator.background.web_process import (
     LISTEN_DEFAULT,
     missing_package,
     serve_pages,
