@@ -11,8 +11,8 @@ from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 
-from offsetd_coordinator.administration.begun_repairs import complete_repairs, partition_of
 from offsetd_coordinator.administration.internal_topics import internal_topic_specs
+from offsetd_coordinator.administration.repair_journal import complete_repairs, partition_of
 from offsetd_coordinator.background.expirer import begin_where_left
 from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config

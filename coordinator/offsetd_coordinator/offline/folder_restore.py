@@ -21,7 +21,7 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.administration.begun_repairs import append_event
+from offsetd_coordinator.administration.repair_journal import append_event
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.configuration.server_settings import Settings
 from offsetd_coordinator.expiry.uptime_marker import UptimeMarker, write_marker
