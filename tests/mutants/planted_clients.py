@@ -9,7 +9,7 @@ _TESTS = "tests/unit/clients"
 CLIENT_MUTANTS = (
     Mutant(
         name="a key that does not fit its certificate is left to gRPC",
-        where="offsetd_clients.calling.key_pairs:check_key_pair",
+        where="offsetd_clients.calling.key_pair_check:check_key_pair",
         replace="if error.reason in _OTHER_KEY:",
         by="if False:",
         caught_by=f"{_TESTS}/calling/test_security.py",

@@ -37,7 +37,7 @@ DISK_ALLOWED = {
     "coordinator/offsetd_coordinator/security/certificates.py": "reads an operator's certificates",
     "coordinator/offsetd_coordinator/security/token_file.py": "the tokens that an operator makes",
     "coordinator/offsetd_coordinator/security/watched_file.py": "reads files of an operator again",
-    "clients/offsetd_clients/calling/key_pairs.py": "gives `ssl` a key as a file in memory",
+    "clients/offsetd_clients/calling/key_pair_check.py": "gives `ssl` a key as a file in memory",
     "transport/offsetd_wire/sockets.py": "takes away the socket of a process that has ended",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
