@@ -39,7 +39,7 @@ DISK_ALLOWED = {
     "coordinator/offsetd_coordinator/security/watched_file.py": "reads files of an operator again",
     "clients/offsetd_clients/calling/key_pair_check.py": "gives `ssl` a key as a file in memory",
     "transport/offsetd_wire/sockets.py": "takes away the socket of a process that has ended",
-    "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
+    "clients/offsetd_clients/migration/durable_files.py": "plans and journals of migrations",
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",
     "clients/offsetd_clients/cli/arguments/user_files.py": "files that a user names",
