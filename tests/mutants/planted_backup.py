@@ -320,7 +320,7 @@ BACKUP_MUTANTS = (
         name="others can read a backup",
         where=f"{_STORAGE}.targets:target_of",
         replace="Path(named).absolute(), PrivateOsFiles()",
-        by="Path(named).absolute(), files or PrivateOsFiles.__base__()",
+        by="Path(named).absolute(), PrivateOsFiles.__base__()",
         caught_by=_TARGETS,
     ),
     Mutant(
