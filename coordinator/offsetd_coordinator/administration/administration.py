@@ -17,7 +17,7 @@ from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     CONFIG_PARTITION,
 )
-from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
+from offsetd_coordinator.runtime.storage_refusals import quarantined_own_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -280,7 +280,7 @@ def _run(
             warm_kernels,
         )
         from offsetd_coordinator.observability.log_setup import set_up_logging  # noqa: PLC0415
-        from offsetd_coordinator.runtime.failure_messages import last_words  # noqa: PLC0415
+        from offsetd_coordinator.runtime.storage_refusals import last_words  # noqa: PLC0415
         from offsetd_coordinator.server import Server  # noqa: PLC0415
         from offsetd_coordinator.server_folder import StartFailed  # noqa: PLC0415
 
