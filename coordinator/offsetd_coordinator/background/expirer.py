@@ -31,6 +31,7 @@ from offsetd_coordinator.expiry.uptime_marker import (
     write_marker,
 )
 from offsetd_coordinator.requests import ExpireOffsets
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -294,8 +295,8 @@ class Expirer:
                 if self._runtime.serves(partition):
                     raise  # The audit log failed: without a record nothing expires.
                 return True
-            if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
-                await waiting
+            if ticket is not None:
+                await until_durable(self._runtime.log, ticket)
             took_seconds = time.perf_counter() - begun_seconds
             await asyncio.sleep(took_seconds * _REST_SHARE)
         return True

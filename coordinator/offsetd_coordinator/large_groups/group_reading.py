@@ -23,6 +23,7 @@ from offsetd_coordinator.history.offset_events import rows_of_changes, whole_cha
 from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.table.copied_rows import walk_group
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,23 +245,17 @@ async def _read(
         walk, start = source(shard.offsets), shard.offset_next
         if walk.is_small:
             rows, ticket = walk.take_all().sorted(), runtime.ticket_of(group_id)
-            await _until_durable(runtime, ticket)
+            await until_durable(runtime.log, ticket)
             return rows
         while not walk.take_slice():
             await walk.rest()
         await shard.holds.until_whole(group_id)
         runtime.check_shard(partition, shard)
         ticket, end = runtime.ticket_of(group_id), shard.offset_next
-        await _until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         with contextlib.suppress(HistoryCompacted):
             return await _settled(runtime, group_id, walk.parts, start, end)
     raise CoordinatorNotAvailable("the log of group {group!r} is being cleaned", group=group_id)
-
-
-async def _until_durable(runtime: Runtime, ticket: int) -> None:
-    waiting = runtime.durable(ticket)
-    if waiting is not None:
-        await waiting
 
 
 async def _settled(

@@ -52,7 +52,7 @@ class OffsetService:
         if (access := current_call.access()) is not None:
             admit_commit(access, request)
         ticket, outcome = runtime.submit(request)
-        waiting = runtime.durable(ticket)
+        waiting = runtime.durable(ticket)  # `until_durable`, inlined: each commit does this.
         if waiting is not None:
             await waiting
         if isinstance(outcome, CoordinatorError):
