@@ -14,8 +14,8 @@ from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.log.segment_list import ListedSegment, read_segment_list, segment_flaws
 from offsetd_storage.recovery.swap_recovery import (
-    plan_settling,
-    settle,
+    apply_swaps,
+    plan_swaps,
     sync_segments,
     unlink_orphans,
 )
@@ -128,7 +128,7 @@ def recovered(
 ) -> PartitionLog:
     """The log as a start finds it after a crash."""
     sync_segments(files, folder, drop_cache=True)
-    settle(files, folder, plan_settling(files, folder))
+    apply_swaps(files, folder, plan_swaps(files, folder))
     unlink_orphans(files, folder)
     log = opened(files, folder, config=config, log_start_offset=log_start_offset)
     assert not flaws_of(files, log)

@@ -26,7 +26,7 @@ from offsetd_clients import (
 )
 from offsetd_clients.aio.consumer import AsyncConsumer
 from offsetd_clients.consumer.errors import ConsumerFenced
-from offsetd_clients.consumer.part import Phase
+from offsetd_clients.consumer.group_role import Phase
 from offsetd_clients.consumer.source import AsyncSource, Item
 from offsetd_clients.errors import Failure, error_of
 from offsetd_coordinator.errors import CoordinatorError
@@ -368,7 +368,7 @@ class Worker:
         """Only what is held is committed, and nothing by one that knows itself to be fenced."""
         if not offsets.keys() <= self.held:
             self.world.problems.append(f"{offsets} committed by who has {self.held}")
-        if self.consumer._part.phase is Phase.LOST:
+        if self.consumer._role.phase is Phase.LOST:
             self.world.problems.append(f"{offsets} committed after they were lost")
 
     async def close(self) -> None:

@@ -16,8 +16,8 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
-from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.runtime.flusher import as_storage_failed
+from offsetd_coordinator.runtime.storage_refusals import unavailable
 from offsetd_storage.batch.record_batch import BatchHeader, batch_header
 from offsetd_storage.duration_histogram import Durations
 from offsetd_storage.kernels import padded_copy

@@ -20,7 +20,7 @@ from offsetd_clients import (
     TopicPartition,
 )
 from offsetd_clients.errors import Failure
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.values import (
     FoundGroup,
     FoundOffset,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 from migrations import FakeTarget, KillSwitch
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.plan_file import Plan, write_plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.run import RunOptions, run

@@ -13,6 +13,7 @@ a pause after each turn. So many long calls delay the others no more than one do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from itertools import islice
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 Item = TypeVar("Item")
 
@@ -34,6 +35,14 @@ REST_SECONDS: Final = 0.001
 """The pause between two turns: about the time of a commit."""
 WORK_SECONDS: Final = 0.001
 """Short turns run without pauses for this long: otherwise cheap items would mostly wait."""
+
+
+def call_soon(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object
+) -> None:
+    """Calls on the event loop's thread. For any thread; does nothing once the loop is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 class _Row:

@@ -12,9 +12,9 @@ from offsetd_coordinator.configuration.internal_topic_configs import (
     CONFIG_PARTITION,
 )
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
-from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 from offsetd_coordinator.runtime.commit_runs import CommitRuns
 from offsetd_coordinator.runtime.member_calls import MemberCalls
+from offsetd_coordinator.runtime.storage_refusals import quarantined_own_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

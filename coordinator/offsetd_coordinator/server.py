@@ -51,9 +51,9 @@ from offsetd_coordinator.node import Node
 from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.observability.health_and_metrics import Observability
 from offsetd_coordinator.runtime.awake_clock import AwakeClock
-from offsetd_coordinator.runtime.failure_messages import what_happened
 from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.storage_refusals import what_happened
 from offsetd_coordinator.runtime.store_commit_log import StoreCommitLog
 from offsetd_coordinator.server_folder import StartFailed, load_shards, open_store
 from offsetd_coordinator.server_security import ServerSecurity

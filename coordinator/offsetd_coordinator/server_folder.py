@@ -11,14 +11,14 @@ from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 
-from offsetd_coordinator.administration.begun_repairs import complete_repairs, partition_of
 from offsetd_coordinator.administration.internal_topics import internal_topic_specs
+from offsetd_coordinator.administration.repair_journal import complete_repairs, partition_of
 from offsetd_coordinator.background.expirer import begin_where_left
 from offsetd_coordinator.configuration.settings_consistency import frame_bytes_max
 from offsetd_coordinator.configuration.shard_settings import shard_config
-from offsetd_coordinator.expiry.uptime_marker import read_last_up
+from offsetd_coordinator.expiry.uptime_marker import read_marker
 from offsetd_coordinator.network.connection_limits import connections_beyond
-from offsetd_coordinator.observability.progress_lines import ProgressLines
+from offsetd_coordinator.observability.start_progress import StartProgress
 from offsetd_coordinator.runtime.shard_loader import load
 from offsetd_coordinator.shard.shard import Shard
 
@@ -43,11 +43,11 @@ def open_store(
     settings: Settings, *, files: Files, clock: SteadyClock, random: random.Random, threads: int
 ) -> LogStore:
     """Opens the folder, and logs what was found. Raises StartFailed and the errors of the store."""
-    progress = ProgressLines("checking")
+    progress = StartProgress("checking")
     partitions = settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
     raise_descriptor_limit(partitions, settings.max_connections)
     folder = Path(settings.data_dir)
-    read_last_up(files, folder)  # A newer format is refused before anything is changed.
+    read_marker(files, folder)  # A newer format is refused before anything is changed.
     store = opened_with_reserve(
         files,
         folder,
@@ -105,7 +105,7 @@ def load_shards(store: LogStore, settings: Settings, threads: int) -> dict[int, 
         for topic_partition in store.logs
         if topic_partition.topic == OFFSETS_TOPIC and topic_partition not in store.quarantined
     }
-    progress = ProgressLines("loading")
+    progress = StartProgress("loading")
     load(
         store,
         shards,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from offsetd_pipeline.kernels.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -38,6 +38,13 @@ def time_of(timestamp_ms: int) -> datetime | None:
     if timestamp_ms < 0:
         return None
     return _EPOCH + timedelta(milliseconds=min(timestamp_ms, TIMESTAMP_MS_MAX))
+
+
+def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """The batch of these rows. A value that a row lacks is null."""
+    return pa.RecordBatch.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
+    )
 
 
 class ChosenRows:

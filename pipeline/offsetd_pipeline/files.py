@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from offsetd_clients.migration.files import LockedFile, sync_folder, write_whole
+from offsetd_clients.migration.durable_files import LockedFile, sync_folder, write_whole
 
 __all__ = [
     "LockedFile",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from offsetd_clients import GroupNotFound, InvalidRequest, OffsetClient, OffsetFormat
 from pyspark.sql.datasource import InputPartition
 
-from offsetd_pipeline.arrow_columns import time_of
+from offsetd_pipeline.arrow_columns import record_batch, time_of
 from offsetd_pipeline.writing.packed_rows import TOPIC_UNITS_MAX, utf16_units
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def server_batches(
         for line in _lines(pieces):
             rows.append(_row(json.loads(line)))
             if len(rows) == _ROWS:
-                yield _batch(_selected(rows, selection), schema)
+                yield record_batch(_selected(rows, selection), schema)
                 rows = []
         if rows:
-            yield _batch(_selected(rows, selection), schema)
+            yield record_batch(_selected(rows, selection), schema)
 
 
 def _selected(rows: list[dict[str, Any]], selection: Selection) -> list[dict[str, Any]]:
@@ -80,12 +80,6 @@ def _is_there(client: OffsetClient, group_id: str) -> bool:
 def _can_be_topic(name: str) -> bool:
     """Whether a text can be a topic's name. An export refuses others."""
     return 0 < utf16_units(name) <= TOPIC_UNITS_MAX
-
-
-def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
-    )
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -25,14 +25,14 @@ from offsetd_storage.errors import (
     storage_failed,
 )
 from offsetd_storage.journal.journal_format import frame_bytes
-from offsetd_storage.log.file_presence import FilePresence
 from offsetd_storage.log.journal_size import JournalSize, StoreLocks
 from offsetd_storage.log.log_appends import LogAppends
+from offsetd_storage.log.open_file_check import OpenFileCheck
 from offsetd_storage.log.pending_frames import PendingFrames
 from offsetd_storage.log.recovery_points import points_to_reach, with_listings
 from offsetd_storage.log.segment_swap import delete_oldest
 from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
-from offsetd_storage.recovery.clean_shutdown_marker import write_closed_mark
+from offsetd_storage.recovery.clean_shutdown_marker import write_marker
 from offsetd_storage.recovery.folder_recovery import RecoveredFolder, recover_folder
 
 if TYPE_CHECKING:
@@ -95,18 +95,18 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
-        self._in_place = FilePresence(recovered.lock, recovered.journal, recovered.logs)
+        self._in_place = OpenFileCheck(recovered.lock, recovered.journal, recovered.logs)
         self._locks = StoreLocks()
-        self._unflushed = PendingFrames(self._journal.frame_payload_bytes_max)
+        self._pending_frames = PendingFrames(self._journal.frame_payload_bytes_max)
         self.journal_size = JournalSize(
             self._journal,
-            self._unflushed,
+            self._pending_frames,
             self.logs,
             self._locks,
             self._latch,
             advance_points=self.advance_recovery_points,
         )
-        self._appends = LogAppends(self._unflushed, self.journal_size, self._latch)
+        self._appends = LogAppends(self._pending_frames, self.journal_size, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         self._journaled_bytes = 0
         self._released_bytes = 0  # The part of these that lies below the recovery points.
@@ -121,14 +121,14 @@ class LogStore:
         clock: Clock,
         random: random.Random,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
-        begin_anew: Collection[TopicPartition] = (),
+        recreated: Collection[TopicPartition] = (),
         repaired: Collection[TopicPartition] = (),
         witness: RepairWitness | None = None,
         restore_lock: FolderLock | None = None,
     ) -> LogStore:
         """Locks and recovers the folder, makes it if missing, and begins a new life of its journal.
 
-        Logs in `begin_anew` lose all their batches, damaged or not; they are empty and continue at
+        Logs in `recreated` lose all their batches, damaged or not; they are empty and continue at
         the offsets at which they ended. Damaged logs in `repaired` keep their valid batches, and
         `witness` is told of each. A restore opens the folder that it fills under its lock
         (`restore_lock`), and keeps the lock.
@@ -146,7 +146,7 @@ class LogStore:
                     random=random,
                     cleanup=cleanup,
                     on_progress=on_progress,
-                    begin_anew=begin_anew,
+                    recreated=recreated,
                     repaired=repaired,
                     witness=witness,
                     restore_lock=restore_lock,
@@ -219,10 +219,6 @@ class LogStore:
         )
         return batch_header(appended)
 
-    def has_pending(self) -> bool:
-        """Returns whether batches wait for a flush."""
-        return bool(self._unflushed)
-
     # Flushing --------------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -232,7 +228,7 @@ class LogStore:
         """
         with self._locks.flush, self._latch.fail_stop():
             with self._locks.pending:
-                frames = self._unflushed.take()
+                frames = self._pending_frames.take()
             for frame in frames:
                 self._flush_frame(frame)
                 frame.clear()
@@ -462,7 +458,7 @@ class LogStore:
                 for log in self.logs.values():
                     log.listing.settle()
                 self._checkpoints.write(self._durable_offsets(), self.logs.values())
-                write_closed_mark(self.files, self._checkpoints.folder, self.logs.values())
+                write_marker(self.files, self._checkpoints.folder, self.logs.values())
 
     def abandon(self) -> None:
         """Closes everything without a write, like a crash. For tests."""

@@ -12,7 +12,7 @@ import pytest
 from cli_calls import offsetd_of
 from ext4_volumes import fill, mounted_ext4
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
-from offsetd_coordinator.expiry.uptime_marker import LastUp, write_last_up
+from offsetd_coordinator.expiry.uptime_marker import UptimeMarker, write_marker
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.offsets_topic.placement import partition_of
 from server_process import ServerProcess
@@ -115,7 +115,7 @@ def test_a_killed_server_and_a_clock_that_is_behind_are_told_of_the_folder(
         process.wait_until_serving()
         process.kill()
     future_ms = int(time.time() * 1000) + 3_600_000
-    write_last_up(OsFiles(), folder, LastUp(up_ms=future_ms, grace_until_ms=0))
+    write_marker(OsFiles(), folder, UptimeMarker(up_ms=future_ms, grace_until_ms=0))
     code, wrong = doctor("--data-dir", folder)
     assert (code, sorted(wrong)) == (0, ["clock", "shutdown"])
     (folder / "offsetd.last-up").write_bytes(b"rot")

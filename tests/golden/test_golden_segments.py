@@ -6,9 +6,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from changed_configs import with_settings
 from offsetd_storage.batch.record_batch import batch_header, decode_batches
 from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log.segment_files import segment_path

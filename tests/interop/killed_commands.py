@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.printing.terminal import Terminal
-from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.kafka.cluster import KafkaCluster
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.plan_file import _Hashed
 from offsetd_clients.migration.target import Target
 from patience import PATIENCE_SECONDS

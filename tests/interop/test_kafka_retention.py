@@ -9,10 +9,10 @@ from typing import Any
 
 import attrs
 import pytest
+from changed_configs import with_settings
 from interop.requirements import no_kafka
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.configuration.log_config import LogConfig
-from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.log.segment_files import segment_path
 from offsetd_storage.retention.retention_rules import SegmentFigures, plan_retention
 

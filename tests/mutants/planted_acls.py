@@ -27,7 +27,7 @@ ACL_MUTANTS = (
     Mutant(
         name="a rule counts before it is durable",
         where=f"{_ADMINISTRATION}._apply_acls_in_turn",
-        replace="await self._until_durable(ticket)",
+        replace="await until_durable(self._log, ticket)",
         by="",
         caught_by=_SERVICE,
     ),

@@ -12,7 +12,7 @@ ADMINISTRATION_MUTANTS = (
     Mutant(
         name="a setting acts before it is durable",
         where="offsetd_coordinator.administration.administration:Administration._apply_in_turn",
-        replace="await self._until_durable(ticket)\ntry:",
+        replace="await until_durable(self._log, ticket)\ntry:",
         by="try:",
         caught_by=f"{_CONFIG_ADMIN}::test_nothing_acts_by_a_setting_before_it_is_durable",
     ),

@@ -319,8 +319,8 @@ BACKUP_MUTANTS = (
     Mutant(
         name="others can read a backup",
         where=f"{_STORAGE}.targets:target_of",
-        replace="Path(named).absolute(), files or PrivateOsFiles()",
-        by="Path(named).absolute(), files or PrivateOsFiles.__base__()",
+        replace="Path(named).absolute(), PrivateOsFiles()",
+        by="Path(named).absolute(), PrivateOsFiles.__base__()",
         caught_by=_TARGETS,
     ),
     Mutant(

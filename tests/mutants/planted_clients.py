@@ -9,7 +9,7 @@ _TESTS = "tests/unit/clients"
 CLIENT_MUTANTS = (
     Mutant(
         name="a key that does not fit its certificate is left to gRPC",
-        where="offsetd_clients.calling.key_pairs:check_key_pair",
+        where="offsetd_clients.calling.key_pair_check:check_key_pair",
         replace="if error.reason in _OTHER_KEY:",
         by="if False:",
         caught_by=f"{_TESTS}/calling/test_security.py",
@@ -108,8 +108,8 @@ CLIENT_MUTANTS = (
     Mutant(
         name="a commit's bytes have the length of another",
         where="offsetd_clients.messages.offset_messages:sequenced_commit",
-        replace='return b"\\x0a" + _varint(len(head) + len(commit)) + head + commit',
-        by='return b"\\x0a" + _varint(len(commit)) + head + commit',
+        replace='return b"\\x0a" + varint(len(head) + len(commit)) + head + commit',
+        by='return b"\\x0a" + varint(len(commit)) + head + commit',
         caught_by=f"{_TESTS}/messages/test_offset_messages.py",
     ),
     Mutant(

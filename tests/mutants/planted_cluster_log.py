@@ -368,7 +368,7 @@ CLUSTER_LOG_MUTANTS = (
     ),
     Mutant(
         name="an old local copy is trusted",
-        where="offsetd_coordinator.cluster.copies:Copies",
+        where="offsetd_coordinator.cluster.copy_checkpoint:CopyCheckpoint",
         replace='or not 0 <= now_ms - document["time_ms"] <= _AGE_MS_MAX',
         by="",
         caught_by=(
@@ -377,7 +377,7 @@ CLUSTER_LOG_MUTANTS = (
     ),
     Mutant(
         name="copies are deleted while their file still says that they are whole",
-        where="offsetd_coordinator.cluster.copies:begin_copies",
+        where="offsetd_coordinator.cluster.copy_checkpoint:begin_copies",
         replace="write_copies(files, folder, copies.encode(now_ms=0))",
         by="",
         caught_by=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _LIVES = "tests/property/test_consumer_lives.py"
-_PART = "tests/unit/clients/consumer/test_parts.py"
+_PART = "tests/unit/clients/consumer/test_group_roles.py"
 _POSITIONS = "tests/unit/clients/consumer/test_positions.py"
 
 CONSUMER_MUTANTS = (
@@ -22,7 +22,7 @@ CONSUMER_MUTANTS = (
     ),
     Mutant(
         name="assigned before revoked",
-        where="offsetd_clients.consumer.part:Part._rebalance",
+        where="offsetd_clients.consumer.group_role:GroupRole._rebalance",
         replace=(
             "    self.phase = Phase.YIELDING\nelif self.phase in (Phase.ARRIVED, Phase.ENTERING):"
         ),
@@ -31,21 +31,21 @@ CONSUMER_MUTANTS = (
     ),
     Mutant(
         name="committed after it was lost",
-        where="offsetd_clients.consumer.member_part:MemberPart._forget",
+        where="offsetd_clients.consumer.member_role:MemberRole._forget",
         replace="self.standing = self._membership = None",
         by="self._membership = None",
         caught_by=_PART,
     ),
     Mutant(
         name="items are given out when the session may be over",
-        where="offsetd_clients.consumer.part:Part.may_give",
+        where="offsetd_clients.consumer.group_role:GroupRole.may_give",
         replace="return self.phase is Phase.HOLDING and now_s < self.alive_until_s",
         by="return self.phase is Phase.HOLDING",
         caught_by=_LIVES,
     ),
     Mutant(
         name="a fenced consumer joins again as if nothing had happened",
-        where="offsetd_clients.consumer.part:Part._fence",
+        where="offsetd_clients.consumer.group_role:GroupRole._fence",
         replace="self._lose(fenced_by(error, had))",
         by="self._enter_again()",
         caught_by=_LIVES,

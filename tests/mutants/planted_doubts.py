@@ -84,8 +84,8 @@ DOUBT_MUTANTS = (
     Mutant(
         name="a damaged note of the last stop means that there was no grace",
         where="offsetd_coordinator.expiry.uptime_marker:",
-        replace="UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)",
-        by="UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=0)",
+        replace="UNREADABLE: Final = UptimeMarker(up_ms=0, grace_until_ms=2**63 - 1)",
+        by="UNREADABLE: Final = UptimeMarker(up_ms=0, grace_until_ms=0)",
         caught_by=f"{_EXPIRER_TESTS}::test_a_damaged_note_of_the_last_stop_holds_for_a_whole_grace",
     ),
     Mutant(

@@ -49,7 +49,7 @@ FOLDER_REPAIR_MUTANTS = (
     ),
     Mutant(
         name="a repair is not in the audit log",
-        where="offsetd_coordinator.administration.begun_repairs:append_event",
+        where="offsetd_coordinator.administration.repair_journal:append_event",
         replace="store.produce(AUDIT_PARTITION, encode_batch([record], base_offset=0))",
         by="pass",
         caught_by=_REPAIR,
@@ -70,21 +70,21 @@ FOLDER_REPAIR_MUTANTS = (
     ),
     Mutant(
         name="the entries of repairs are dropped if the audit log is damaged",
-        where="offsetd_coordinator.administration.begun_repairs:complete_repairs",
+        where="offsetd_coordinator.administration.repair_journal:complete_repairs",
         replace="left.append(event)",
         by="done.append(event)",
         caught_by=_BROKEN_OFF,
     ),
     Mutant(
         name="an entry that the audit log cannot take keeps the others in the list",
-        where="offsetd_coordinator.administration.begun_repairs:_leave_only",
+        where="offsetd_coordinator.administration.repair_journal:_leave_only",
         replace="write_begun(files, folder, left)",
         by="pass",
         caught_by=_BROKEN_OFF,
     ),
     Mutant(
         name="an entry that is too large stays in the list for ever",
-        where="offsetd_coordinator.administration.begun_repairs:_append_fitting",
+        where="offsetd_coordinator.administration.repair_journal:_append_fitting",
         replace="except RecordTooLarge:",
         by="except NewerFormat:",
         caught_by=_BROKEN_OFF,

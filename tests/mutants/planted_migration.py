@@ -56,7 +56,7 @@ MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="what a mirror has stored is forgotten when it ends",
-        where="offsetd_clients.migration.journal:Journal._note",
+        where="offsetd_clients.migration.migration_journal:Journal._note",
         replace="self.followed.note(document)\nreturn",
         by="return",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
@@ -217,7 +217,7 @@ MIGRATION_MUTANTS = (
     ),
     Mutant(
         name="another attempt has the request id of the first",
-        where="offsetd_clients.migration.journal:_request_id",
+        where="offsetd_clients.migration.migration_journal:_request_id",
         replace="(plan_id, step, group_id, str(attempt)))",
         by="(plan_id, step, group_id))",
         caught_by=f"{_TESTS}/test_run.py",

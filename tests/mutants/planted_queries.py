@@ -49,13 +49,13 @@ QUERY_MUTANTS = (
     Mutant(
         name="a batch that comes late is committed over a newer one",
         where="offsetd_pipeline.queries.query_commits:QueryCommits.put",
-        replace="if not self.is_before(progress, run_number):\n    return False",
+        replace="if not self.is_newer(progress, run_number):\n    return False",
         by="",
         caught_by=_LEDGER,
     ),
     Mutant(
         name="runs are told apart by their batches alone",
-        where="offsetd_pipeline.queries.query_commits:QueryCommits.is_before",
+        where="offsetd_pipeline.queries.query_commits:QueryCommits.is_newer",
         replace="return (run_number, progress.batch_id) > self._order",
         by="return progress.batch_id > self._order[1]",
         caught_by=_LEDGER,

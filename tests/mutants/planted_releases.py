@@ -25,7 +25,7 @@ RELEASE_MUTANTS = (
     ),
     Mutant(
         name="a newer offsetd.last-up counts as damaged",
-        where="offsetd_coordinator.expiry.uptime_marker:read_last_up",
+        where="offsetd_coordinator.expiry.uptime_marker:read_marker",
         replace="int(version) > LAST_UP_VERSION",
         by="int(version) > LAST_UP_VERSION + 1",
         caught_by=f"{_NEWER}::{_UNTOUCHED}",
@@ -33,7 +33,7 @@ RELEASE_MUTANTS = (
     Mutant(
         name="a newer offsetd.last-up is noticed only when the folder was changed",
         where="offsetd_coordinator.server_folder:open_store",
-        replace="read_last_up(files, folder)",
+        replace="read_marker(files, folder)",
         by="folder.exists()",
         caught_by=f"{_NEWER}::{_UNTOUCHED}",
     ),

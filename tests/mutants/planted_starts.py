@@ -109,7 +109,7 @@ START_MUTANTS = (
     ),
     Mutant(
         name="whatever has a mark counts as it was closed",
-        where="offsetd_storage.recovery.clean_shutdown_marker:ClosedMark._has",
+        where="offsetd_storage.recovery.clean_shutdown_marker:CleanShutdownMarker._has",
         replace="return self.digests.get(name) == _digest(files, paths)",
         by="return name in self.digests",
         caught_by=_MARK_CRASHES,
@@ -123,7 +123,7 @@ START_MUTANTS = (
     ),
     Mutant(
         name="what lies beside a log is taken for durable with it",
-        where="offsetd_storage.recovery.clean_shutdown_marker:write_closed_mark",
+        where="offsetd_storage.recovery.clean_shutdown_marker:write_marker",
         replace='(path for segment in log.segments for path in segment.paths(""))',
         by="[log.folder / each for each in segment_file_names(files.list_folder(log.folder))]",
         caught_by=_MARK_TESTS,

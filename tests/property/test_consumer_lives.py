@@ -174,7 +174,7 @@ def test_who_is_fenced_by_a_commit_in_the_background_is_told_by_its_own() -> Non
         items = await worker.consumer.poll(9, timeout_s=60.0)
         world.handled[items[0].topic_partition].update(range(9))
         worker.consumer.ack(items[0])
-        member_id = worker.consumer._part.standing.membership.member_id
+        member_id = worker.consumer._role.standing.membership.member_id
         world.calls.leave((member_id, None))
         worker.consumer._keeper.prompt_commit()
         await asyncio.sleep(seed * 0.002)

@@ -174,7 +174,7 @@ class Run:
         """Flushes; only when that has returned, what was pending is acknowledged."""
         assert self.store is not None
         # Which batches share a frame is the store's choice; that a frame is whole is its promise.
-        frames = self.store._unflushed.frames()
+        frames = self.store._pending_frames.frames()
         flying = list(map(runs_of, frames))
         assert _by_log(each for frame in flying for each in frame) == _by_log(self.model.pending)
         self.model.pending = []

@@ -96,7 +96,7 @@ class Run:
             self.pending.append((topic_partition, batch))
 
     def flush(self) -> None:
-        self.in_flight = list(map(runs_of, self.store._unflushed.frames()))
+        self.in_flight = list(map(runs_of, self.store._pending_frames.frames()))
         self.pending = []
         self.store.flush()
         for frame in self.in_flight:

@@ -18,7 +18,7 @@ from offsetd_clients.consumer.errors import (
     fenced_before,
     fenced_by,
 )
-from offsetd_clients.consumer.part import FENCED, Phase
+from offsetd_clients.consumer.group_role import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import AsyncSource, Item, checked, checked_counts
@@ -72,7 +72,7 @@ class AsyncConsumer(Generic[Value]):
         self.settings = settings or ConsumerSettings()
         self._source = source
         self._keeper = AsyncKeeper(client, group_id, self.settings, monotonic_s)
-        self._part = self._keeper.part
+        self._role = self._keeper.role
         self._positions = self._keeper.positions
         self._guard = self._keeper.guard
         self._backlog = Backlog()
@@ -147,12 +147,12 @@ class AsyncConsumer(Generic[Value]):
             self.ack(what)
         elif what is not None:
             offsets = self._offsets_to_commit(what)
-        if self._part.phase is Phase.LOST:
+        if self._role.phase is Phase.LOST:
             await self._lose_or_say_so()
         try:
             await self._keeper.commit(offsets)
         except (ConsumerFenced, *FENCED) as error:
-            if self._part.phase is Phase.LOST:
+            if self._role.phase is Phase.LOST:
                 await self._lose_or_say_so()
             if isinstance(error, ConsumerFenced):
                 raise
@@ -168,7 +168,7 @@ class AsyncConsumer(Generic[Value]):
         if position < 0:
             raise ValueError(f"{topic_partition}: there is no offset {position}")
         with self._guard:
-            if self._part.seek(topic_partition, position):
+            if self._role.seek(topic_partition, position):
                 return
             self._positions.seek(topic_partition, position)
             self._backlog.seek(topic_partition, position)
@@ -180,15 +180,15 @@ class AsyncConsumer(Generic[Value]):
         member does not leave: the group waits for it during one session timeout. Raises the errors
         of the commit.
         """
-        if self._part.phase is Phase.CLOSED:
+        if self._role.phase is Phase.CLOSED:
             return
         with self._guard:
-            self._part.away_since_s = None
-            self._part.give_up()
+            self._role.away_since_s = None
+            self._role.give_up()
         try:
-            if self._part.phase is Phase.YIELDING:
+            if self._role.phase is Phase.YIELDING:
                 await self._revoke(is_last=True)
-            if self._part.phase is Phase.LOST and self._positions.processed:
+            if self._role.phase is Phase.LOST and self._positions.processed:
                 await self._lose()
         finally:
             await self._keeper.end(_END_S_MAX)
@@ -221,7 +221,7 @@ class AsyncConsumer(Generic[Value]):
     def generation_id(self) -> int | None:
         """The generation of its membership, or the epoch of its lease. None if it has neither."""
         with self._guard:
-            standing = self._part.standing
+            standing = self._role.standing
         if standing is None:
             return None
         return standing.epoch if standing.membership is None else standing.membership.generation_id
@@ -234,25 +234,25 @@ class AsyncConsumer(Generic[Value]):
         with self._guard:
             if self._is_implicit:
                 self._positions.acknowledge_all()
-            if not self._part.may_give(now_s):
+            if not self._role.may_give(now_s):
                 return []
             items = self._backlog.take(items_max)
             for item in items:
                 self._positions.give(item)
             if items:
-                self._part.away_since_s = now_s
+                self._role.away_since_s = now_s
             return items
 
     async def _asked(self, items_max: int, until_s: float) -> list[Item[Any]]:
         with self._guard:
-            self._part.away_since_s = None
+            self._role.away_since_s = None
             if self._is_implicit:
                 self._positions.acknowledge_all()
         try:
             return await self._gathered(items_max, until_s)
         finally:
             with self._guard:
-                self._part.away_since_s = self._monotonic_s()
+                self._role.away_since_s = self._monotonic_s()
 
     async def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does pending work until there are items, or until `until_s`."""
@@ -265,12 +265,12 @@ class AsyncConsumer(Generic[Value]):
                 self._is_woken = False
                 return []
             await self._get_on()
-            if self._part.phase not in (Phase.ENTERING, Phase.HOLDING):
+            if self._role.phase not in (Phase.ENTERING, Phase.HOLDING):
                 continue  # There is more to do at once.
             if items := self._at_once(items_max):
                 return items
             now_s = self._monotonic_s()
-            may_give = self._part.may_give(now_s)
+            may_give = self._role.may_give(now_s)
             if may_give and self._backlog.has_items:
                 continue  # Something else was due first. Return these items before more are read.
             if may_give and not self._backlog.is_idle:
@@ -283,13 +283,13 @@ class AsyncConsumer(Generic[Value]):
                 self._backlog.look_again()
 
     async def _get_on(self) -> None:
-        """Does the work that `Part` leaves to the iterating caller."""
-        match self._part.phase:
+        """Does the work that `GroupRole` leaves to the iterating caller."""
+        match self._role.phase:
             case Phase.APART:
                 counts = checked_counts(await called(self._source.partition_counts))
                 with self._guard:
-                    if self._part.phase is Phase.APART:
-                        self._part.enter(counts)
+                    if self._role.phase is Phase.APART:
+                        self._role.enter(counts)
                 self._keeper.start()
             case Phase.ARRIVED:
                 await self._take()
@@ -319,19 +319,19 @@ class AsyncConsumer(Generic[Value]):
             with self._guard:
                 self._positions.note_end(each, bounds)
         with self._guard:
-            self._part.note_source(counts)
+            self._role.note_source(counts)
         self._look_s = self._monotonic_s() + self.settings.source_interval_s
 
     async def _take(self) -> None:
         """Takes assigned partitions: finds the start of each, and calls `on_assigned`."""
         with self._guard:
-            if self._part.phase is not Phase.ARRIVED:
+            if self._role.phase is not Phase.ARRIVED:
                 return
-            committed = self._part.committed
-            sought = dict(self._part.sought)
+            committed = self._role.committed
+            sought = dict(self._role.sought)
             stored = {
                 each: None if each in sought else committed.get(each)
-                for each in self._part.topic_partitions
+                for each in self._role.topic_partitions
             }
         chosen = {**await called(self._source.assign, stored), **sought}
         starts: dict[TopicPartition, int] = {}
@@ -340,9 +340,9 @@ class AsyncConsumer(Generic[Value]):
             ends[each] = await called(self._source.bounds, each)
             starts[each] = await self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
-            if self._part.committed is not committed or not self._part.take():
+            if self._role.committed is not committed or not self._role.take():
                 return  # The group is already assigning the partitions again.
-            starts.update(self._part.sought)  # Callbacks may have called `seek`.
+            starts.update(self._role.sought)  # Callbacks may have called `seek`.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)
             for each, bounds in ends.items():
@@ -383,9 +383,9 @@ class AsyncConsumer(Generic[Value]):
         except OffsetdError as error:
             problem = error
         with self._guard:
-            if not self._part.begin_revoke():
+            if not self._role.begin_revoke():
                 return  # They were lost.
-            topic_partitions = self._part.topic_partitions
+            topic_partitions = self._role.topic_partitions
         if problem is not None:
             log.warning("group %s: revoked before committed: %s", self.group_id, problem)
         try:
@@ -393,7 +393,7 @@ class AsyncConsumer(Generic[Value]):
         finally:
             with self._guard:
                 self._drop()
-                self._part.revoked()
+                self._role.revoked()
             self._keeper.prompt()
         await called(self._source.assign, {})
         if is_last and problem is not None:
@@ -402,14 +402,14 @@ class AsyncConsumer(Generic[Value]):
     async def _lose(self) -> None:
         """Handles lost partitions: calls `on_lost`, and raises the reason."""
         with self._guard:
-            topic_partitions = self._part.topic_partitions
+            topic_partitions = self._role.topic_partitions
             self._drop()
         try:
             await self._tell(self._on_lost, topic_partitions)
             await called(self._source.assign, {})
         finally:
             with self._guard:
-                problem = self._part.let_go()
+                problem = self._role.let_go()
         raise problem
 
     async def _lose_or_say_so(self) -> None:

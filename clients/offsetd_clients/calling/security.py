@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 import grpc
 
-from offsetd_clients.calling.key_pairs import check_key_pair
+from offsetd_clients.calling.key_pair_check import check_key_pair
 from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]

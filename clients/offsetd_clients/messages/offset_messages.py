@@ -17,6 +17,7 @@ from offsetd_clients.messages.conversions import (
     several,
     text_of,
 )
+from offsetd_clients.messages.varints import varint
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,
@@ -83,24 +84,14 @@ def sequenced_commit(sequence: int, commit: bytes) -> bytes:
     `commit` is a serialised CommitOffsetsRequest. Building the message from messages would copy
     each.
     """
-    head = b"\x08" + _varint(sequence) + b"\x12" + _varint(len(commit))  # Fields 1 and 2.
-    return b"\x0a" + _varint(len(head) + len(commit)) + head + commit
+    head = b"\x08" + varint(sequence) + b"\x12" + varint(len(commit))  # Fields 1 and 2.
+    return b"\x0a" + varint(len(head) + len(commit)) + head + commit
 
 
 def traceparent_field(traceparent: str) -> bytes:
     """A span, encoded as a field of a StreamCommitsRequest."""
     encoded = traceparent.encode()
-    return b"\x12" + _varint(len(encoded)) + encoded  # Field 2.
-
-
-def _varint(number: int) -> bytes:
-    """A number, at least 0, as protobuf's varint: seven bits a byte, the lowest first."""
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return b"\x12" + varint(len(encoded)) + encoded  # Field 2.
 
 
 def fetch_request(

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+
+from offsetd_clients.messages.varints import varint, varints
 
 _PREFIX_BYTES = 9  # The version, and the digest of the question.
 
@@ -24,7 +26,7 @@ def merged(tokens: Iterable[str]) -> str:
         raise ValueError("tokens of different watchers")
     encoded = bytearray(*prefixes)
     for log_partition, position in sorted(positions.items()):
-        encoded += _varint(log_partition) + _varint(position)
+        encoded += varint(log_partition) + varint(position)
     return base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
 
 
@@ -38,23 +40,4 @@ def _decoded(token: str) -> tuple[bytes, list[int]]:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
         raise ValueError(f"not a token of a watcher: {token!r}") from error
-    return raw[:_PREFIX_BYTES], list(_varints(raw[_PREFIX_BYTES:]))
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _varints(encoded: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in encoded:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number = shift = 0
+    return raw[:_PREFIX_BYTES], list(varints(raw[_PREFIX_BYTES:]))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from offsetd_clients import CommitConflict, Revision, TopicPartition
 from offsetd_clients.migration.followed_writes import OwnWrite, OwnWrites
-from offsetd_clients.migration.journal import Entry, Journal, Step
+from offsetd_clients.migration.migration_journal import Entry, Journal, Step
 from offsetd_clients.migration.run_entries import retention_of, written_by
 from offsetd_clients.migration.target import Put, Stored, Target
 

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import attrs
 
-from offsetd_clients.migration.files import read_lines, write_whole
-from offsetd_clients.migration.journal import make_room
+from offsetd_clients.migration.durable_files import read_lines, write_whole
+from offsetd_clients.migration.migration_journal import make_room
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import (
     FoundGroup,

@@ -9,7 +9,7 @@ import attrs
 
 from offsetd_clients import Bounds, Group, OffsetdError, Retention, TopicPartition
 from offsetd_clients.migration.differences import GONE, Difference, State, differences
-from offsetd_clients.migration.journal import Entry, Journal, Step, request_id_of
+from offsetd_clients.migration.migration_journal import Entry, Journal, Step, request_id_of
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,

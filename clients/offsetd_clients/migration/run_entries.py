@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from offsetd_clients import CommittedOffset, Retention, TopicPartition
-from offsetd_clients.migration.journal import Entry
+from offsetd_clients.migration.migration_journal import Entry
 from offsetd_clients.migration.target import Stored, milliseconds
 
 Image = list[Any]

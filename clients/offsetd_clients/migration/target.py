@@ -1,7 +1,7 @@
 """offsetd as the target of a migration."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import attrs
@@ -206,11 +206,6 @@ def alive_here(target: Target, group_id: str) -> str:
 def is_groups_own(error: OffsetdError) -> bool:
     """Whether an error concerns one group only."""
     return isinstance(error, GROUPS_OWN)
-
-
-def revisions_of(revision: Revision, partitions: Sequence[TopicPartition]) -> Iterator[int]:
-    """The log offset of each record of a `put`; `revision` is that of the last one."""
-    return iter(range(revision.log_offset - len(partitions) + 1, revision.log_offset + 1))
 
 
 def milliseconds(time: datetime) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from offsetd_clients import Group, OffsetdError, TopicPartition
-from offsetd_clients.migration.journal import Entry, Journal, Step
+from offsetd_clients.migration.migration_journal import Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,

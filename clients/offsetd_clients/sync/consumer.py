@@ -16,7 +16,7 @@ from offsetd_clients.consumer.errors import (
     fenced_before,
     fenced_by,
 )
-from offsetd_clients.consumer.part import FENCED, Phase
+from offsetd_clients.consumer.group_role import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import Item, Source, checked, checked_counts
@@ -73,7 +73,7 @@ class Consumer(Generic[Value]):
         self.settings = settings or ConsumerSettings()
         self._source = source
         self._keeper = Keeper(client, group_id, self.settings, monotonic_s)
-        self._part = self._keeper.part
+        self._role = self._keeper.role
         self._positions = self._keeper.positions
         self._guard = self._keeper.guard
         self._backlog = Backlog()
@@ -148,12 +148,12 @@ class Consumer(Generic[Value]):
             self.ack(what)
         elif what is not None:
             offsets = self._offsets_to_commit(what)
-        if self._part.phase is Phase.LOST:
+        if self._role.phase is Phase.LOST:
             self._lose_or_say_so()
         try:
             self._keeper.commit(offsets)
         except (ConsumerFenced, *FENCED) as error:
-            if self._part.phase is Phase.LOST:
+            if self._role.phase is Phase.LOST:
                 self._lose_or_say_so()
             if isinstance(error, ConsumerFenced):
                 raise
@@ -169,7 +169,7 @@ class Consumer(Generic[Value]):
         if position < 0:
             raise ValueError(f"{topic_partition}: there is no offset {position}")
         with self._guard:
-            if self._part.seek(topic_partition, position):
+            if self._role.seek(topic_partition, position):
                 return
             self._positions.seek(topic_partition, position)
             self._backlog.seek(topic_partition, position)
@@ -181,15 +181,15 @@ class Consumer(Generic[Value]):
         member does not leave: the group waits for it during one session timeout. Raises the errors
         of the commit.
         """
-        if self._part.phase is Phase.CLOSED:
+        if self._role.phase is Phase.CLOSED:
             return
         with self._guard:
-            self._part.away_since_s = None
-            self._part.give_up()
+            self._role.away_since_s = None
+            self._role.give_up()
         try:
-            if self._part.phase is Phase.YIELDING:
+            if self._role.phase is Phase.YIELDING:
                 self._revoke(is_last=True)
-            if self._part.phase is Phase.LOST and self._positions.processed:
+            if self._role.phase is Phase.LOST and self._positions.processed:
                 self._lose()
         finally:
             self._keeper.end(_END_S_MAX)
@@ -222,7 +222,7 @@ class Consumer(Generic[Value]):
     def generation_id(self) -> int | None:
         """The generation of its membership, or the epoch of its lease. None if it has neither."""
         with self._guard:
-            standing = self._part.standing
+            standing = self._role.standing
         if standing is None:
             return None
         return standing.epoch if standing.membership is None else standing.membership.generation_id
@@ -235,25 +235,25 @@ class Consumer(Generic[Value]):
         with self._guard:
             if self._is_implicit:
                 self._positions.acknowledge_all()
-            if not self._part.may_give(now_s):
+            if not self._role.may_give(now_s):
                 return []
             items = self._backlog.take(items_max)
             for item in items:
                 self._positions.give(item)
             if items:
-                self._part.away_since_s = now_s
+                self._role.away_since_s = now_s
             return items
 
     def _asked(self, items_max: int, until_s: float) -> list[Item[Any]]:
         with self._guard:
-            self._part.away_since_s = None
+            self._role.away_since_s = None
             if self._is_implicit:
                 self._positions.acknowledge_all()
         try:
             return self._gathered(items_max, until_s)
         finally:
             with self._guard:
-                self._part.away_since_s = self._monotonic_s()
+                self._role.away_since_s = self._monotonic_s()
 
     def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does pending work until there are items, or until `until_s`."""
@@ -266,12 +266,12 @@ class Consumer(Generic[Value]):
                 self._is_woken = False
                 return []
             self._get_on()
-            if self._part.phase not in (Phase.ENTERING, Phase.HOLDING):
+            if self._role.phase not in (Phase.ENTERING, Phase.HOLDING):
                 continue  # There is more to do at once.
             if items := self._at_once(items_max):
                 return items
             now_s = self._monotonic_s()
-            may_give = self._part.may_give(now_s)
+            may_give = self._role.may_give(now_s)
             if may_give and self._backlog.has_items:
                 continue  # Something else was due first. Return these items before more are read.
             if may_give and not self._backlog.is_idle:
@@ -284,13 +284,13 @@ class Consumer(Generic[Value]):
                 self._backlog.look_again()
 
     def _get_on(self) -> None:
-        """Does the work that `Part` leaves to the iterating caller."""
-        match self._part.phase:
+        """Does the work that `GroupRole` leaves to the iterating caller."""
+        match self._role.phase:
             case Phase.APART:
                 counts = checked_counts(called(self._source.partition_counts))
                 with self._guard:
-                    if self._part.phase is Phase.APART:
-                        self._part.enter(counts)
+                    if self._role.phase is Phase.APART:
+                        self._role.enter(counts)
                 self._keeper.start()
             case Phase.ARRIVED:
                 self._take()
@@ -320,19 +320,19 @@ class Consumer(Generic[Value]):
             with self._guard:
                 self._positions.note_end(each, bounds)
         with self._guard:
-            self._part.note_source(counts)
+            self._role.note_source(counts)
         self._look_s = self._monotonic_s() + self.settings.source_interval_s
 
     def _take(self) -> None:
         """Takes assigned partitions: finds the start of each, and calls `on_assigned`."""
         with self._guard:
-            if self._part.phase is not Phase.ARRIVED:
+            if self._role.phase is not Phase.ARRIVED:
                 return
-            committed = self._part.committed
-            sought = dict(self._part.sought)
+            committed = self._role.committed
+            sought = dict(self._role.sought)
             stored = {
                 each: None if each in sought else committed.get(each)
-                for each in self._part.topic_partitions
+                for each in self._role.topic_partitions
             }
         chosen = {**called(self._source.assign, stored), **sought}
         starts: dict[TopicPartition, int] = {}
@@ -341,9 +341,9 @@ class Consumer(Generic[Value]):
             ends[each] = called(self._source.bounds, each)
             starts[each] = self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
-            if self._part.committed is not committed or not self._part.take():
+            if self._role.committed is not committed or not self._role.take():
                 return  # The group is already assigning the partitions again.
-            starts.update(self._part.sought)  # Callbacks may have called `seek`.
+            starts.update(self._role.sought)  # Callbacks may have called `seek`.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)
             for each, bounds in ends.items():
@@ -384,9 +384,9 @@ class Consumer(Generic[Value]):
         except OffsetdError as error:
             problem = error
         with self._guard:
-            if not self._part.begin_revoke():
+            if not self._role.begin_revoke():
                 return  # They were lost.
-            topic_partitions = self._part.topic_partitions
+            topic_partitions = self._role.topic_partitions
         if problem is not None:
             log.warning("group %s: revoked before committed: %s", self.group_id, problem)
         try:
@@ -394,7 +394,7 @@ class Consumer(Generic[Value]):
         finally:
             with self._guard:
                 self._drop()
-                self._part.revoked()
+                self._role.revoked()
             self._keeper.prompt()
         called(self._source.assign, {})
         if is_last and problem is not None:
@@ -403,14 +403,14 @@ class Consumer(Generic[Value]):
     def _lose(self) -> None:
         """Handles lost partitions: calls `on_lost`, and raises the reason."""
         with self._guard:
-            topic_partitions = self._part.topic_partitions
+            topic_partitions = self._role.topic_partitions
             self._drop()
         try:
             self._tell(self._on_lost, topic_partitions)
             called(self._source.assign, {})
         finally:
             with self._guard:
-                problem = self._part.let_go()
+                problem = self._role.let_go()
         raise problem
 
     def _lose_or_say_so(self) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from offsetd_clients.calling.retry import RetryPolicy
 from offsetd_clients.consumer.errors import ConsumerFenced, fenced_before
-from offsetd_clients.consumer.lease_part import LeasePart
-from offsetd_clients.consumer.member_part import MemberPart
-from offsetd_clients.consumer.part import FENCED, Part, Phase, Standing
+from offsetd_clients.consumer.group_role import FENCED, GroupRole, Phase, Standing
+from offsetd_clients.consumer.lease_role import LeaseRole
+from offsetd_clients.consumer.member_role import MemberRole
 from offsetd_clients.consumer.positions import Positions
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.steps import (
@@ -45,7 +45,7 @@ TRIES_IN_SESSION = 3
 class Keeper:
     """The keeper of one consumer.
 
-    `part` and `positions` are changed under `guard`; `changed` is set after a change.
+    `role` and `positions` are changed under `guard`; `changed` is set after a change.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Keeper:
         self.positions = Positions()
         self.changed = Event()
         terms = settings.lease
-        self.part: Part = MemberPart(settings) if terms is None else LeasePart(settings, terms)
+        self.role: GroupRole = MemberRole(settings) if terms is None else LeaseRole(settings, terms)
         self._client = client
         self._group_id = group_id
         self._settings = settings
@@ -82,7 +82,7 @@ class Keeper:
         self._prompt.set()
 
     def prompt(self) -> None:
-        """Wakes the keeper: the iterating caller has changed the part."""
+        """Wakes the keeper: the iterating caller has changed the role."""
         self._prompt.set()
 
     def prompt_commit(self) -> None:
@@ -96,7 +96,7 @@ class Keeper:
         """
         with self._commit_lock:
             with self.guard:
-                standing = self.part.standing
+                standing = self.role.standing
                 batch = self.positions.to_commit() if offsets is None else offsets
             if not batch:
                 return
@@ -112,12 +112,12 @@ class Keeper:
                 raise
             with self.guard:
                 self.positions.note_committed(batch)
-                self.part.committed_with(standing, began_s)
+                self.role.committed_with(standing, began_s)
 
     def end(self, timeout_s: float) -> None:
         """Leaves the group, and ends. Raises no errors of the server."""
         with self.guard:
-            farewell = self.part.close()
+            farewell = self.role.close()
         self._prompt.set()
         self._commit_prompt.set()
         if farewell is not None:
@@ -135,15 +135,15 @@ class Keeper:
         with self.guard:
             if error.outcome_unknown:
                 self.positions.note_in_doubt(batch)
-            self.part.refused(standing, error, self._monotonic_s())
+            self.role.refused(standing, error, self._monotonic_s())
         self.changed.set()
 
     def _commit_on(self) -> None:
         try:
-            while self.part.phase is not Phase.CLOSED:
+            while self.role.phase is not Phase.CLOSED:
                 self._commit_prompt.wait(self._settings.auto_commit_interval_s)
                 self._commit_prompt.clear()
-                if self.part.standing is not None:
+                if self.role.standing is not None:
                     self._try_to_commit()
         except Exception as error:  # noqa: BLE001  (who asks for items is told, whatever it is)
             self._committing = None
@@ -169,7 +169,7 @@ class Keeper:
     def _fail(self, error: Exception) -> None:
         """Lets the next request for items raise the error. The request after it starts again."""
         with self.guard:
-            self.part.fail(error)
+            self.role.fail(error)
         self.changed.set()
 
     def _do_steps(self) -> None:
@@ -177,7 +177,7 @@ class Keeper:
             self._prompt.clear()
             now_s = self._monotonic_s()
             with self.guard:
-                step = self.part.next_step(now_s)
+                step = self.role.next_step(now_s)
             if isinstance(step, End):
                 return
             if isinstance(step, Wait):
@@ -198,10 +198,10 @@ class Keeper:
         except OffsetdError as error:
             log.debug("group %s: %s: %s", self._group_id, type(step).__name__, error)
             with self.guard:
-                self.part.note_refusal(step, error, began_s, self._monotonic_s())
+                self.role.note_refusal(step, error, began_s, self._monotonic_s())
         else:
             with self.guard:
-                self.part.note_answer(step, answer, began_s, self._monotonic_s())
+                self.role.note_answer(step, answer, began_s, self._monotonic_s())
 
     def _called(self, step: Step) -> Any:
         """Makes the call for a step."""

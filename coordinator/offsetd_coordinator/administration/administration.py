@@ -17,7 +17,8 @@ from offsetd_coordinator.configuration.internal_topic_configs import (
     AUDIT_PARTITION,
     CONFIG_PARTITION,
 )
-from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
+from offsetd_coordinator.runtime.commit_log import until_durable
+from offsetd_coordinator.runtime.storage_refusals import quarantined_own_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -203,7 +204,7 @@ class Administration:
 
             async def audit(reply: AclsReply) -> None:
                 self._append_event(event_of(reply))
-                await self._until_durable(self._audit_ticket)
+                await until_durable(self._log, self._audit_ticket)
 
             changing = asyncio.ensure_future(self._shared_rules.change(request, audit))
             return await asyncio.shield(changing)
@@ -234,7 +235,7 @@ class Administration:
         Raises the errors of `CommitLog.append_internal`.
         """
         known = self.find(event.method, event.request_id) or self._append_event(event)
-        await self._until_durable(self._audit_ticket)
+        await until_durable(self._log, self._audit_ticket)
         return known
 
     def note_events(self, events: Sequence[AuditEvent]) -> None:
@@ -252,7 +253,7 @@ class Administration:
     async def audited(self) -> int:
         """The end of the audit log (exclusive), once all records below it are durable."""
         end = self._audit.offset_next
-        await self._until_durable(self._audit_ticket)
+        await until_durable(self._log, self._audit_ticket)
         return end
 
     async def change_group(
@@ -290,7 +291,7 @@ class Administration:
         return RecordedEvent(offset, event)
 
     async def _until_applied(self) -> None:
-        await self._until_durable(self._config_ticket)
+        await until_durable(self._log, self._config_ticket)
         if self._applying is not None:
             await asyncio.shield(self._applying)
 
@@ -299,7 +300,7 @@ class Administration:
     ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await self._until_durable(ticket)
+        await until_durable(self._log, ticket)
         try:
             await asyncio.to_thread(self._apply, configs, self.settings_doubt)
         except Exception as error:
@@ -310,15 +311,10 @@ class Administration:
     ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await self._until_durable(ticket)
+        await until_durable(self._log, ticket)
         self._put_acls_in_force(acls)
 
     def _put_acls_in_force(self, acls: frozenset[Acl]) -> None:
         self._applied_acls = acls
         self._note_acls_doubt(self.acls_doubt)
         self._apply_acls(acls)
-
-    async def _until_durable(self, ticket: int) -> None:
-        waiting = self._log.durable(ticket)
-        if waiting is not None:
-            await waiting

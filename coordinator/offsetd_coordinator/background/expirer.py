@@ -24,13 +24,14 @@ from offsetd_coordinator.expiry.expiry_guard import (
     grace_at_start_ms,
 )
 from offsetd_coordinator.expiry.uptime_marker import (
-    LastUp,
+    UptimeMarker,
     newest_record_ms,
-    read_last_up,
+    read_marker,
     recorded_ms,
-    write_last_up,
+    write_marker,
 )
 from offsetd_coordinator.requests import ExpireOffsets
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ def grace_of_folder_ms(
     return grace_at_start_ms(
         now_ms=now_ms,
         newest_record_ms=newest_record_ms(store),
-        last_up=read_last_up(files, folder),
+        last_up=read_marker(files, folder),
         grace_ms=grace_ms,
     )
 
@@ -81,7 +82,7 @@ def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: 
 
     Blocks. Raises OSError.
     """
-    time_ms = recorded_ms(newest_record_ms(store), read_last_up(files, folder))
+    time_ms = recorded_ms(newest_record_ms(store), read_marker(files, folder))
     if time_ms is not None:
         clock.begin_at(time_ms)
 
@@ -241,10 +242,10 @@ class Expirer:
         )
         try:
             await asyncio.to_thread(
-                write_last_up,
+                write_marker,
                 self._files,
                 self._folder,
-                LastUp(up_ms=now_ms, grace_until_ms=now_ms + left_ms),
+                UptimeMarker(up_ms=now_ms, grace_until_ms=now_ms + left_ms),
             )
         except OSError as error:
             # The next start assumes a longer stop, which only holds back more.
@@ -294,8 +295,8 @@ class Expirer:
                 if self._runtime.serves(partition):
                     raise  # The audit log failed: without a record nothing expires.
                 return True
-            if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
-                await waiting
+            if ticket is not None:
+                await until_durable(self._runtime.log, ticket)
             took_seconds = time.perf_counter() - begun_seconds
             await asyncio.sleep(took_seconds * _REST_SHARE)
         return True

@@ -7,7 +7,6 @@ directory's. They reach the node through the event loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ import structlog
 
 from offsetd_coordinator.cluster.backups.cluster_backups import MAKERS_PARTITION, ClusterBackups
 from offsetd_coordinator.cluster.backups.node_streams import connected
-from offsetd_coordinator.cluster.copies import write_copies
+from offsetd_coordinator.cluster.copy_checkpoint import write_copies
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_coordinator.cluster.frames import OpenFrame
 from offsetd_coordinator.cluster.kafka_commit_log import KafkaCommitLog
@@ -26,6 +25,7 @@ from offsetd_coordinator.cluster.shared_rules import SharedRules
 from offsetd_coordinator.cluster.standby_copies import standby_partitions
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.cluster.transactions import Transactions
+from offsetd_coordinator.cooperative_scheduling import call_soon
 from offsetd_coordinator.counters import ClusterCounters
 from offsetd_coordinator.runtime.commit_log import NodeFenced, PartitionState
 from offsetd_coordinator.runtime.node_directory import ClusterNode, ClusterReport
@@ -163,7 +163,7 @@ class Cluster:
             is_member=self._is_member,
             commit_claims=self._commit_claims,
             serve=lambda *what: self._on_loop(self._serve, *what),
-            on_taken=lambda: self._call_soon(self.has_joined.set),
+            on_taken=lambda: call_soon(self._loop, self.has_joined.set),
             on_failed=self.log.fail_soon,
         )
 
@@ -210,7 +210,7 @@ class Cluster:
         write_copies(opened.files, opened.folder, content)
 
     def _note_committed(self, done: CommittedFrame) -> None:
-        self._call_soon(self.log.note_committed, done)
+        call_soon(self._loop, self.log.note_committed, done)
 
     def _note_journal_filling(self) -> None:
         self.log.on_journal_filling()
@@ -228,10 +228,6 @@ class Cluster:
         )
 
     # On the threads --------------------------------------------------------------------------
-
-    def _call_soon(self, call: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
-            self._loop.call_soon_threadsafe(call, *arguments)
 
     def _on_loop(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Calls on the event loop's thread, and waits for the result."""

@@ -10,7 +10,7 @@ import attrs
 import structlog
 from offsetd_storage.errors import StorageError
 
-from offsetd_coordinator.cluster.copies import Copies, begin_copies
+from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint, begin_copies
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.shared_internal_topics import catch_up_internal_topics
 from offsetd_coordinator.cluster.shared_rules import LoadedRules, load_rules
@@ -38,7 +38,7 @@ class OpenCluster:
 
     clients: KafkaClients
     store: LogStore
-    copies: Copies
+    copies: CopyCheckpoint
     rules: LoadedRules
     reload_rules: Callable[[], LoadedRules]
     replication: Replication
@@ -61,7 +61,9 @@ def open_cluster(
         clients = KafkaClients(settings, node_id=settings.node_id)
         offsets_topic, cluster_id = _prepared_topics(settings, clients)
         topic_id, now_ms = offsets_topic.topic_id, clock.now_ms()
-        copies = Copies.load(files, folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms)
+        copies = CopyCheckpoint.load(
+            files, folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=now_ms
+        )
     except CoordinatorError as error:
         raise StartFailed(str(error)) from error
     except TimeoutError as error:
@@ -73,12 +75,16 @@ def open_cluster(
     except Exception as error:
         raise StartFailed(f"the Kafka cluster cannot be used: {error}") from error
     if copies is None:
-        copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
+        copies = begin_copies(
+            files, folder, CopyCheckpoint(topic_id=topic_id, cluster_id=cluster_id)
+        )
     store = open_store(offsets_topic.partitions)
     if store.quarantined:
         _log.warning("damaged copies are read again", count=len(store.quarantined))
         store.abandon()
-        copies = begin_copies(files, folder, Copies(topic_id=topic_id, cluster_id=cluster_id))
+        copies = begin_copies(
+            files, folder, CopyCheckpoint(topic_id=topic_id, cluster_id=cluster_id)
+        )
         store = open_store(offsets_topic.partitions)
     reload_rules = partial(
         load_rules,
@@ -104,7 +110,9 @@ def open_cluster(
     )
 
 
-def _catch_up(settings: Settings, clients: KafkaClients, store: LogStore, copies: Copies) -> None:
+def _catch_up(
+    settings: Settings, clients: KafkaClients, store: LogStore, copies: CopyCheckpoint
+) -> None:
     """Gives the node's own logs what they lack. Raises StartFailed and the errors of the store."""
     try:
         catch_up_internal_topics(

@@ -18,8 +18,8 @@ from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim, MalformedClaim
-from offsetd_coordinator.cluster.copies import write_copies
 from offsetd_coordinator.cluster.copy_appends import append_read_batch, skip_unused
+from offsetd_coordinator.cluster.copy_checkpoint import write_copies
 from offsetd_coordinator.cluster.topic_records import PlacedRecord, batches_of, placed_record
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.log_store import LogStore
 
-    from offsetd_coordinator.cluster.copies import Copies
+    from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class CopyFollower:
         self,
         clients: KafkaClients,
         store: LogStore,
-        copies: Copies,
+        copies: CopyCheckpoint,
         *,
         folder: Path,
         clock: Clock,

@@ -21,8 +21,8 @@ from offsetd_storage.errors import StorageError
 
 from offsetd_coordinator.cluster.copy_appends import append_to_copy
 from offsetd_coordinator.errors import CoordinatorNotAvailable, NotCoordinator, StorageUnavailable
-from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
+from offsetd_coordinator.runtime.storage_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.stored_log import StoredLog
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.topic_partition import TopicPartition
 
-    from offsetd_coordinator.cluster.copies import Copies
+    from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
     from offsetd_coordinator.cluster.kafka_clients import ClusterNames, KafkaClients
 
 _log = structlog.get_logger(__name__)
@@ -106,7 +106,7 @@ def append_internal_records(
 def catch_up_internal_topics(
     clients: KafkaClients,
     store: LogStore,
-    copies: Copies,
+    copies: CopyCheckpoint,
     *,
     node_id: str,
     transaction_seconds: float,

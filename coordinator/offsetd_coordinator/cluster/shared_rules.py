@@ -29,6 +29,7 @@ from offsetd_coordinator.cluster.topic_reading import (
 )
 from offsetd_coordinator.cluster.topic_records import placed_record, topic_records
 from offsetd_coordinator.configuration.acl_state import AclState
+from offsetd_coordinator.cooperative_scheduling import call_soon
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -218,7 +219,7 @@ class SharedRules:
             try:
                 self._follow()
                 if not self._stopping.is_set():
-                    self._call(self._replace, self._reload())
+                    call_soon(self._loop, self._replace, self._reload())
             except Exception as error:  # noqa: BLE001  The rules known so far stay in force.
                 _log.warning("the access rules cannot be read now", reason=str(error))
                 self._stopping.wait(_RETRY_SECONDS)
@@ -240,7 +241,7 @@ class SharedRules:
                     elif error.code() == KafkaError._PARTITION_EOF:
                         # All of a transaction is there, so a change counts as a whole.
                         end = message.offset()
-                        self._call(self._note_read, waiting, end)
+                        call_soon(self._loop, self._note_read, waiting, end)
                         waiting = []
                 now_s = time.monotonic()
                 if now_s - self._proved_s > _READ_ANEW_SECONDS:
@@ -256,10 +257,6 @@ class SharedRules:
             ends = ask_ends(admin, self._topic, [0], committed_only=True, seconds=_RETRY_SECONDS)
             if end >= ends[0]:
                 self._proved_s = time.monotonic()
-
-    def _call(self, call: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # If the loop is closed, no call waits.
-            self._loop.call_soon_threadsafe(call, *arguments)
 
     # On the event loop -----------------------------------------------------------------------
 

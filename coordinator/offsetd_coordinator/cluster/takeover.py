@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.log_store import LogStore
 
-    from offsetd_coordinator.cluster.copies import Copies
+    from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
     from offsetd_coordinator.cluster.copy_follower import CopyFollower
     from offsetd_coordinator.cluster.kafka_clients import KafkaClients
     from offsetd_coordinator.cluster.partition_assignment import PartitionAssignment
@@ -68,7 +68,7 @@ class Takeovers:
         self,
         clients: KafkaClients,
         store: LogStore,
-        copies: Copies,
+        copies: CopyCheckpoint,
         follower: CopyFollower,
         member: PartitionAssignment,
         *,

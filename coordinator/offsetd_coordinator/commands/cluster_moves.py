@@ -15,7 +15,7 @@ from offsetd_storage.folder.folder_format import read_properties
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.views.folder_view import FolderView, read_folder
 
-from offsetd_coordinator.cluster.copies import COPIES_FILE
+from offsetd_coordinator.cluster.copy_checkpoint import COPIES_FILE
 from offsetd_coordinator.cluster.kafka_clients import KafkaClients
 from offsetd_coordinator.cluster.moving.folder_records import log_digest
 from offsetd_coordinator.cluster.moving.log_digest import Compared

@@ -8,7 +8,7 @@ from offsetd_storage.log.segment_list import SEGMENT_LIST_VERSION
 from offsetd_storage.recovery.quarantine import QUARANTINE_FORMAT_VERSION
 
 from offsetd_coordinator.administration.audit import AUDIT_VERSION
-from offsetd_coordinator.administration.begun_repairs import REPAIRS_VERSION
+from offsetd_coordinator.administration.repair_journal import REPAIRS_VERSION
 from offsetd_coordinator.configuration.config_record import VERSION as SETTINGS_VERSION
 from offsetd_coordinator.expiry.uptime_marker import LAST_UP_VERSION
 

@@ -68,7 +68,7 @@ def recreate(
         settings = offline_settings(terminal, OFFSETS_TOPIC, assignments)
         with (
             terminal.progress("recreate") as report,
-            opened_store(terminal, view, settings, report, begin_anew=asked) as store,
+            opened_store(terminal, view, settings, report, recreated=asked) as store,
         ):
             starts = {each: store.log(each).log_start_offset for each in asked}
         terminal.rows(COLUMNS, [_row(each, lost[each], starts[each]) for each in asked])

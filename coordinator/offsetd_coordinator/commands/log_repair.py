@@ -18,7 +18,7 @@ from offsetd_storage.recovery.repair_plan import ASIDE_SUFFIX, Repair
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView
 
-from offsetd_coordinator.administration.begun_repairs import read_begun, write_begun
+from offsetd_coordinator.administration.repair_journal import read_begun, write_begun
 from offsetd_coordinator.commands.log_folder import failures_told, looked_into
 from offsetd_coordinator.commands.log_recreate import checked, known_partitions
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store, told

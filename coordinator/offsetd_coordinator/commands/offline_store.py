@@ -21,7 +21,7 @@ from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.administration.begun_repairs import complete_repairs, partition_of
+from offsetd_coordinator.administration.repair_journal import complete_repairs, partition_of
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
 from offsetd_coordinator.configuration.internal_topic_configs import CONFIG_PARTITION
 from offsetd_coordinator.configuration.settings_sources import SettingsError
@@ -121,7 +121,7 @@ def opened_store(
     settings: CleaningSettings,
     report: ProgressReport,
     *,
-    begin_anew: Collection[TopicPartition] = (),
+    recreated: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
     witness: RepairWitness | None = None,
 ) -> Iterator[LogStore]:
@@ -144,7 +144,7 @@ def opened_store(
             clock=SystemClock(),
             random=random.SystemRandom(),
             on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
-            begin_anew=begin_anew,
+            recreated=recreated,
             repaired=repaired,
             witness=witness,
         ),

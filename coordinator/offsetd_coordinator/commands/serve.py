@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
-from offsetd_coordinator.background.served_pages import (
+from offsetd_coordinator.background.web_process import (
     LISTEN_DEFAULT,
     missing_package,
     serve_pages,
@@ -280,7 +280,7 @@ def _run(
             warm_kernels,
         )
         from offsetd_coordinator.observability.log_setup import set_up_logging  # noqa: PLC0415
-        from offsetd_coordinator.runtime.failure_messages import last_words  # noqa: PLC0415
+        from offsetd_coordinator.runtime.storage_refusals import last_words  # noqa: PLC0415
         from offsetd_coordinator.server import Server  # noqa: PLC0415
         from offsetd_coordinator.server_folder import StartFailed  # noqa: PLC0415
 

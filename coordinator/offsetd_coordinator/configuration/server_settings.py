@@ -416,11 +416,6 @@ class Settings(ClusterSettings):
         return self.configs.log_config(OFFSETS_TOPIC)
 
     @property
-    def log_defaults(self) -> LogConfig:
-        """The settings of the logs of a topic without settings of its own."""
-        return self.configs.log_config("")
-
-    @property
     def cleaner(self) -> server_config.CleanerConfig:
         """Settings of the cleaner's threads."""
         return self.configs.cleaner

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.expiry.uptime_marker import LastUp
+    from offsetd_coordinator.expiry.uptime_marker import UptimeMarker
 
 CLOCK_JUMP_MS: Final = 60_000
 """If the wall clock moves this much more or less than the monotonic clock, it was set."""
@@ -46,7 +46,7 @@ class Held:
 
 
 def grace_at_start_ms(
-    *, now_ms: int, newest_record_ms: int | None, last_up: LastUp | None, grace_ms: int
+    *, now_ms: int, newest_record_ms: int | None, last_up: UptimeMarker | None, grace_ms: int
 ) -> int:
     """The time in milliseconds during which nothing expires after a start at this time.
 

@@ -31,17 +31,17 @@ _UNNOTED_MS_MAX: Final = 86_400_000
 
 
 @attrs.frozen(kw_only=True)
-class LastUp:
+class UptimeMarker:
     """The last time the server was up, and the end of its grace period, by the server's time."""
 
     up_ms: int
     grace_until_ms: int
 
 
-UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
+UNREADABLE: Final = UptimeMarker(up_ms=0, grace_until_ms=2**63 - 1)
 
 
-def read_last_up(files: Files, folder: Path) -> LastUp | None:
+def read_marker(files: Files, folder: Path) -> UptimeMarker | None:
     """The file's contents, or None if there is no file. Raises NewerFormat, OSError.
 
     Without the file, the newest record has the last time at which the server was up. If the
@@ -60,10 +60,10 @@ def read_last_up(files: Files, folder: Path) -> LastUp | None:
         raise NewerFormat.of(path, version, LAST_UP_VERSION)
     if version != str(LAST_UP_VERSION):
         return UNREADABLE
-    return LastUp(up_ms=int(lines[_UP]), grace_until_ms=int(lines[_GRACE_UNTIL]))
+    return UptimeMarker(up_ms=int(lines[_UP]), grace_until_ms=int(lines[_GRACE_UNTIL]))
 
 
-def write_last_up(files: Files, folder: Path, last_up: LastUp) -> None:
+def write_marker(files: Files, folder: Path, last_up: UptimeMarker) -> None:
     """Replaces the file, durably. Raises OSError."""
     lines = {
         _VERSION: LAST_UP_VERSION,
@@ -74,7 +74,7 @@ def write_last_up(files: Files, folder: Path, last_up: LastUp) -> None:
     replace_file(files, folder / LAST_UP_NAME, _with_checksum(body))
 
 
-def recorded_ms(newest_record_ms: int | None, last_up: LastUp | None) -> int | None:
+def recorded_ms(newest_record_ms: int | None, last_up: UptimeMarker | None) -> int | None:
     """The time at which a server of this folder was last up; None if that is not known.
 
     It is the time in the file, or that of a later record. A record more than a day later does not

@@ -335,6 +335,7 @@ class CommitStream:
                 continue
             runtime = self._node.runtime
             assert runtime is not None, "what is unanswered was submitted"
+            # `until_durable`, inlined: each answer of a stream does this.
             waiting = runtime.durable(unanswered[0].ticket)
             if waiting is not None:
                 await waiting

@@ -25,9 +25,9 @@ from offsetd_coordinator.security.required_rights import METHOD_RIGHTS
 from offsetd_coordinator.services.acl_calls import AclCalls
 from offsetd_coordinator.services.audit_admin import AuditAdmin
 from offsetd_coordinator.services.backup_calls import BackupService
-from offsetd_coordinator.services.bounds_calls import BoundsService
 from offsetd_coordinator.services.cluster_calls import ClusterService
 from offsetd_coordinator.services.config_admin import ConfigAdmin
+from offsetd_coordinator.services.fetch_bounds import BoundsService
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.services.group_settings_calls import GroupSettingsService
 from offsetd_coordinator.services.history_calls import HistoryService

@@ -17,20 +17,24 @@ from offsetd_storage.kernels import padded_copy
 
 from offsetd_coordinator.committed_offsets import OffsetRows
 from offsetd_coordinator.cooperative_scheduling import SLICE_BLOCKS, SLICE_ROWS, next_turn
-from offsetd_coordinator.errors import CoordinatorNotAvailable
+from offsetd_coordinator.errors import CoordinatorNotAvailable, UnstableOffsetCommit
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.offset_events import rows_of_changes, whole_changes
 from offsetd_coordinator.history.offset_history import durable_log, reading
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.table.copied_rows import walk_group
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.offset_changes import Partition
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.state.offset_table import OffsetTable
+    from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
+    from offsetd_coordinator.wire.group_selections import GroupSelection
 
 _TRIES_MAX: Final = 3
 _EDGE_COLUMNS: Final = 3
@@ -87,6 +91,26 @@ async def read_partitions(
     asked = np.zeros((len(keys), columns.ROW_COLUMNS), np.int64)
     asked[:, : keys.shape[1]] = keys
     return await asyncio.to_thread(_only, rows, OffsetRows(names, asked))
+
+
+async def add_large(
+    runtime: Runtime, answer: FetchAnswer, selection: GroupSelection, rule: GroupRule
+) -> None:
+    """Adds the requested offsets of a large group, once they are durable.
+
+    Raises the errors of `Shard.fetch_into` and of `read_group`.
+    """
+    group_id = selection.group_id
+    log_partition, shard = runtime.shard_of(group_id)
+    if selection.require_stable and selection.has_any_of(shard.pending_partitions(group_id)):
+        raise UnstableOffsetCommit(
+            "a transaction has offsets pending for group {group!r}", group=group_id
+        )
+    if selection.partitions is None:
+        rows = await read_group(runtime, group_id)
+    else:
+        rows = await read_partitions(runtime, group_id, selection.names, selection.partitions)
+    await answer.add_rows(group_id, rows, rule, log_partition=log_partition)
 
 
 def _only(rows: OffsetRows, asked: OffsetRows) -> OffsetRows:
@@ -221,23 +245,17 @@ async def _read(
         walk, start = source(shard.offsets), shard.offset_next
         if walk.is_small:
             rows, ticket = walk.take_all().sorted(), runtime.ticket_of(group_id)
-            await _until_durable(runtime, ticket)
+            await until_durable(runtime.log, ticket)
             return rows
         while not walk.take_slice():
             await walk.rest()
         await shard.holds.until_whole(group_id)
         runtime.check_shard(partition, shard)
         ticket, end = runtime.ticket_of(group_id), shard.offset_next
-        await _until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         with contextlib.suppress(HistoryCompacted):
             return await _settled(runtime, group_id, walk.parts, start, end)
     raise CoordinatorNotAvailable("the log of group {group!r} is being cleaned", group=group_id)
-
-
-async def _until_durable(runtime: Runtime, ticket: int) -> None:
-    waiting = runtime.durable(ticket)
-    if waiting is not None:
-        await waiting
 
 
 async def _settled(

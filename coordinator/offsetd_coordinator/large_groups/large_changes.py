@@ -20,6 +20,7 @@ from offsetd_coordinator.errors import CoordinatorError, DiskFull
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.offset_changes import PutColumns, PutOffsets, ResetOffsets, RestoreOffsets
 from offsetd_coordinator.requests import Decision, DeleteGroup, DeleteOffsets
+from offsetd_coordinator.runtime.commit_log import until_durable
 from offsetd_coordinator.runtime.disk_guard import refuse_unless_it_deletes
 
 if TYPE_CHECKING:
@@ -200,6 +201,4 @@ class _Change:
         """Lets other tasks run, and waits for flushes if too many slices are not durable."""
         await next_turn()
         if len(tickets) > _SLICES_AHEAD_MAX:
-            waiting = self._runtime.durable(tickets[-_SLICES_AHEAD_MAX])
-            if waiting is not None:
-                await waiting
+            await until_durable(self._runtime.log, tickets[-_SLICES_AHEAD_MAX])

@@ -20,7 +20,7 @@ from offsetd_storage.recovery.quarantine import Damage, claims_of, list_quaranti
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.views.folder_view import FolderView, read_folder
 
-from offsetd_coordinator.expiry.uptime_marker import UNREADABLE, read_last_up
+from offsetd_coordinator.expiry.uptime_marker import UNREADABLE, read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -214,7 +214,7 @@ def _quarantine(facts: FolderFacts) -> Iterator[Told]:
 
 
 def _clock(facts: FolderFacts) -> Iterator[Told]:
-    last_up = read_last_up(facts.files, facts.folder)
+    last_up = read_marker(facts.files, facts.folder)
     if last_up is UNREADABLE:
         yield "warn", "offsetd.last-up cannot be read", "Nothing expires for a day after a start."
     elif last_up is not None and last_up.up_ms > facts.now_ms + _CLOCK_MS_MAX:

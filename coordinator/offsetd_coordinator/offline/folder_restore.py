@@ -21,10 +21,10 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.administration.begun_repairs import append_event
+from offsetd_coordinator.administration.repair_journal import append_event
 from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.expiry.uptime_marker import LastUp, write_last_up
+from offsetd_coordinator.expiry.uptime_marker import UptimeMarker, write_marker
 from offsetd_coordinator.offline.restore_fencing import EndedGroups, end_leases_and_members
 from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.server_folder import store_config
@@ -176,7 +176,7 @@ def _restore_locked(
         logs = [_restored(chosen, store, each) for each in chosen.manifest.logs]
         # Nothing expires at first: the groups may have been served elsewhere meanwhile.
         grace_until_ms = now_ms + ExpiryConfig().grace_ms
-        write_last_up(files, folder, LastUp(up_ms=now_ms, grace_until_ms=grace_until_ms))
+        write_marker(files, folder, UptimeMarker(up_ms=now_ms, grace_until_ms=grace_until_ms))
     except BaseException:
         store.abandon()
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offsetd_storage.clock import SystemClock
 
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.administration.begun_repairs import append_event
+from offsetd_coordinator.administration.repair_journal import append_event
 from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 
 if TYPE_CHECKING:

@@ -141,11 +141,6 @@ class CommitQuota:
             self._burst = burst or rate
         self.is_on = rate > 0
 
-    @property
-    def bucket_count(self) -> int:
-        """The number of groups that are remembered."""
-        return len(self._buckets)
-
     def take(self, group_id: bytes, now_ms: int) -> None:
         """Takes a token. Raises CommitRateExceeded if there is none, and nothing is taken then."""
         key = group_id

@@ -220,3 +220,10 @@ class CommitLog(Protocol):
     @property
     def flush_durations(self) -> Durations:
         """The durations of flushes."""
+
+
+async def until_durable(log: CommitLog, ticket: int) -> None:
+    """Returns once the ticket is durable. Raises the errors of `CommitLog.durable`."""
+    waiting = log.durable(ticket)
+    if waiting is not None:
+        await waiting

@@ -16,6 +16,7 @@ import structlog
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.membership.member_requests import Joined, Left, Synced
 from offsetd_coordinator.requests import EndConsumerMembers, WriteGroup
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     import asyncio
@@ -147,9 +148,7 @@ class MemberCalls:
             ticket, outcome = await future
         finally:
             self._waiting.pop(token, None)
-        waiting = self._runtime.durable(ticket)
-        if waiting is not None:
-            await waiting
+        await until_durable(self._runtime.log, ticket)
         if isinstance(outcome, CoordinatorError):
             raise outcome
         assert isinstance(outcome, kind), "each call has answers of its own"

@@ -9,10 +9,13 @@ from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 
 from offsetd_coordinator.errors import StorageUnavailable
-from offsetd_coordinator.runtime.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.runtime.commit_log import LoggedRuns, PartitionState
-from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.runtime.flusher import Flusher
+from offsetd_coordinator.runtime.storage_refusals import (
+    append_refusal,
+    quarantined_own_log,
+    unavailable,
+)
 from offsetd_coordinator.runtime.stored_log import StoredLog
 
 if TYPE_CHECKING:

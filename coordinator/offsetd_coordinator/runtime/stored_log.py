@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.runtime.failure_messages import unavailable
 from offsetd_coordinator.runtime.flusher import as_storage_failed
+from offsetd_coordinator.runtime.storage_refusals import unavailable
 
 if TYPE_CHECKING:
     import asyncio

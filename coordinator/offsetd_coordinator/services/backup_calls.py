@@ -15,7 +15,7 @@ from offsetd_coordinator.configuration.backup_settings import BYTES_PER_SECOND_L
 from offsetd_coordinator.errors import InvalidRequest, PolicyViolation
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.backup_messages import chunk_message, head_message
-from offsetd_coordinator.runtime.failure_messages import unavailable
+from offsetd_coordinator.runtime.storage_refusals import unavailable
 from offsetd_coordinator.services.cluster_calls import other_addresses
 
 if TYPE_CHECKING:

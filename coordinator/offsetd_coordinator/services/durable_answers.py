@@ -10,6 +10,7 @@ from offsetd_coordinator.messages.audit_events import group_event
 from offsetd_coordinator.offset_changes import OffsetsChangedReply, RestoredReply
 from offsetd_coordinator.quotas.quota_table import Quota
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -34,16 +35,9 @@ class Received(Protocol):
         """The message's type."""
 
 
-async def until_durable(runtime: Runtime, ticket: int) -> None:
-    """Returns once the ticket is durable. Raises the errors of `CommitLog.durable`."""
-    waiting = runtime.durable(ticket)
-    if waiting is not None:
-        await waiting
-
-
 async def until_all_durable(runtime: Runtime, tickets: Collection[int]) -> None:
     """Returns once all tickets are durable. Raises the errors of `CommitLog.durable`."""
-    await until_durable(runtime, max(tickets, default=0))
+    await until_durable(runtime.log, max(tickets, default=0))
     lost = runtime.log.lost(tickets)
     if lost is not None:
         raise lost
@@ -56,7 +50,7 @@ async def once_durable(
 
     Raises the errors of `until_durable`.
     """
-    await until_durable(runtime, ticket)
+    await until_durable(runtime.log, ticket)
     if isinstance(outcome, CoordinatorError):
         raise outcome
     return outcome

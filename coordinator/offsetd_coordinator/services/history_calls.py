@@ -27,7 +27,8 @@ from offsetd_coordinator.messages.page_tokens import (
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.messages.timestamps import read_past_ms, set_time
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
-from offsetd_coordinator.services.durable_answers import changed_group, until_durable
+from offsetd_coordinator.runtime.commit_log import until_durable
+from offsetd_coordinator.services.durable_answers import changed_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +140,7 @@ class HistoryService:
     ) -> None:
         """Raises GroupIdNotFound if the group does not exist and has no events in the log."""
         ticket, group = runtime.get_group(group_id)
-        await until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         if isinstance(group, GroupIdNotFound):
             _, events = await reading(whole_changes, log, None, end, group_id, _first)
             if not events:

@@ -27,7 +27,7 @@ from offsetd_coordinator.messages.cleaning_messages import (
 )
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.messages.topic_partitions import named_log, named_partitions, named_topic
-from offsetd_coordinator.runtime.failure_messages import unavailable
+from offsetd_coordinator.runtime.storage_refusals import unavailable
 from offsetd_coordinator.services.compactions import Compactions
 
 if TYPE_CHECKING:

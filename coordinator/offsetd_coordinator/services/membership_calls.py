@@ -11,7 +11,7 @@ from offsetd_coordinator.calls import current_call
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.membership.member_requests import LeaveGroup
 from offsetd_coordinator.messages import member_validation, statuses, validation
-from offsetd_coordinator.services.durable_answers import until_durable
+from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,7 +89,7 @@ class MembershipService:
         group_id = validation.written_group_id(request.group_id)
         identity = member_validation.member_identity(request)
         ticket, refusal = self._node.members.heartbeat(group_id, identity)
-        await until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         if refusal is not None:
             raise refusal
         return b""  # HeartbeatResponse has no fields.

@@ -11,7 +11,7 @@ from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.calls.connections import COPIES
 from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.large_groups.large_fetches import add_large
+from offsetd_coordinator.large_groups.group_reading import add_large
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.audit_events import listed_partitions
 from offsetd_coordinator.messages.commit_access import admit_commit
@@ -52,7 +52,7 @@ class OffsetService:
         if (access := current_call.access()) is not None:
             admit_commit(access, request)
         ticket, outcome = runtime.submit(request)
-        waiting = runtime.durable(ticket)
+        waiting = runtime.durable(ticket)  # `until_durable`, inlined: each commit does this.
         if waiting is not None:
             await waiting
         if isinstance(outcome, CoordinatorError):

@@ -48,7 +48,8 @@ from offsetd_coordinator.offset_changes import (
     PutOffsets,
     TargetKind,
 )
-from offsetd_coordinator.services.durable_answers import changed_group, until_durable
+from offsetd_coordinator.runtime.commit_log import until_durable
+from offsetd_coordinator.services.durable_answers import changed_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -139,7 +140,7 @@ class ResetCalls:
                 "changes": listed_changes(reply.changes),
             },
         )
-        await until_durable(runtime, source_ticket)
+        await until_durable(runtime.log, source_ticket)
         changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(target)
         response = group_service_pb2.CloneGroupResponse(
@@ -242,7 +243,7 @@ async def _copied(
         return 0, put_columns(committed_columns(copied))
     ticket, stored = await _stored_offsets(runtime, source)
     if not stored.topics:
-        await until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         raise GroupIdNotFound("there is no group {group!r} with offsets", group=source)
     return ticket, put_columns(stored, topics)
 
@@ -314,7 +315,7 @@ async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, Commi
     """
     ticket, outcome = runtime.fetch_columns(group_id)
     if isinstance(outcome, CoordinatorError):
-        await until_durable(runtime, ticket)
+        await until_durable(runtime.log, ticket)
         raise outcome
     return ticket, outcome
 

@@ -10,7 +10,7 @@ from offsetd_storage.disk.files import OsFiles
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from offsetd_pipeline.files import file_names
-from offsetd_pipeline.offset_sources.lines import (
+from offsetd_pipeline.offset_sources.line_parser import (
     LINE_KINDS,
     PLACED,
     placed_batch,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from offsetd_pipeline.offset_sources.lines import Row
+    from offsetd_pipeline.offset_sources.line_parser import Row
 
 FILE_KINDS: Final = (*LINE_KINDS, SourceKind.KAFKA_UTILS)
 RANGE_BYTES: Final = 32 << 20

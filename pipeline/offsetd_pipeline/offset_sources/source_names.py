@@ -15,7 +15,7 @@ from offsetd_storage.log.store_config import OFFSETS_TOPIC
 
 from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.files import file_names
-from offsetd_pipeline.offset_sources.lines import BYTE_ORDER_MARK, LINE_KINDS, reads_line
+from offsetd_pipeline.offset_sources.line_parser import BYTE_ORDER_MARK, LINE_KINDS, reads_line
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
 if TYPE_CHECKING:

@@ -111,7 +111,7 @@ class ProgressLedger:
         """Notes that a query waits after this batch, which may not have been reported."""
         number = self.start(progress.query_id, progress.run_id)
         commits = self._queries.get(progress.query_id)
-        if commits is None or commits.is_before(progress, number):
+        if commits is None or commits.is_newer(progress, number):
             self.put(group_id, progress)
         else:
             commits.refresh(now_s)

@@ -94,13 +94,13 @@ class QueryCommits:
         """The topics that the query reads."""
         return frozenset() if self.progress is None else self.progress.topics
 
-    def is_before(self, progress: BatchProgress, run_number: int) -> bool:
+    def is_newer(self, progress: BatchProgress, run_number: int) -> bool:
         """Whether the batch is newer than all known ones."""
         return (run_number, progress.batch_id) > self._order
 
     def put(self, progress: BatchProgress, run_number: int) -> bool:
         """Replaces uncommitted progress by this batch. Returns False if a newer batch is known."""
-        if not self.is_before(progress, run_number):
+        if not self.is_newer(progress, run_number):
             return False
         self._order, self.progress = (run_number, progress.batch_id), progress
         self._is_cut, self._parts = False, []

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from offsetd_clients import HistoryCompacted
 from pyspark.sql.datasource import InputPartition
 
+from offsetd_pipeline.arrow_columns import record_batch
 from offsetd_pipeline.streams.errors import RecordsLost
 from offsetd_pipeline.streams.options import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from offsetd_clients import OffsetClient
     from offsetd_clients.history_values import OffsetEvent, OffsetEvents
     from offsetd_clients.sync.watch import OffsetWatch
@@ -112,10 +113,10 @@ def watched_batches(
     for batch in _events(options, work.token, work.until_token):
         rows += map(_row, batch.events)
         if len(rows) >= _ROWS:
-            yield _record_batch(rows, schema)
+            yield record_batch(rows, schema)
             rows = []
     if rows:
-        yield _record_batch(rows, schema)
+        yield record_batch(rows, schema)
 
 
 def _events(options: StreamOptions, token: str, until_token: str) -> Iterator[OffsetEvents]:
@@ -177,12 +178,6 @@ def _token_of(positions: Mapping[str, Any]) -> str:
     if not isinstance(token, str) or not token:
         raise ValueError(f'positions on a server are {{"{_TOKEN}": "..."}}, not {dict(positions)}')
     return token
-
-
-def _record_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
-    )
 
 
 def _row(event: OffsetEvent) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def is_unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
-def target_of(address: str, *, files: Files | None = None) -> Target:
+def target_of(address: str) -> Target:
     """The target with this address: a path, or a URL such as `s3://bucket/prefix`.
 
     Raises WrongTarget for a URL of a kind that cannot be used, if its library is missing, for a
@@ -93,19 +93,19 @@ def target_of(address: str, *, files: Files | None = None) -> Target:
     named = address.removeprefix(f"{scheme}://")
     if not named or named.startswith("~") or "://" in named:
         raise WrongTarget(f"{address!r} is no target: it is the path of a folder, or a URL")
-    path, files = Path(named).absolute(), files or PrivateOsFiles()
+    path, files = Path(named).absolute(), PrivateOsFiles()
     if files.exists(path) and not files.is_folder(path):
         raise WrongTarget(f"{path} is no target: it is not a folder")
     _refuse_servers_folder(files, path)
     return FolderTarget(files, path)
 
 
-def check_target(address: str, *, files: Files | None = None) -> None:
+def check_target(address: str) -> None:
     """Raises WrongTarget if no backup can be written there until somebody acts.
 
     It changes nothing, and asks no object store. Raises TargetFailed if a library fails.
     """
-    target = target_of(address, files=files)
+    target = target_of(address)
     if isinstance(target, FolderTarget):
         target.check_writable()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import attrs
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 INTERNAL_PREFIX: Final = "internal."
 
 _METADATA: Final = "setting"
-_Config = TypeVar("_Config", bound=attrs.AttrsInstance)
 _ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
 
 
@@ -241,23 +240,6 @@ def unknown_setting(
     near = difflib.get_close_matches(canonical_name(name), list(places), n=1)
     hint = f"; did you mean {near[0]}{places[near[0]]}?" if near else ""
     return InvalidSetting(name, f"no such setting{hint}")
-
-
-def with_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
-    """`config` with an operator's values for some settings, by name.
-
-    Raises InvalidSetting for a name that does not exist, and for a value that is not allowed.
-    """
-    settings = settings_of(type(config))
-    fields = {setting.name: field for field, setting in settings.items()}
-    changes = {}
-    for name, written in texts.items():
-        field = fields.get(canonical_name(name))
-        if field is None:
-            raise unknown_setting(name, fields)
-        changes[field] = settings[field].parsed(written, is_internal=name not in fields)
-    changed: _Config = attrs.evolve(cast("Any", config), **changes)
-    return changed
 
 
 def rendered(config: attrs.AttrsInstance) -> dict[str, str]:

@@ -142,10 +142,3 @@ class FileDeleter:
         """The size of these files on the disk."""
         with self._lock:
             return self._queue.waiting_bytes
-
-    @property
-    def next_due_in_ms(self) -> int | None:
-        """Milliseconds until `run` has work; None if no file waits."""
-        with self._lock:
-            due_ms = self._queue.next_due_ms
-        return None if due_ms is None else max(0, due_ms - self._clock.monotonic_ms())

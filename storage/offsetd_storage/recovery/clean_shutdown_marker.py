@@ -40,7 +40,7 @@ _BYTES_MAX: Final = 1 << 24
 
 
 @attrs.frozen(kw_only=True)
-class ClosedMark:
+class CleanShutdownMarker:
     """The digests of the stamps at the last clean close; empty if they are not known."""
 
     digests: Mapping[str, str]
@@ -61,7 +61,7 @@ class ClosedMark:
         return False
 
 
-def write_closed_mark(files: Files, folder: Path, logs: Iterable[PartitionLog]) -> None:
+def write_marker(files: Files, folder: Path, logs: Iterable[PartitionLog]) -> None:
     """Writes the mark of a store whose journal and logs were just closed. Raises OSError.
 
     If the disk is full, or no descriptor is free, there is no mark, or an old one. An old mark
@@ -79,17 +79,17 @@ def write_closed_mark(files: Files, folder: Path, logs: Iterable[PartitionLog]) 
             raise
 
 
-def read_closed_mark(files: Files, folder: Path) -> ClosedMark:
+def read_marker(files: Files, folder: Path) -> CleanShutdownMarker:
     """The mark of a folder. It is empty if it is missing, damaged or unreadable."""
     try:
         content = read_start(files, folder / CLOSED_MARK_NAME, _BYTES_MAX)
     except OSError:
-        return ClosedMark(digests={})
+        return CleanShutdownMarker(digests={})
     body, _, _ = content.rpartition(f"{_CHECKSUM}=".encode())
     if content != _with_checksum(body):
-        return ClosedMark(digests={})
+        return CleanShutdownMarker(digests={})
     lines = (line.partition("=") for line in body.decode().splitlines())
-    return ClosedMark(digests={name: digest for name, _, digest in lines})
+    return CleanShutdownMarker(digests={name: digest for name, _, digest in lines})
 
 
 def _with_checksum(body: bytes) -> bytes:

@@ -93,7 +93,7 @@ def recover_folder(
     random: Random,
     cleanup: ExitStack,
     on_progress: Callable[[RecoveryProgress], None] | None,
-    begin_anew: Collection[TopicPartition] = (),
+    recreated: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
     witness: RepairWitness | None = None,
     restore_lock: FolderLock | None = None,
@@ -110,7 +110,7 @@ def recover_folder(
         config=config,
         clock=clock,
         random=random,
-        begin_anew=frozenset(begin_anew),
+        recreated=frozenset(recreated),
         repaired=frozenset(repaired),
         witness=witness,
     )

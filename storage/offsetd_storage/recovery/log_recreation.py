@@ -5,7 +5,7 @@ offsetd: stop the server, remove the topic's folders, start the server. This doe
 `__consumer_offsets`, nor for a topic that is not `is_removable`. It also does not work if the
 journal was not closed: then a missing folder may mean that the disk lost it. Such a partition is
 quarantined until its folder is back, or until an operator asks to recreate it
-(`LogStore.open(begin_anew=...)`).
+(`LogStore.open(recreated=...)`).
 
 The new log begins at the offset at which the old one ended. So an old offset never names a new
 record. After a crash in between, the log still ends at the offset in the journal.
@@ -21,7 +21,7 @@ from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.log.segment_files import segment_base_offsets
 from offsetd_storage.recovery.partition_plan import PartitionPlan
 from offsetd_storage.recovery.quarantine import Claim
-from offsetd_storage.recovery.swap_recovery import plan_settling
+from offsetd_storage.recovery.swap_recovery import plan_swaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def find_begun_anew(
     """The logs to recreate: logs that the operator named, and logs whose folders were removed."""
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
-    for each in sorted(folder.begin_anew):
+    for each in sorted(folder.recreated):
         known = checkpoints.recovery_points.get(each, 0)
         offsets[each] = max(known, _end(claims.get(each)), _last_base(folder, each))
         warnings.append(
@@ -103,7 +103,7 @@ def _bases(folder: RecoveryRequest, topic_partition: TopicPartition) -> list[int
     if not folder.files.exists(path):
         return []
     found = {*segment_base_offsets(folder.files, path)}
-    return sorted(found | {*plan_settling(folder.files, path).log_names})
+    return sorted(found | {*plan_swaps(folder.files, path).log_names})
 
 
 def _last_base(folder: RecoveryRequest, topic_partition: TopicPartition) -> int:
@@ -114,12 +114,12 @@ def plan_anew(
     files: Files, folder: Path, topic_partition: TopicPartition, offset: int
 ) -> PartitionPlan:
     """The plan that removes all segments of a partition and begins its log at `offset`."""
-    settling = plan_settling(files, folder / topic_partition.folder_name)
+    swap_plan = plan_swaps(files, folder / topic_partition.folder_name)
     return PartitionPlan(
         topic_partition=topic_partition,
-        settling=settling,
+        swap_plan=swap_plan,
         scans={},
-        dropped=sorted(settling.log_names),
+        dropped=sorted(swap_plan.log_names),
         offset_next=offset,
         batches=(),
         bytes_cut=0,

@@ -8,7 +8,7 @@ from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.log.segment_files import segment_base_offsets, segment_path
 from offsetd_storage.log.segment_scan import SegmentScan, scan_file
 from offsetd_storage.recovery.quarantine import DamageFound
-from offsetd_storage.recovery.swap_recovery import plan_settling
+from offsetd_storage.recovery.swap_recovery import plan_swaps
 from offsetd_storage.recovery.tail_comparison import Stretch, is_of_journal
 from offsetd_storage.recovery.tail_search import is_valid_batch_at, valid_batch_after
 
@@ -49,9 +49,9 @@ class LogScanner:
         self._config = config
         self._buffer = buffer
         self.bytes_scanned = 0
-        self.settling = plan_settling(files, folder)
+        self.swap_plan = plan_swaps(files, folder)
         # The segments that the folder has once unfinished swaps are settled.
-        self.base_offsets = sorted(self.settling.log_names)
+        self.base_offsets = sorted(self.swap_plan.log_names)
 
     def is_as_closed(self, claim: Claim) -> bool:
         """Returns whether the log ends at the claim's point, at which it was closed."""
@@ -65,7 +65,7 @@ class LogScanner:
 
     def path(self, base_offset: int) -> Path:
         """The present path of a segment's log file."""
-        return self._folder / self.settling.log_names[base_offset]
+        return self._folder / self.swap_plan.log_names[base_offset]
 
     def size(self, base_offset: int) -> int:
         """The size of a segment's log file, in bytes. Raises DamageFound above 2 GiB."""

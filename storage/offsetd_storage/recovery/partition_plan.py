@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.log.segment_scan import SegmentScan
     from offsetd_storage.recovery.repair_plan import MendedSegment, Repair
-    from offsetd_storage.recovery.swap_recovery import Settling
+    from offsetd_storage.recovery.swap_recovery import SwapPlan
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -25,7 +25,7 @@ class PartitionPlan:
     """The changes that recovery makes to a partition that is not damaged."""
 
     topic_partition: TopicPartition
-    settling: Settling
+    swap_plan: SwapPlan
     scans: Mapping[int, SegmentScan]  # The scans of the segments that stay, up to the cut.
     dropped: Sequence[int]  # Base offsets of the segments that are removed.
     offset_next: int  # The log's end before `batches` are appended.

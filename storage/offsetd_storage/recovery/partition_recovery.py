@@ -36,7 +36,7 @@ from offsetd_storage.recovery.segment_comparison import (
     require_point,
     require_same,
 )
-from offsetd_storage.recovery.swap_recovery import settle, unlink_orphans
+from offsetd_storage.recovery.swap_recovery import apply_swaps, unlink_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: LogScanner) -> Part
         break
     return PartitionPlan(
         topic_partition=topic_partition,
-        settling=reader.settling,
+        swap_plan=reader.swap_plan,
         scans=scans,
         dropped=reader.base_offsets[len(scans) :],
         offset_next=before.offset_next if before else 0,
@@ -211,7 +211,7 @@ def _plan_crashed_log(
         epoch_cut = NO_LEADER_EPOCH
     return PartitionPlan(
         topic_partition=topic_partition,
-        settling=reader.settling,
+        swap_plan=reader.swap_plan,
         scans=scans,
         dropped=[each for each in reader.base_offsets if each not in limits],
         offset_next=point.offset,
@@ -299,7 +299,7 @@ def apply_plan(
         # folder. So remove the outdated list first, and the broker's files after it.
         if plan.known.listed is None:
             remove_segment_list(files, log_folder)
-        settle(files, log_folder, plan.settling)
+        apply_swaps(files, log_folder, plan.swap_plan)
         put_aside(files, log_folder, plan.mended, now_ms=now_ms)
         _unlink_segments(files, log_folder, plan.dropped)
         unlink_orphans(files, log_folder)

@@ -95,7 +95,7 @@ class _PlannedRepair:
         self._keep_beside(dropped, batches)
         return PartitionPlan(
             topic_partition=damage.topic_partition,
-            settling=self._reader.settling,
+            swap_plan=self._reader.swap_plan,
             scans=self.scans,
             dropped=dropped,
             offset_next=offset_next,

@@ -31,7 +31,7 @@ class RepairWitness(Protocol):
 class RecoveryRequest:
     """The folder, its settings, and the operator's requests. Every step of a recovery needs them.
 
-    `begin_anew` has the partitions whose logs are recreated empty. `repaired` has the damaged
+    `recreated` has the partitions whose logs are recreated empty. `repaired` has the damaged
     partitions whose valid batches are kept, and `witness` is told of their repairs.
     """
 
@@ -40,6 +40,6 @@ class RecoveryRequest:
     config: LogStoreConfig
     clock: Clock
     random: Random
-    begin_anew: frozenset[TopicPartition] = frozenset()
+    recreated: frozenset[TopicPartition] = frozenset()
     repaired: frozenset[TopicPartition] = frozenset()
     witness: RepairWitness | None = None

@@ -42,7 +42,7 @@ from offsetd_storage.log.store_config import (
     OFFSETS_TOPIC,
     PARTITIONS_MAX,
 )
-from offsetd_storage.recovery.clean_shutdown_marker import ClosedMark, read_closed_mark
+from offsetd_storage.recovery.clean_shutdown_marker import CleanShutdownMarker, read_marker
 from offsetd_storage.recovery.log_recreation import find_begun_anew, plan_anew
 from offsetd_storage.recovery.log_scanner import is_as_closed
 from offsetd_storage.recovery.partition_repair import RepairingPlanner
@@ -126,7 +126,7 @@ def survey_as_it_is(
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
     """The steps after the first. They change nothing."""
-    mark = read_closed_mark(folder.files, folder.path)
+    mark = read_marker(folder.files, folder.path)
     journal = follow_journal(folder, properties, mark)
     claims = collect_claims(folder, journal)
     checkpoints = KafkaCheckpoints(folder.files, folder.path)
@@ -225,7 +225,7 @@ def sync_names(files: Files, path: Path) -> None:
 
 
 def follow_journal(
-    folder: RecoveryRequest, properties: FolderProperties | None, mark: ClosedMark
+    folder: RecoveryRequest, properties: FolderProperties | None, mark: CleanShutdownMarker
 ) -> RecoveredJournal | None:
     """2. The contents of the journal; None if it never had a life.
 
@@ -328,7 +328,7 @@ def sync_logs(
     folder: RecoveryRequest,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
-    mark: ClosedMark,
+    mark: CleanShutdownMarker,
     *,
     keep_cache: bool,
 ) -> None:

@@ -61,7 +61,7 @@ class SegmentFileName:
 
 
 @attrs.frozen(kw_only=True)
-class Settling:
+class SwapPlan:
     """The steps that finish or undo interrupted swaps, by file name.
 
     After a crash, a new plan made from the remaining files does the rest.
@@ -73,7 +73,7 @@ class Settling:
     log_names: Mapping[int, str]
 
 
-def plan_settling(files: Files, folder: Path) -> Settling:
+def plan_swaps(files: Files, folder: Path) -> SwapPlan:
     """Plans how to finish or undo the swaps in a partition's folder. Changes nothing.
 
     Raises DamageFound if a swapped log is damaged.
@@ -111,7 +111,7 @@ def plan_settling(files: Files, folder: Path) -> Settling:
         (each for each in staying if each.state == SWAP_STATE),
         key=lambda each: each.suffix != LOG_SUFFIX,
     )
-    return Settling(
+    return SwapPlan(
         # Unfinished swaps are first: without the `.cleaned` files they would seem complete.
         unlinked=[
             deleted,
@@ -122,11 +122,11 @@ def plan_settling(files: Files, folder: Path) -> Settling:
     )
 
 
-def settle(files: Files, folder: Path, settling: Settling) -> None:
+def apply_swaps(files: Files, folder: Path, swap_plan: SwapPlan) -> None:
     """Carries out the plan. Each step is durable."""
-    for names in settling.unlinked:
+    for names in swap_plan.unlinked:
         _unlink(files, folder, names)
-    for name in settling.renamed:
+    for name in swap_plan.renamed:
         files.rename(folder / name, folder / name.removesuffix(SWAP_STATE))
         files.sync_folder(folder)
 

@@ -10,7 +10,7 @@ import pytest
 from log_stores import FOLDER, P1, opened, tree
 from newer_formats import NEWER_FILES
 from offsetd_coordinator.configuration.server_settings import Settings
-from offsetd_coordinator.expiry.uptime_marker import LastUp, write_last_up
+from offsetd_coordinator.expiry.uptime_marker import UptimeMarker, write_marker
 from offsetd_coordinator.server_folder import open_store
 from offsetd_storage.clock import ManualClock, SteadyClock
 from offsetd_storage.errors import NewerFormat
@@ -38,7 +38,7 @@ def folder_with_every_file() -> SimulatedFiles:
     opened(files).close()  # Now both files of the journal have a header.
     for name in ("log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
         write_offset_checkpoint(files, FOLDER / name, {})
-    write_last_up(files, FOLDER, LastUp(up_ms=1, grace_until_ms=2))
+    write_marker(files, FOLDER, UptimeMarker(up_ms=1, grace_until_ms=2))
     return files.kill()
 
 

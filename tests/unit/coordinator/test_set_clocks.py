@@ -13,7 +13,7 @@ from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.configuration.config_state import UpdateConfig
 from offsetd_coordinator.configuration.internal_topic_configs import AUDIT_PARTITION
 from offsetd_coordinator.expiry.expiry_guard import Hold
-from offsetd_coordinator.expiry.uptime_marker import LastUp, recorded_ms
+from offsetd_coordinator.expiry.uptime_marker import UptimeMarker, recorded_ms
 from offsetd_coordinator.requests import DeleteOffsets
 from offsetd_coordinator.services.server_admin import AdminService
 from offsetd_storage.batch.record_batch import decode_batches
@@ -265,5 +265,5 @@ async def test_a_set_clock_is_told_until_the_two_agree() -> None:
 def test_the_time_that_a_folder_had_got_to(
     newest_ms: int | None, up_ms: int | None, expected_ms: int | None
 ) -> None:
-    last_up = None if up_ms is None else LastUp(up_ms=up_ms, grace_until_ms=0)
+    last_up = None if up_ms is None else UptimeMarker(up_ms=up_ms, grace_until_ms=0)
     assert recorded_ms(newest_ms, last_up) == expected_ms

@@ -59,10 +59,10 @@ def test_nothing_is_durable_before_the_flush_and_everything_after_it() -> None:
     files = SimulatedFiles()
     store = opened(files)
     first, second, other = append(store, P0), append(store, P0), append(store, P2)
-    assert store.has_pending()
+    assert store._pending_frames
     assert not any(durable(files).values())
     store.flush()
-    assert not store.has_pending()
+    assert not store._pending_frames
     assert durable(files) == {P0: first + second, P1: b"", P2: other}
 
 

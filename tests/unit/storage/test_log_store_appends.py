@@ -6,11 +6,11 @@ from random import Random
 
 import attrs
 import pytest
+from changed_configs import with_settings
 from log_stores import FOLDER, P0, SMALL, append, contents
 from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import COMPACT
-from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.disk.delayed_deletion import FileDeleter
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge

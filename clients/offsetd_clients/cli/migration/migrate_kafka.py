@@ -22,7 +22,6 @@ from offsetd_clients.cli.migration.kafka_options import KafkaChoice, some_cluste
 from offsetd_clients.cli.migration.migrate_selection import with_selection
 from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.migration.differences import State
-from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import KafkaCluster
 from offsetd_clients.migration.kafka.cluster_source import CLUSTER_KIND, ClusterSource
 from offsetd_clients.migration.kafka.folder_source import FOLDERS_KIND, FolderSource
@@ -38,6 +37,7 @@ from offsetd_clients.migration.kafka.targets import (
     ClusterTarget,
     objection_of,
 )
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import GroupOutcome
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit

@@ -24,7 +24,7 @@ from offsetd_clients.cli.printing.terminal import (
 )
 from offsetd_clients.migration.batch_sizes import MESSAGE_BYTES_DEFAULT, batch_bytes_most
 from offsetd_clients.migration.differences import Difference, State
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
 from offsetd_clients.migration.plan_file import (
     Plan,

@@ -25,7 +25,7 @@ from offsetd_clients.cli.migration.mirror_reports import (
 )
 from offsetd_clients.cli.migration.zookeeper_options import Session, ZooKeeperChoice, with_zookeeper
 from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal, named_id
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree

@@ -13,9 +13,9 @@ import attrs
 
 from offsetd_clients import OffsetdError, OffsetToCommit, TopicPartition
 from offsetd_clients.migration.differences import is_within
-from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
 from offsetd_clients.migration.kafka.targets import moved_on
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step
+from offsetd_clients.migration.migration_journal import NOT_MARKED, Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,

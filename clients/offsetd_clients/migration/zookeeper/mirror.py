@@ -15,7 +15,7 @@ import attrs
 
 from offsetd_clients import CommitConflict, OffsetdError, TopicPartition
 from offsetd_clients.calling.retry import is_tried_again
-from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import MigrationStopped, counted
 from offsetd_clients.migration.own_writes import own_writes, put_followed
 from offsetd_clients.migration.target import Stored, Target, is_groups_own

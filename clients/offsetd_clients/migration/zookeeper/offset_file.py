@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from offsetd_clients.migration.files import read_lines
+from offsetd_clients.migration.durable_files import read_lines
 from offsetd_clients.migration.values import (
     FoundGroup,
     FoundOffset,

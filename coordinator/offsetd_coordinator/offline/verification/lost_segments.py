@@ -13,7 +13,7 @@ from offsetd_storage.recovery.segment_comparison import (
     known_segments,
     may_be_a_brokers,
 )
-from offsetd_storage.recovery.swap_recovery import plan_settling
+from offsetd_storage.recovery.swap_recovery import plan_swaps
 from offsetd_storage.views.folder_view import LogView
 
 from offsetd_coordinator.offline.verification.findings import Finding
@@ -54,9 +54,9 @@ def lost_segments(
 
 
 def _is_unsettled(files: Files, log: LogView) -> bool:
-    settling = plan_settling(files, log.folder)
+    swap_plan = plan_swaps(files, log.folder)
     return any(
-        name != segment_path(log.folder, base).name for base, name in settling.log_names.items()
+        name != segment_path(log.folder, base).name for base, name in swap_plan.log_names.items()
     )
 
 

@@ -71,11 +71,6 @@ class UnknownKey:
 RecordKey: TypeAlias = OffsetKey | GroupKey | ConsumerGroupKey | GroupSettingsKey | UnknownKey
 
 
-def record_type_of(key: bytes) -> int:
-    """The key's record type. Raises `UndecodableRecord` if the key is too short for it."""
-    return Reader(key).int16()
-
-
 def decode_key(key: bytes) -> RecordKey:
     """The decoded key. Raises `UndecodableRecord` for a known type with bad bytes."""
     reader = Reader(key)

@@ -40,10 +40,6 @@ class RecordType(enum.IntEnum):
     STREAMS_GROUP_TOPOLOGY = 23
 
 
-def _int8(name: str) -> Field:
-    return Field(name, Kind.INT8)
-
-
 def _int32(name: str, *, since: int = 0, default: int = 0) -> Field:
     return Field(name, Kind.INT32, since=since, default=default)
 
@@ -298,7 +294,7 @@ VALUE_LAYOUTS: Final[dict[RecordType, Layout]] = {
         "ConsumerGroupCurrentMemberAssignment",
         _int32("memberEpoch"),
         _int32("previousMemberEpoch"),
-        _int8("state"),
+        Field("state", Kind.INT8),
         _topic_partitions("assignedPartitions"),
         _topic_partitions("partitionsPendingRevocation"),
     ),
@@ -322,7 +318,7 @@ VALUE_LAYOUTS: Final[dict[RecordType, Layout]] = {
         "ShareGroupCurrentMemberAssignment",
         _int32("memberEpoch"),
         _int32("previousMemberEpoch"),
-        _int8("state"),
+        Field("state", Kind.INT8),
         _topic_partitions("assignedPartitions"),
     ),
     RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: _flexible(
@@ -354,7 +350,7 @@ VALUE_LAYOUTS: Final[dict[RecordType, Layout]] = {
         "StreamsGroupCurrentMemberAssignment",
         _int32("memberEpoch"),
         _int32("previousMemberEpoch"),
-        _int8("state"),
+        Field("state", Kind.INT8),
         _task_ids("activeTasks"),
         _task_ids("standbyTasks"),
         _task_ids("warmupTasks"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from migrations import FakeSource, found
-from offsetd_clients.migration.journal import Journal, JournalBusy, PlanBegun, Step
+from offsetd_clients.migration.migration_journal import Journal, JournalBusy, PlanBegun, Step
 from offsetd_clients.migration.plan_file import BadPlan, Plan, planned_groups, write_plan
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import (

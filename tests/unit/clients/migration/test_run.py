@@ -12,7 +12,7 @@ from migrations import T0_MS, FakeSource, FakeTarget, Killed, KillSwitch, found
 from offsetd_clients import Bounds, GroupNotEmpty, TopicPartition, Unavailable
 from offsetd_clients.errors import Failure
 from offsetd_clients.migration.differences import State
-from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
 from offsetd_clients.migration.plan_file import Plan, write_plan
 from offsetd_clients.migration.rates import RateLimit

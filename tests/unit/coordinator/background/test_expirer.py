@@ -19,7 +19,7 @@ from offsetd_coordinator.configuration.internal_topic_configs import (
 )
 from offsetd_coordinator.errors import DiskFull, LogPartitionQuarantined
 from offsetd_coordinator.expiry.expiry_guard import Hold
-from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME, read_last_up
+from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME, read_marker
 from offsetd_coordinator.services.server_admin import AdminService
 from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
@@ -157,7 +157,7 @@ async def test_a_restart_does_not_end_the_grace() -> None:
     clock = ManualClock(clock.now_ms() + 30 * DAY_MS)
     async with serving_node(files=files, clock=clock) as node:
         await look(node, HOUR_MS)
-        last_up = read_last_up(node.files, node.expirer._folder)
+        last_up = read_marker(node.files, node.expirer._folder)
         assert last_up is not None
         assert last_up.grace_until_ms == clock.now_ms() + DAY_MS - HOUR_MS
     clock = ManualClock(clock.now_ms() + 1000)
@@ -375,7 +375,7 @@ async def test_it_runs_by_itself_and_notes_at_its_end_that_the_server_was_up() -
                 await asyncio.sleep(0.005)
         node.clock.advance(1000)
         await node.expirer.stop()
-        last_up = read_last_up(node.files, node.expirer._folder)
+        last_up = read_marker(node.files, node.expirer._folder)
         assert (last_up and last_up.up_ms) == node.clock.now_ms()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_coordinator.cluster.claims import CLAIM_KEY, Claim, MalformedClaim
-from offsetd_coordinator.cluster.copies import Copies
+from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
 from offsetd_storage.offsets_topic.schemas.keys import UnknownKey, decode_key
 
 CLAIM = Claim(epoch=4, node_id="n1", address="a:1", producers=8, first_offset=70, shift=3)
@@ -63,12 +63,12 @@ def test_the_newest_claim_is_kept_in_whatever_order_claims_are_read() -> None:
     released = attrs.evolve(CLAIM, is_released=True)
     later = attrs.evolve(CLAIM, epoch=5)
     for order in ((CLAIM, released), (released, CLAIM), (released, CLAIM, released)):
-        copies = Copies(topic_id="t", cluster_id="c")
+        copies = CopyCheckpoint(topic_id="t", cluster_id="c")
         for claim in order:
             copies.note_claim(0, claim)
         assert copies.claims[0] == released
     for order in ((CLAIM, released, later), (later, released, CLAIM)):
-        copies = Copies(topic_id="t", cluster_id="c")
+        copies = CopyCheckpoint(topic_id="t", cluster_id="c")
         for claim in order:
             copies.note_claim(0, claim)
         assert copies.claims[0] == later

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from cluster_logs import CONFIG
 from log_stores import opened
-from offsetd_coordinator.cluster.copies import Copies
+from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
 from offsetd_coordinator.cluster.kafka_clients import ClusterNames
 from offsetd_coordinator.cluster.shared_internal_topics import (
     NODE_HEADER,
@@ -88,6 +88,6 @@ def test_a_log_gets_what_it_lacks_and_nothing_twice() -> None:
 
 
 def test_how_far_own_topics_were_read_is_kept_with_the_copies(tmp_path: object) -> None:
-    copies = Copies(topic_id="t", cluster_id="c", own_positions={"__offsetd_audit": 9})
+    copies = CopyCheckpoint(topic_id="t", cluster_id="c", own_positions={"__offsetd_audit": 9})
     assert b'"own_positions": {"__offsetd_audit": 9}' in copies.encode(now_ms=1)
     assert attrs.evolve(copies).own_positions == {"__offsetd_audit": 9}

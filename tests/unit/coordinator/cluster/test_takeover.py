@@ -15,7 +15,7 @@ from fake_producers import FakeKafka, failed
 from log_stores import P0, opened
 from offsetd_coordinator.cluster import takeover
 from offsetd_coordinator.cluster.claims import Claim
-from offsetd_coordinator.cluster.copies import Copies
+from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
 from offsetd_coordinator.cluster.takeover import NodeIdentity, Takeovers
 from offsetd_coordinator.counters import ClusterCounters
 from offsetd_coordinator.shard.shard import ShardConfig
@@ -102,7 +102,7 @@ class Taking:
         self.kafka = Brokers()
         self.steps = self.kafka.steps
         self.member = Member()
-        self.copies = Copies(topic_id="t", cluster_id="c")
+        self.copies = CopyCheckpoint(topic_id="t", cluster_id="c")
         self.store = opened(SimulatedFiles(), random=Random(1))
         self.now_s = 100.0
         self.living: set[str] = set()

@@ -10,9 +10,9 @@ import pytest
 from damaged_folders import damaged_folder, offsets_partition, opened, repairs_in_audit_log
 from log_commands import Outcome, offsetd_log, tree
 from offsetd_clients.cli.printing.terminal import OutputFormat
-from offsetd_coordinator.administration import begun_repairs
+from offsetd_coordinator.administration import repair_journal
 from offsetd_coordinator.administration.audit import AuditEvent
-from offsetd_coordinator.administration.begun_repairs import (
+from offsetd_coordinator.administration.repair_journal import (
     REPAIRS_NAME,
     complete_repairs,
     read_begun,
@@ -168,7 +168,7 @@ def test_entries_may_repeat_if_the_disk_is_too_full_to_take_them_from_the_list(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = opened(folder)
-    monkeypatch.setattr(begun_repairs, "write_begun", full)
+    monkeypatch.setattr(repair_journal, "write_begun", full)
     done = complete_repairs(store, folder)
     store.close()
     assert [each.what["partition"] for each in done.events] == [0]

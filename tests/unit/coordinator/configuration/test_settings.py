@@ -81,7 +81,7 @@ def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
     assert settings.offset_metadata_max_bytes == 4096
     assert settings.listen_address == "127.0.0.1:7171"
     assert settings.data_dir == "./offsetd-data"
-    assert settings.log_defaults == LogConfig()
+    assert settings.configs.log_config("") == LogConfig()
     assert settings.log == attrs.evolve(OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=3_600_000)
     assert (settings.cleaner, settings.retention) == (CleanerConfig(), RetentionConfig())
     assert (settings.background, settings.disk) == (BackgroundConfig(), DiskConfig())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 from offsetd_coordinator.expiry.expiry_guard import ExpiryGuard, Held, Hold, grace_at_start_ms
-from offsetd_coordinator.expiry.uptime_marker import LastUp
+from offsetd_coordinator.expiry.uptime_marker import UptimeMarker
 
 GRACE_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 PERIOD_MS = 600_000
 
 
-def up(ago_ms: int, grace_left_ms: int = 0) -> LastUp:
-    return LastUp(up_ms=NOW_MS - ago_ms, grace_until_ms=NOW_MS + grace_left_ms)
+def up(ago_ms: int, grace_left_ms: int = 0) -> UptimeMarker:
+    return UptimeMarker(up_ms=NOW_MS - ago_ms, grace_until_ms=NOW_MS + grace_left_ms)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def up(ago_ms: int, grace_left_ms: int = 0) -> LastUp:
     ],
 )
 def test_after_a_long_stop_there_is_a_grace(
-    newest_ago_ms: int | None, last_up: LastUp | None, expected: int
+    newest_ago_ms: int | None, last_up: UptimeMarker | None, expected: int
 ) -> None:
     newest_ms = None if newest_ago_ms is None else NOW_MS - newest_ago_ms
     found = grace_at_start_ms(

@@ -134,7 +134,7 @@ async def test_nothing_leaves_before_it_is_durable() -> None:
         conditional = commit_request("g", 6)
         conditional.offsets[0].expected_offset = 99
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.commit("g", 5))]
-        while not serving.store.has_pending():  # noqa: ASYNC110
+        while not serving.store._pending_frames:  # noqa: ASYNC110
             await asyncio.sleep(0)
         waiting.append(asyncio.create_task(serving.fetch("g")))
         lost = serving.offsets.commit_offsets(conditional.SerializeToString())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from offsetd_pipeline.offset_sources.files_table import OffsetFilesSource
-from offsetd_pipeline.offset_sources.lines import PLACED_ARROW
+from offsetd_pipeline.offset_sources.line_parser import PLACED_ARROW
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
 if TYPE_CHECKING:

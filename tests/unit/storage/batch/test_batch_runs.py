@@ -9,12 +9,12 @@ from random import Random
 import attrs
 import numpy as np
 import pytest
+from changed_configs import with_settings
 from log_stores import FOLDER, P0, P1, SMALL, append_run, contents, seeded, tree
 from offsetd_storage.batch.batch_runs import Run, read_runs, split_run
 from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import LogConfig
-from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.disk.simulated_disk import BLOCK_BYTES
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
@@ -236,7 +236,7 @@ def test_a_run_goes_in_up_to_a_batch_that_is_refused(
     assert count == taken
     assert isinstance(refusal, error)
     log, has_taken = store.logs[P0], taken > 0
-    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (
+    assert (log.offset_next, log.has_unwritten, bool(store._pending_frames)) == (
         7 + taken,
         has_taken,
         has_taken,
@@ -266,7 +266,7 @@ def test_a_run_continues_its_log(content: bytes, reason: str) -> None:
     store = with_room()
     with pytest.raises(ValueError, match=reason):
         append_run(store, P0, content)
-    assert (store.logs[P0].offset_next, store.has_pending()) == (7, False)
+    assert (store.logs[P0].offset_next, bool(store._pending_frames)) == (7, False)
 
 
 def test_runs_of_several_logs_go_in_at_once_each_by_itself() -> None:

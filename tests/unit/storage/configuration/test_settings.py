@@ -7,6 +7,7 @@ import sys
 
 import attrs
 import pytest
+from changed_configs import with_settings
 from offsetd_storage.configuration.log_config import (
     COMPACT,
     DELETE,
@@ -18,7 +19,7 @@ from offsetd_storage.configuration.server_config import (
     CleanerConfig,
     RetentionConfig,
 )
-from offsetd_storage.configuration.settings import rendered, settings_of, with_settings
+from offsetd_storage.configuration.settings import rendered, settings_of
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.timestamp_type import TimestampType
 

@@ -56,7 +56,7 @@ def test_files_are_removed_after_their_delay() -> None:
     deleter.discard([A], delay_ms=100)
     clock.advance(40)
     deleter.discard([B], delay_ms=100)
-    assert (deleter.waiting_files, deleter.waiting_bytes, deleter.next_due_in_ms) == (2, 20, 60)
+    assert (deleter.waiting_files, deleter.waiting_bytes) == (2, 20)
     clock.advance(59)
     deleter.run()
     assert files.list_folder(FOLDER) == [A.name, B.name]
@@ -64,10 +64,9 @@ def test_files_are_removed_after_their_delay() -> None:
     deleter.run()
     assert files.list_folder(FOLDER) == [B.name]
     clock.advance(1000)
-    assert deleter.next_due_in_ms == 0
     deleter.run()
     assert files.list_folder(FOLDER) == []
-    assert deleter.next_due_in_ms is None
+    assert (deleter.waiting_files, deleter.waiting_bytes) == (0, 0)
 
 
 def test_without_a_delay_they_go_at_once() -> None:
@@ -143,7 +142,7 @@ def test_nobody_waits_while_another_removes_a_file() -> None:
     assert begun.wait(60)
     deleter.discard([B], delay_ms=0)
     assert files.list_folder(FOLDER) == [A.name]
-    assert (deleter.waiting_files, deleter.waiting_bytes, deleter.next_due_in_ms) == (1, 10, 0)
+    assert (deleter.waiting_files, deleter.waiting_bytes) == (1, 10)
     go_on.set()
     slow.join()
     assert (deleter.waiting_files, files.list_folder(FOLDER)) == (0, [])

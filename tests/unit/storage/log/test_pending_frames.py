@@ -25,7 +25,7 @@ def sizes_of(frames: list[BatchesFrame]) -> list[list[int]]:
 def test_a_frame_has_the_runs_in_the_order_of_the_appends() -> None:
     store = opened(SimulatedFiles())
     runs = [(each, append(store, each)) for each in (P0, P1, P0)]
-    [frame] = store._unflushed.frames()
+    [frame] = store._pending_frames.frames()
     assert runs_of(frame) == runs
     assert frame.payload_bytes == COUNT.size + sum(
         batch_entry_bytes(topic_partition, len(batches)) for topic_partition, batches in runs
@@ -66,7 +66,7 @@ def test_each_frame_fits_and_ends_where_its_batches_do() -> None:
         appended[topic_partition] += append(store, topic_partition, size_bytes=150)
         end = store.logs[topic_partition].end
         ends[topic_partition, end.offset_next] = end
-    frames = store._unflushed.frames()
+    frames = store._pending_frames.frames()
     assert len(frames) > 2
     for frame in frames:
         assert frame.payload_bytes <= payload_bytes_max

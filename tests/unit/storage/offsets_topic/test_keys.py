@@ -11,7 +11,6 @@ from offsetd_storage.offsets_topic.schemas.keys import (
     UnknownKey,
     decode_key,
     encode_key,
-    record_type_of,
 )
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
@@ -74,7 +73,6 @@ def test_a_key_reads_and_writes_back(
     raw = bytes.fromhex(encoded)
     assert decode_key(raw) == key
     assert encode_key(key) == raw
-    assert record_type_of(raw) == int.from_bytes(raw[:2], "big")
 
 
 def test_all_record_types_of_a_consumer_group_are_tried() -> None:

@@ -17,7 +17,7 @@ from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import JournalDamaged
 from offsetd_storage.journal.journal import JOURNAL_NAMES
 from offsetd_storage.log.segment_files import segment_path
-from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME, read_closed_mark
+from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME, read_marker
 from patience import PATIENCE_SECONDS
 from recovered_folders import committed, log_path, put
 
@@ -146,12 +146,12 @@ def test_a_mark_that_is_torn_or_changed_is_none() -> None:
     whole = files.read_bytes(MARK)
     for end in range(len(whole)):
         files.put_durable(MARK, whole[:end])
-        assert read_closed_mark(files, FOLDER).digests == {}, end
+        assert read_marker(files, FOLDER).digests == {}, end
         files.put_durable(MARK, whole[:end] + bytes([whole[end] ^ 1]) + whole[end + 1 :])
-        assert read_closed_mark(files, FOLDER).digests == {}, end
+        assert read_marker(files, FOLDER).digests == {}, end
     assert synced_by_a_start(files) >= LOGS
     files.put_durable(MARK, whole)
-    assert len(read_closed_mark(files, FOLDER).digests) == 1 + len(LOGS)
+    assert len(read_marker(files, FOLDER).digests) == 1 + len(LOGS)
 
 
 def test_a_quarantined_log_is_not_in_the_mark() -> None:
@@ -160,7 +160,7 @@ def test_a_quarantined_log_is_not_in_the_mark() -> None:
     store = opened(files)
     assert store.quarantined.keys() == {P1}
     store.close()
-    assert read_closed_mark(files, FOLDER).digests.keys() == {
+    assert read_marker(files, FOLDER).digests.keys() == {
         "journal",
         P0.folder_name,
         P2.folder_name,
@@ -233,7 +233,7 @@ def test_a_mark_that_cannot_be_read_costs_a_start_its_syncs_and_nothing_else() -
     files = committed(closed=True)
     unreadable = Fault(errno=errno.EIO, path=str(MARK), kind=OperationKind.READ)
     files.faults.append(unreadable)
-    assert read_closed_mark(files, FOLDER).digests == {}
+    assert read_marker(files, FOLDER).digests == {}
     opened(files).abandon()
 
 

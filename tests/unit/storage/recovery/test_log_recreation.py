@@ -87,7 +87,7 @@ def reopened(
         CONFIG,
         clock=ManualClock(NOW_MS),
         random=random or seeded(),
-        begin_anew=anew,
+        recreated=anew,
     )
 
 

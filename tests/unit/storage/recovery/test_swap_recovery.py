@@ -11,8 +11,8 @@ from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.recovery.swap_recovery import (
     SegmentFileName,
-    plan_settling,
-    settle,
+    apply_swaps,
+    plan_swaps,
     sync_segments,
     unlink_orphans,
 )
@@ -40,12 +40,12 @@ def disk(held: dict[str, bytes]) -> SimulatedFiles:
 
 def settled(files: SimulatedFiles) -> dict[str, bytes]:
     before = contents(files)
-    settling = plan_settling(files, FOLDER)
+    swap_plan = plan_swaps(files, FOLDER)
     assert contents(files) == before
-    settle(files, FOLDER, settling)
+    apply_swaps(files, FOLDER, swap_plan)
     after = contents(files)
     logs = [(each, int(each.removesuffix(".log"))) for each in after if each.endswith(".log")]
-    assert {base: before[settling.log_names[base]] for _, base in logs} == {
+    assert {base: before[swap_plan.log_names[base]] for _, base in logs} == {
         base: after[each] for each, base in logs
     }
     return contents(files.power_cut())
@@ -118,7 +118,7 @@ def test_a_crash_anywhere_while_settling_ends_the_same() -> None:
         states.extend(running.crash_states(samples=4, random=Random(1)))
 
     files.before_operation = look
-    settle(files, FOLDER, plan_settling(files, FOLDER))
+    apply_swaps(files, FOLDER, plan_swaps(files, FOLDER))
     assert len(states) > 10
     for state in states:
         assert settled(state) == expected
@@ -128,7 +128,7 @@ def test_a_swap_that_is_not_whole_is_damage_and_nothing_is_removed() -> None:
     files = disk(OLD | {name(0, ".log.swap"): CLEANED[:-1]})
     before = contents(files)
     with pytest.raises(DamageFound) as found:
-        plan_settling(files, FOLDER)
+        plan_swaps(files, FOLDER)
     assert found.value.base_offset == 0
     assert contents(files) == before
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from changed_configs import with_settings
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.configuration.settings import with_settings
 from offsetd_storage.configuration.topic_configs import TopicConfigs
 from offsetd_storage.disk.delayed_deletion import FileDeleter
 from offsetd_storage.disk.simulated_files import SimulatedFiles

@@ -9,7 +9,6 @@ import attrs
 import pytest
 from migrations import FakeSource, FakeTarget, Killed, KillSwitch, found
 from offsetd_clients import Bounds, Lease, OffsetToCommit, TopicPartition
-from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, ClusterOffset
 from offsetd_clients.migration.kafka.kafka_writes import (
     BackOptions,
@@ -17,6 +16,7 @@ from offsetd_clients.migration.kafka.kafka_writes import (
     moves_there,
     write_back,
 )
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
 from offsetd_clients.migration.plan_file import Plan, write_plan
 from offsetd_clients.migration.rates import RateLimit

@@ -11,9 +11,9 @@ from migrations import T0_MS, Killed, found
 from mirrored_groups import AFTER, BEFORE, LATE_MS, THEN, G, H, caught_up, moved_of, offsets_of
 from offsetd_clients import CommittedOffset, GroupNotEmpty, TopicPartition
 from offsetd_clients.errors import Failure
-from offsetd_clients.migration import journal as journals
+from offsetd_clients.migration import migration_journal as journals
 from offsetd_clients.migration.followed_writes import OwnWrite
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.migration_journal import Journal
 from offsetd_clients.migration.own_writes import own_writes
 from offsetd_clients.migration.zookeeper.mirror_events import MirrorEventKind
 from offsetd_clients.migration.zookeeper.mirror_rules import Deletions, Move, decide

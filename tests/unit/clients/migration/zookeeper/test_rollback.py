@@ -12,7 +12,7 @@ import pytest
 from fake_zookeeper import FakeZooKeeper
 from migrations import FakeTarget, Killed
 from offsetd_clients import Lease, TopicPartition
-from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.migration_journal import Journal, Step
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.values import SourceFailed
 from zookeeper_moves import Move

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_clients.migration.journal import (
+from offsetd_clients.migration.migration_journal import (
     BadJournal,
     Journal,
     JournalBusy,

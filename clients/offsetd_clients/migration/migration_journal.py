@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import attrs
 
-from offsetd_clients.migration.files import LockedFile, sync_folder
+from offsetd_clients.migration.durable_files import LockedFile, sync_folder
 from offsetd_clients.migration.followed_writes import STEP as FOLLOWING
 from offsetd_clients.migration.followed_writes import FollowedWrites
 from offsetd_clients.migration.values import FoundOffset, MigrationError

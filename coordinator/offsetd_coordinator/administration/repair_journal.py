@@ -39,7 +39,7 @@ REPAIRS_VERSION: Final = 1
 _VERSION: Final = "format.version="
 
 
-class BegunRepairsDamaged(StorageError):
+class RepairJournalDamaged(StorageError):
     """The file cannot be read, so the audit log will lack the events in it."""
 
 
@@ -52,14 +52,14 @@ class Completion:
 
 
 def read_begun(files: Files, folder: Path) -> tuple[AuditEvent, ...]:
-    """The events in the file. Raises BegunRepairsDamaged, NewerFormat, OSError."""
+    """The events in the file. Raises RepairJournalDamaged, NewerFormat, OSError."""
     path = folder / REPAIRS_NAME
     if not files.exists(path):
         return ()
     content = files.read_bytes(path)
     body, _, _ = content.rpartition(b"checksum=")
     if content != _with_checksum(body):
-        raise BegunRepairsDamaged(_damaged(path, "its checksum is wrong"))
+        raise RepairJournalDamaged(_damaged(path, "its checksum is wrong"))
     first, *lines = body.splitlines()
     version = first.decode().removeprefix(_VERSION)
     if not version.isdigit() or int(version) > REPAIRS_VERSION:
@@ -67,7 +67,7 @@ def read_begun(files: Files, folder: Path) -> tuple[AuditEvent, ...]:
     try:
         return tuple(_event(line) for line in lines)
     except (ValueError, UndecodableRecord) as error:
-        raise BegunRepairsDamaged(_damaged(path, str(error))) from error
+        raise RepairJournalDamaged(_damaged(path, str(error))) from error
 
 
 def write_begun(files: Files, folder: Path, events: Sequence[AuditEvent]) -> None:
@@ -86,7 +86,7 @@ def complete_repairs(store: LogStore, folder: Path) -> Completion:
     files = store.files
     try:
         events = read_begun(files, folder)
-    except (BegunRepairsDamaged, NewerFormat) as error:
+    except (RepairJournalDamaged, NewerFormat) as error:
         return Completion(problem=str(error))
     if not events:
         return Completion()

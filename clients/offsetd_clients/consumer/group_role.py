@@ -68,7 +68,7 @@ class Standing:
     epoch: int | None = None
 
 
-class Part(ABC):
+class GroupRole(ABC):
     """The common base of members and of lease holders."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -158,7 +158,7 @@ class Part(ABC):
         return problem
 
     def close(self) -> Farewell | None:
-        """Ends the part. Returns the last call to make to the server, if any."""
+        """Ends the role. Returns the last call to make to the server, if any."""
         self.phase = Phase.CLOSED
         return self._take_farewell()
 
@@ -296,7 +296,7 @@ class Part(ABC):
             self.phase = Phase.LOST
 
     def _part_with_nothing(self) -> None:
-        """Ends the part without a report: the user knew of no partitions."""
+        """Ends the role without a report: the user knew of no partitions."""
         if self.phase in (Phase.ENTERING, Phase.ARRIVED, Phase.HOLDING) or (
             self.phase is Phase.YIELDING and not self._is_told
         ):

@@ -7,9 +7,8 @@ import os
 
 import pytest
 from offsetd_coordinator.errors import CoordinatorNotAvailable, DiskFull
-from offsetd_coordinator.runtime.append_refusals import append_refusal
-from offsetd_coordinator.runtime.failure_messages import last_words, unavailable
 from offsetd_coordinator.runtime.flusher import as_storage_failed
+from offsetd_coordinator.runtime.storage_refusals import append_refusal, last_words, unavailable
 from offsetd_storage.disk.failure_latch import FailureLatch
 from offsetd_storage.errors import StorageFailed, StorageFull
 

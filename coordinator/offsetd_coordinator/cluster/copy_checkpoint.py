@@ -36,7 +36,7 @@ class ForeignFolder(CoordinatorError):
 
 
 @attrs.define(kw_only=True)
-class Copies:
+class CopyCheckpoint:
     """The Kafka offset up to which each copy is complete, and the newest claim, by partition."""
 
     topic_id: str
@@ -126,7 +126,7 @@ def refuse_foreign(files: Files, folder: Path) -> None:
         )
 
 
-def begin_copies(files: Files, folder: Path, copies: Copies) -> Copies:
+def begin_copies(files: Files, folder: Path, copies: CopyCheckpoint) -> CopyCheckpoint:
     """Deletes old copies, and writes that this folder is for `copies`, which it returns.
 
     Raises OSError.

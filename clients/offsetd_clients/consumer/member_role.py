@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from offsetd_clients.assignors import Subscription
-from offsetd_clients.consumer.part import Part, Phase, Standing
+from offsetd_clients.consumer.group_role import GroupRole, Phase, Standing
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.steps import Farewell, Fetch, Heartbeat, Join, Leave, Step, Sync
 from offsetd_clients.consumer_protocol import (
@@ -27,7 +27,7 @@ class _Stage(Enum):
     FETCH = auto()
 
 
-class MemberPart(Part):
+class MemberRole(GroupRole):
     """A member of a group.
 
     It gives up all partitions before each generation (Kafka's eager protocol).
@@ -44,7 +44,7 @@ class MemberPart(Part):
         self._owned_generation_id = -1
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """Like `Part.note_answer`; it also handles Join and Sync."""
+        """Like `GroupRole.note_answer`; it also handles Join and Sync."""
         match step:
             case Join():
                 self._note_joined(step, answer)
@@ -57,7 +57,7 @@ class MemberPart(Part):
     def _note_joined(self, step: Join, joined: JoinedGroup) -> None:
         self._member_id = joined.membership.member_id
         if not self._is_current(step):
-            return  # The part was closed during the call. The member must still leave.
+            return  # The role was closed during the call. The member must still leave.
         self._membership = joined.membership
         self._is_leader = joined.is_leader
         self._stage = _Stage.SYNC

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from offsetd_clients.consumer.part import Part, Phase, Standing
+from offsetd_clients.consumer.group_role import GroupRole, Phase, Standing
 from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
 from offsetd_clients.consumer.steps import Acquire, Farewell, Fetch, Release, Renew, Step
 from offsetd_clients.errors import LeaseHeld, OffsetdError
@@ -12,7 +12,7 @@ from offsetd_clients.values import Lease, TopicPartition
 RENEWALS_IN_TTL = 4
 
 
-class LeasePart(Part):
+class LeaseRole(GroupRole):
     """The holder of a group's lease, or a candidate that waits for it."""
 
     def __init__(self, settings: ConsumerSettings, terms: LeaseTerms) -> None:
@@ -21,7 +21,7 @@ class LeasePart(Part):
         self._epoch: int | None = None
 
     def note_answer(self, step: Step, answer: Any, began_s: float, now_s: float) -> None:
-        """Does what `Part.note_answer` does, also for the calls of the lease."""
+        """Does what `GroupRole.note_answer` does, also for the calls of the lease."""
         if isinstance(step, Acquire):
             self._note_acquired(step, answer, began_s)
         else:
@@ -30,7 +30,7 @@ class LeasePart(Part):
     def _note_acquired(self, step: Acquire, lease: Lease, began_s: float) -> None:
         self._epoch = lease.epoch
         if not self._is_current(step):
-            return  # The part was closed during the call. The lease must still be released.
+            return  # The role was closed during the call. The lease must still be released.
         self.standing = Standing(epoch=lease.epoch)
         self.alive_until_s = began_s + self._session_s
         self.note_beat(began_s)

@@ -12,7 +12,7 @@ _log = structlog.get_logger(__name__)
 _PROGRESS_SECONDS: Final = 1.0
 
 
-class ProgressLines:
+class StartProgress:
     """Logs the progress of a long task, at most once a second. A shorter task has no line."""
 
     def __init__(self, event: str) -> None:

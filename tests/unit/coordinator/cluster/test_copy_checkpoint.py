@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_coordinator.cluster.claims import Claim
-from offsetd_coordinator.cluster.copies import (
+from offsetd_coordinator.cluster.copy_checkpoint import (
     COPIES_FILE,
-    Copies,
+    CopyCheckpoint,
     ForeignFolder,
     begin_copies,
     write_copies,
@@ -30,8 +30,8 @@ WRITTEN_MS = 1_700_000_000_000
 CLAIM = Claim(epoch=4, node_id="n1", address="a:1", producers=8, first_offset=70)
 
 
-def copies() -> Copies:
-    return Copies(topic_id="t", cluster_id="c", positions={0: 12, 7: 3}, claims={7: CLAIM})
+def copies() -> CopyCheckpoint:
+    return CopyCheckpoint(topic_id="t", cluster_id="c", positions={0: 12, 7: 3}, claims={7: CLAIM})
 
 
 def written(folder: Path, **changes: Any) -> None:
@@ -40,7 +40,7 @@ def written(folder: Path, **changes: Any) -> None:
 
 
 def loaded(folder: Path, *, age_ms: int = 0, topic_id: str = "t", cluster_id: str = "c") -> Any:
-    return Copies.load(
+    return CopyCheckpoint.load(
         OsFiles(), folder, topic_id=topic_id, cluster_id=cluster_id, now_ms=WRITTEN_MS + age_ms
     )
 
@@ -125,7 +125,7 @@ def filled(folder: Path) -> None:
 def test_copies_are_begun_in_a_new_folder_and_in_one_with_old_copies(tmp_path: Path) -> None:
     filled(tmp_path)
     for folder in (tmp_path, tmp_path / "new"):
-        begin_copies(OsFiles(), folder, Copies(topic_id="t", cluster_id="c"))
+        begin_copies(OsFiles(), folder, CopyCheckpoint(topic_id="t", cluster_id="c"))
         assert [each for each in folder.rglob("*") if each.is_file()] == [folder / COPIES_FILE]
         assert loaded(folder) is None, "what begins has no age"
 
@@ -154,7 +154,9 @@ def test_copies_that_were_deleted_in_part_are_neither_used_nor_foreign(
 ) -> None:
     filled(tmp_path)
     with contextlib.suppress(_Killed):
-        begin_copies(_EndingFiles(deletions), tmp_path, Copies(topic_id="t", cluster_id="c"))
+        begin_copies(
+            _EndingFiles(deletions), tmp_path, CopyCheckpoint(topic_id="t", cluster_id="c")
+        )
     assert loaded(tmp_path) is None
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOGS_AT_ONCE: Final = 200
 
 
-class FilePresence:
+class OpenFileCheck:
     """Checks the files of one store. One thread at a time may call it."""
 
     def __init__(

@@ -8,7 +8,7 @@ import pytest
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.errors import InvalidPartition, InvalidTopic, KafkaUnavailable
 from offsetd_coordinator.offset_changes import Bounds
-from offsetd_coordinator.services.bounds_calls import BoundsService
+from offsetd_coordinator.services.fetch_bounds import BoundsService
 from serving_nodes import serving_node
 
 if TYPE_CHECKING:
