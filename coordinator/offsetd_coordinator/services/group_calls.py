@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2, types_pb2
 
-from offsetd_coordinator.calls import answer_reservations
+from offsetd_coordinator.calls import answer_reservations, current_call
 from offsetd_coordinator.cooperative_scheduling import Turns, first_turn
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -31,6 +31,7 @@ from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import (
     changed_group,
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
 
     from offsetd_coordinator.large_groups.group_details import GroupDetails
+    from offsetd_coordinator.large_groups.group_reading import GroupPage
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.offset_changes import Partition
     from offsetd_coordinator.runtime.runtime import Runtime
     from offsetd_coordinator.state.lag_judge import PartitionLag
 
@@ -142,7 +145,7 @@ class GroupService:
                 _, shard = runtime.shard_of(group_id)
                 offsets = min(page_size, shard.offsets.count(group_id))
                 await answer_reservations.reserve(answer_reservations.BYTES_PER_OFFSET * offsets)
-                page = await read_page(runtime, group_id, last, page_size)
+                page = await _read_visible_page(runtime, group_id, last, page_size)
                 if request.include_lags:
                     lags = [_lag(each) async for each in lags_of(runtime, group_id, page.rows)]
                 if request.include_offsets:
@@ -277,11 +280,43 @@ def _first(listings: list[GroupListing], count: int) -> list[GroupListing]:
 def _matching(
     listings: Iterator[GroupListing], request: group_service_pb2.ListGroupsRequest
 ) -> Iterator[GroupListing]:
+    """Those in a wanted state and type, without what the caller may not see.
+
+    What is hidden is left out here, because the token of a page names its last group.
+    """
     states: set[int] = set(request.states)
     types: set[int] = set(request.types)
+    access = current_call.access()
+    if access is not None and access.allows_all(Operation.DESCRIBE, ResourceType.GROUP):
+        access = None
     for listing in listings:
-        if (not states or listing.state in states) and (not types or listing.type in types):
+        is_wanted = (not states or listing.state in states) and (not types or listing.type in types)
+        if is_wanted and (
+            access is None
+            or access.allows(Operation.DESCRIBE, ResourceType.GROUP, listing.group_id.decode())
+        ):
             yield listing
+
+
+async def _read_visible_page(
+    runtime: Runtime, group_id: bytes, after: Partition | None, size: int
+) -> GroupPage:
+    """As `read_page`. A page that others follow ends with an offset that the caller may see.
+
+    So its token names no topic that is hidden from them.
+    """
+    access = current_call.access()
+    while True:
+        page = await read_page(runtime, group_id, after, size)
+        if page.last is None or access is None:
+            return page
+        if access.allows_all(Operation.DESCRIBE, ResourceType.TOPIC):
+            return page
+        for place in reversed(range(len(page.rows))):
+            topic, partition = page.rows.partition(place)
+            if access.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.decode()):
+                return page._replace(last=(topic, partition))
+        after = page.last
 
 
 def _check_verdicts(request: group_service_pb2.ListGroupsRequest, runtime: Runtime) -> None:
