@@ -87,8 +87,8 @@ MEMBERSHIP_MUTANTS = (
     Mutant(
         name="members are answered before the group's record is durable",
         where="offsetd_coordinator.runtime.member_calls:MemberCalls._ask",
-        replace="waiting = self._runtime.durable(ticket)",
-        by="waiting = None",
+        replace="await until_durable(self._runtime.log, ticket)",
+        by="pass",
         caught_by=f"{_UNIT}/runtime/test_member_calls.py",
     ),
     Mutant(
