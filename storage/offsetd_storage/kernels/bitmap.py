@@ -80,7 +80,7 @@ def is_plain(buffer: Bytes, position: int, first_dirty: int) -> bool:
 def find_gone(
     stretches: Numbers, count: int, bits: Numbers, first: int, end: int, round_end: int
 ) -> int:
-    """Keeps those of the first `count` stretches from which no record stays.
+    """Of the first `count` rows, keep the stretches from which no record stays.
 
     Stretches that touch become one. Returns the number of stretches that are left.
 
