@@ -78,6 +78,27 @@ WEB_MUTANTS = (
         caught_by="tests/unit/clients/web/test_web_protection.py",
     ),
     Mutant(
+        name="an empty list always speaks of rights",
+        where=f"{_WEB}.pages.visibility:that_you_may_see",
+        replace="verdict is not None and not verdict.in_force",
+        by="False",
+        caught_by=f"{_LISTS}::test_a_topic_and_a_lease_narrow_the_list",
+    ),
+    Mutant(
+        name="pages listen beside their proxy",
+        where=f"{_WEB}.access:Access.check",
+        replace="if self.has_proxy:",
+        by="if False:",
+        caught_by=f"{_LOGIN}::test_behind_a_proxy_it_listens_on_this_machine_only",
+    ),
+    Mutant(
+        name="a token is named with its secret",
+        where=f"{_WEB}.token_names:token_name",
+        replace='f"with token {own[1]}"',
+        by='f"with token {token}"',
+        caught_by="tests/unit/clients/web/test_token_names.py",
+    ),
+    Mutant(
         name="a long name stands whole in each link",
         where=f"{_WEB}.names:name_parameters",
         replace="if is_short(group_id):",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from server_process import ServerProcess
     from web.web_process import WebProcess
 
+FIELDS = ("to", "value")
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -44,6 +45,9 @@ def test_a_reset_from_the_page_of_the_group(
         page.wait_for_selector("#confirm")
         assert "1 ahead, by 60 in all" in page.inner_text("#summary")
         assert client.fetch("clicked")[ORDERS].offset == 40
+        page.set_viewport_size({"width": 800, "height": 800})
+        upper, lower = (page.locator(f"#choice [name={name}]").bounding_box() for name in FIELDS)
+        assert lower["y"] - upper["y"] - upper["height"] >= 8, "rows do not touch"
         assert page.evaluate(_FAINT) == []
         page.set_viewport_size({"width": 400, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0

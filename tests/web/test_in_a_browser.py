@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_clients import OffsetClient, TopicPartition
 from ports import free_ports
+from promised import promised_by
 from server_process import ServerProcess
 from web.web_process import WebProcess
 from web.world import LEASED, PLOTTED
@@ -30,6 +31,7 @@ PATHS = (
 )
 # Issue 26: a page says within 3 s that the server is lost, and recovers within 3 s of its return.
 LOST_SECONDS_MAX = 3.0
+promised = promised_by("docs/guides/web.md")
 # What a browser tells of a frame that is refused, and of `offsetd web` that has ended.
 EXPECTED = ("frame-ancestors", "ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "Failed to fetch")
 ONE_ROW = "tbody tr:only-child a"
@@ -110,6 +112,52 @@ def test_the_plot_of_a_partition_is_in_the_address(web: WebProcess, page: Any) -
     page.wait_for_url(re.compile("topic=orders&partition=3"))
     page.wait_for_selector("#plot[data-plotted='60'] canvas")
     assert "60 commits and deletions" in page.inner_text("#plot-told")
+
+
+def test_a_plot_of_one_commit_has_it_in_the_middle_and_marks_it_below_the_mouse(
+    world: ServerProcess, web: WebProcess, page: Any
+) -> None:
+    with OffsetClient(world.address) as client:
+        client.commit("live", {TopicPartition("alone", 0): 42})
+    page.goto(f"{web.url}/group?name=live&topic=alone&partition=0")
+    page.wait_for_selector("#plot[data-plotted='1'] canvas")
+    assert page.locator("#plot-use").is_visible()
+    page.hover("#plot .u-over")
+    point, area = (
+        page.locator(f"#plot {name}").bounding_box() for name in (".u-cursor-pt", ".u-over")
+    )
+    right = area["x"] + area["width"] - point["x"] - point["width"]
+    assert abs(point["x"] - area["x"] - right) < 4
+    ground = "(e) => getComputedStyle(e).backgroundColor"
+    color = page.locator("#plot .u-cursor-pt").evaluate(ground)
+    assert color == page.locator("main td a").first.evaluate("(e) => getComputedStyle(e).color")
+    assert color != page.locator("#plot").evaluate(ground)
+
+
+@promised("Without JavaScript, all is there but the plot, and nothing renews itself.")
+def test_without_javascript_the_page_says_that_the_plot_needs_it(
+    web: WebProcess, browser: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{web.url}/group?name={PLOTTED}")
+    assert page.inner_text("#plot").startswith("The plot needs JavaScript.")
+    assert not page.locator("#plot-use").is_visible()
+    assert page.locator("tbody tr:has(td:nth-child(10))").count() == 11
+    context.close()
+
+
+def test_in_a_narrow_window_a_long_name_leaves_room_for_other_columns(
+    world: ServerProcess, web: WebProcess, page: Any
+) -> None:
+    name = "live" + "w" * 200
+    with OffsetClient(world.address) as client:
+        client.commit(name, {TopicPartition("orders", 0): 42})
+        page.set_viewport_size({"width": 400, "height": 900})
+        page.goto(f"{web.url}/groups?q={name}")
+        box = page.locator("thead th:nth-child(3)").bounding_box()
+        client.delete_group(name)
+    assert box["x"] + box["width"] < 400
 
 
 @pytest.mark.parametrize("width", [1440, 800, 400])

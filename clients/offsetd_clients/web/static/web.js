@@ -63,13 +63,15 @@ const plotOf = (box, columns) => {
   const whole = (_, values) => values.map((value) => value.toLocaleString("en-US"));
   // Without a place there is no offset to tell; without an offset at a place, it was deleted.
   const offsetText = (_, value, __, place) => (place == null ? "" : value == null ? "deleted" : value.toLocaleString("en-US"));
+  const times = columns.times_ms.map((ms) => ms / 1000);
+  const [first, last] = [times[0], times.at(-1)];
   const options = {
     width: box.clientWidth - 20,
     height: 240,
     // By default, the marked point has the colour of the ground, as a gap has.
-    cursor: {drag: {x: true, y: false}, points: {size: 9, width: 2, fill: color("--link"), stroke: color("--panel")}},
+    cursor: {drag: {x: true, y: false}, points: {size: 10, fill: color("--link"), stroke: color("--link")}},
     // A single moment has no span of its own.
-    scales: {x: {range: (_, least, most) => (least === most ? [least - MOMENT_S, most + MOMENT_S] : [least, most])}},
+    scales: {x: {range: (_, least, most) => (first === last ? [first - MOMENT_S, last + MOMENT_S] : [least, most])}},
     series: [
       {label: "time", value: `${DAY} {HH}:{mm}:{ss}`},
       {label: "offset", stroke: color("--link"), width: 1.5, points: {show: columns.times_ms.length < 80, fill: color("--panel")},
@@ -77,7 +79,7 @@ const plotOf = (box, columns) => {
     ],
     axes: [{...axis, values: TIMES, space: 80}, {...axis, size: 90, values: whole}],
   };
-  return new uPlot(options, [columns.times_ms.map((ms) => ms / 1000), columns.offsets], box);
+  return new uPlot(options, [times, columns.offsets], box);
 };
 
 const showPlot = async (box) => {
