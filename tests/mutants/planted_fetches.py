@@ -81,7 +81,7 @@ FETCH_MUTANTS = (
     Mutant(
         name="offsets that are not durable are answered",
         where="offsetd_coordinator.services.offset_calls:OffsetService.fetch_offsets",
-        replace="await until_all_durable(runtime, tickets)\nif answer.size",
+        replace="await until_all_durable(runtime.log, tickets)\nif answer.size",
         by="if answer.size",
         caught_by=f"{_SERVICE}::test_nothing_leaves_before_it_is_durable",
     ),

@@ -25,7 +25,7 @@ OWNERSHIP_MUTANTS = (
     ),
     Mutant(
         name="a read that rests on a lost partition and a durable one is answered",
-        where="offsetd_coordinator.services.durable_answers:until_all_durable",
+        where="offsetd_coordinator.runtime.commit_log:until_all_durable",
         replace="if lost is not None:",
         by="if lost is not None and not tickets:",
         caught_by=f"{_OWNERSHIP}::test_what_waits_ends_with_its_partition_and_the_others_wait_on",

@@ -15,7 +15,7 @@ from offsetd_storage.errors import StorageFailed
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from offsetd_storage.duration_histogram import Durations
     from offsetd_storage.errors import StorageFull
@@ -227,3 +227,11 @@ async def until_durable(log: CommitLog, ticket: int) -> None:
     waiting = log.durable(ticket)
     if waiting is not None:
         await waiting
+
+
+async def until_all_durable(log: CommitLog, tickets: Collection[int]) -> None:
+    """Returns once all tickets are durable. Raises the errors of `CommitLog.durable`."""
+    await until_durable(log, max(tickets, default=0))
+    lost = log.lost(tickets)
+    if lost is not None:
+        raise lost

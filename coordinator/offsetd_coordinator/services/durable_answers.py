@@ -13,7 +13,7 @@ from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 from offsetd_coordinator.runtime.commit_log import until_durable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from offsetd_coordinator.administration.audit import AuditEvent
     from offsetd_coordinator.node import Node
@@ -33,14 +33,6 @@ class Received(Protocol):
     @property
     def DESCRIPTOR(self) -> Any:  # noqa: N802  # protobuf's name
         """The message's type."""
-
-
-async def until_all_durable(runtime: Runtime, tickets: Collection[int]) -> None:
-    """Returns once all tickets are durable. Raises the errors of `CommitLog.durable`."""
-    await until_durable(runtime.log, max(tickets, default=0))
-    lost = runtime.log.lost(tickets)
-    if lost is not None:
-        raise lost
 
 
 async def once_durable(

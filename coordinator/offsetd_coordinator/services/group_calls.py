@@ -30,13 +30,12 @@ from offsetd_coordinator.messages.page_tokens import (
 from offsetd_coordinator.messages.revisions import set_revision
 from offsetd_coordinator.messages.timestamps import set_time
 from offsetd_coordinator.requests import DeleteGroupReply
-from offsetd_coordinator.runtime.commit_log import PartitionState
+from offsetd_coordinator.runtime.commit_log import PartitionState, until_all_durable
 from offsetd_coordinator.security.acl import Operation, ResourceType
 from offsetd_coordinator.services.cluster_calls import node_share
 from offsetd_coordinator.services.durable_answers import (
     changed_group,
     once_durable,
-    until_all_durable,
 )
 from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
 from offsetd_coordinator.state.group_search import ITEMS_PER_PART, GroupSearch
@@ -108,7 +107,7 @@ class GroupService:
             ]
         # What was read in later turns may rest on later appends.
         tickets.update(runtime.ticket_in(partition) for partition, _ in shown)
-        await until_all_durable(runtime, tickets)
+        await until_all_durable(runtime.log, tickets)
         response = group_service_pb2.ListGroupsResponse(
             unreachable_log_partitions=[
                 partition

@@ -19,9 +19,10 @@ from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchPars
 from offsetd_coordinator.messages.list_encoding import encoded_with
 from offsetd_coordinator.messages.revisions import committed_response, set_revision
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
+from offsetd_coordinator.runtime.commit_log import until_all_durable
 from offsetd_coordinator.runtime.runtime import LargeFetch
 from offsetd_coordinator.security.acl import Operation, ResourceType
-from offsetd_coordinator.services.durable_answers import changed_group, until_all_durable
+from offsetd_coordinator.services.durable_answers import changed_group
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ class OffsetService:
                     raise refusal
                 await turns.spend(ITEMS_PER_GROUP + (answer.size - size) // _BYTES_PER_ITEM)
         except CoordinatorError:
-            await until_all_durable(runtime, tickets)
+            await until_all_durable(runtime.log, tickets)
             raise
-        await until_all_durable(runtime, tickets)
+        await until_all_durable(runtime.log, tickets)
         if answer.size > _BYTES_AT_ONCE:
             return await asyncio.to_thread(answer.encoded)
         return answer.encoded()

@@ -33,8 +33,9 @@ from offsetd_coordinator.offset_changes import (
     PutOffsets,
 )
 from offsetd_coordinator.quotas.quota_table import Quota
+from offsetd_coordinator.runtime.commit_log import until_all_durable
 from offsetd_coordinator.security.acl import Operation, ResourceType
-from offsetd_coordinator.services.durable_answers import submitted_change, until_all_durable
+from offsetd_coordinator.services.durable_answers import submitted_change
 from offsetd_coordinator.services.offset_exports import read_format
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class ImportService:
                     for change in islice(outcome.changes, changes_left):
                         set_change(imported.changes.add(), partition, change)
                     changes_left -= len(imported.changes)
-        await until_all_durable(runtime, tickets)
+        await until_all_durable(runtime.log, tickets)
         return response.SerializeToString()
 
     async def _write_group(

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from log_stores import FOLDER, opened
 from offsetd_coordinator.cluster import copy_follower
 from offsetd_coordinator.cluster.claims import Claim
-from offsetd_coordinator.cluster.copies import Copies
+from offsetd_coordinator.cluster.copy_checkpoint import CopyCheckpoint
 from offsetd_coordinator.cluster.copy_follower import CopyFollower
 from offsetd_storage.batch.record_batch import NO_TIMESTAMP, batch_header
 from offsetd_storage.clock import ManualClock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class FollowingNode:
     """A follower of a topic in memory, on a simulated disk."""
 
-    def __init__(self, topic: ReadTopic, files: SimulatedFiles, copies: Copies) -> None:
+    def __init__(self, topic: ReadTopic, files: SimulatedFiles, copies: CopyCheckpoint) -> None:
         self.topic = topic
         self.copies = copies
         self.files = files
@@ -67,8 +67,8 @@ class FollowingNode:
         done.result(PATIENCE_SECONDS)
 
 
-def new_copies() -> Copies:
-    return Copies(topic_id="t", cluster_id="c")
+def new_copies() -> CopyCheckpoint:
+    return CopyCheckpoint(topic_id="t", cluster_id="c")
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[FollowingNode]:
     node.follower.stop()
 
 
-def saved(node: FollowingNode) -> Copies:
+def saved(node: FollowingNode) -> CopyCheckpoint:
     """What another start finds in the folder."""
-    found = Copies.load(node.files, FOLDER, topic_id="t", cluster_id="c", now_ms=NOW_MS)
+    found = CopyCheckpoint.load(node.files, FOLDER, topic_id="t", cluster_id="c", now_ms=NOW_MS)
     assert found is not None
     return found
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_coordinator.large_groups import group_reading
-from offsetd_coordinator.runtime import runtime
 from offsetd_coordinator.services.group_calls import GroupService
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
@@ -25,7 +24,7 @@ Stored = dict[tuple[str, int], int]
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_reading, "SLICE_ROWS", SLICE)
-    monkeypatch.setattr(runtime, "SLICE_ROWS", SLICE)
+    monkeypatch.setitem(Runtime.fetch_into.__kwdefaults__, "offsets_max", SLICE)
     monkeypatch.setattr(group_reading, "SLICE_BLOCKS", 8)
 
 
