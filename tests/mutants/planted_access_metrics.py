@@ -18,7 +18,7 @@ ACCESS_METRICS_MUTANTS = (
     ),
     Mutant(
         name="the metrics take the beginning of the certificate for its end",
-        where="offsetd_coordinator.security.certificates:ServerCertificates._take",
+        where="offsetd_coordinator.security.certificates:ServerCertificates._read",
         replace="leaf.not_valid_after_utc.timestamp()",
         by="leaf.not_valid_before_utc.timestamp()",
         caught_by=f"{_PORT_TESTS}::test_a_reader_with_the_token_gets_the_metrics",

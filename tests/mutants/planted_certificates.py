@@ -32,8 +32,22 @@ CERTIFICATE_MUTANTS = (
     Mutant(
         name="half replaced files of a certificate are not tried again",
         where=f"{_CERTIFICATES}:ServerCertificates.refresh",
-        replace="self._take()",
-        by="self._seen = states; self._take()",
+        replace="self._read()",
+        by="self._seen = states; self._read()",
+        caught_by=_CERTIFICATE_TESTS,
+    ),
+    Mutant(
+        name="an expired certificate replaces one that is valid",
+        where=f"{_CERTIFICATES}:ServerCertificates._read",
+        replace="if problem and not is_start and not",
+        by="if False and not",
+        caught_by=_CERTIFICATE_TESTS,
+    ),
+    Mutant(
+        name="a new certificate that ends soon is not warned of after another one",
+        where=f"{_CERTIFICATES}:ServerCertificates._read",
+        replace="self._warned_seconds = -float(_WARNED_AGAIN_SECONDS)",
+        by="pass",
         caught_by=_CERTIFICATE_TESTS,
     ),
     Mutant(

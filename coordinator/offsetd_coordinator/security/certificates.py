@@ -137,21 +137,24 @@ class ServerCertificates:
         self._problem = ""
         self._warned_seconds = -float(_WARNED_AGAIN_SECONDS)
         self._seen = self._states()
-        self._take()
+        self._starts_ms = self.expire_ms = 0
+        self.current = Pems(b"", b"", None)
+        self._read(is_start=True)
 
     def refresh(self) -> bool:
         """Reads the files again if one has changed. Returns whether new ones were taken.
 
         If they are wrong or do not fit each other, the old ones stay, and the next call tries
-        again: the files may be replaced one after the other.
+        again: the files may be replaced one after the other. So does a certificate that is valid,
+        if the new one is not.
         """
-        self._warn_of_expiry()
+        self._warn_of_dates()
         try:
             states = self._states()
             if states == self._seen:
                 self._problem = ""
                 return False
-            self._take()
+            self._read()
         except (OSError, ValueError) as error:
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -187,7 +190,7 @@ class ServerCertificates:
                 found[kind] = (state.st_mtime_ns, state.st_size, state.st_ino)
         return found
 
-    def _take(self) -> None:
+    def _read(self, *, is_start: bool = False) -> None:
         certificate_path, key_path, truststore_path = self._paths
         pems = Pems(
             certificate_path.read_bytes(),
@@ -198,9 +201,16 @@ class ServerCertificates:
         _check_key(certificate_path, leaf, key_path, pems.key)
         if truststore_path is not None and pems.truststore is not None:
             _certificates(truststore_path, pems.truststore)
+        starts_ms = int(leaf.not_valid_before_utc.timestamp() * 1000)
+        expire_ms = int(leaf.not_valid_after_utc.timestamp() * 1000)
+        if is_start or pems.certificate_chain != self.current.certificate_chain:
+            problem = _not_valid_now(starts_ms, expire_ms)
+            if problem and not is_start and not _not_valid_now(self._starts_ms, self.expire_ms):
+                raise ValueError(f"{certificate_path}: {problem}")
+            self._warned_seconds = -float(_WARNED_AGAIN_SECONDS)
         self.current = pems
-        self.expire_ms = int(leaf.not_valid_after_utc.timestamp() * 1000)
-        self._warn_of_expiry()
+        self._starts_ms, self.expire_ms = starts_ms, expire_ms
+        self._warn_of_dates()
         if not _is_of_server(leaf):
             _log.warning(
                 "clients may refuse the server's certificate: its extended key usage lacks"
@@ -208,19 +218,27 @@ class ServerCertificates:
                 file=str(certificate_path),
             )
 
-    def _warn_of_expiry(self) -> None:
-        """Warns once a day of a certificate that has expired or will do so soon."""
+    def _warn_of_dates(self) -> None:
+        """Warns once a day of a certificate that is not valid now, or not for long."""
         left_days = (self.expire_ms / 1000 - time.time()) / 86_400
+        problem = _not_valid_now(self._starts_ms, self.expire_ms)
+        if not problem and left_days <= _WARNED_DAYS:
+            problem = "the server's certificate expires soon"
         now_seconds = time.monotonic()
-        if left_days > _WARNED_DAYS or (now_seconds - self._warned_seconds < _WARNED_AGAIN_SECONDS):
+        if not problem or now_seconds - self._warned_seconds < _WARNED_AGAIN_SECONDS:
             return
         self._warned_seconds = now_seconds
-        event = "the server's certificate has expired" if left_days <= 0 else ""
-        _log.warning(
-            event or "the server's certificate expires soon",
-            expires=_date(self.expire_ms),
-            file=str(self._paths[0]),
-        )
+        _log.warning(problem, expires=_date(self.expire_ms), file=str(self._paths[0]))
+
+
+def _not_valid_now(starts_ms: int, expire_ms: int) -> str:
+    """Why a certificate with these dates is not valid now; empty if it is."""
+    now_ms = time.time() * 1000
+    if expire_ms <= now_ms:
+        return "the server's certificate has expired"
+    if starts_ms > now_ms:
+        return "the server's certificate is not valid yet"
+    return ""
 
 
 def _certificates(path: Path, pem: bytes) -> list[x509.Certificate]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_coordinator.large_groups import group_reading
+from offsetd_coordinator.runtime.runtime import Runtime
 from offsetd_coordinator.services.group_calls import GroupService
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 

@@ -333,6 +333,35 @@ class Clock:
 
 
 class TestExpiry:
+    @pytest.mark.parametrize("is_late", [True, False])
+    def test_a_certificate_that_is_not_valid_does_not_replace_one_that_is(
+        self, files: Files, *, is_late: bool
+    ) -> None:
+        opened = files.opened()
+        day, now = timedelta(days=1), datetime.now(UTC)
+        start, end = (now - 9 * day, now - day) if is_late else (now + day, now + 99 * day)
+        files.put(AUTHORITY.issue("localhost", not_before=start, not_after=end))
+        with capture_logs() as events:
+            assert not opened.refresh()
+        assert opened.current.key == LONG.key_pem
+        (event,) = events
+        assert event["log_level"] == "warning"
+        problem = "has expired" if is_late else "is not valid yet"
+        assert f"the server's certificate {problem}" in event["reason"]
+        with capture_logs() as events:
+            started = files.opened()
+        assert [each["event"] for each in events] == [f"the server's certificate {problem}"]
+        files.put(OTHER)
+        assert started.refresh()
+
+    def test_each_new_certificate_that_ends_soon_is_warned_of(self, files: Files) -> None:
+        opened = files.opened()
+        for days in (5, 4):
+            files.put(issued_until(days))
+            with capture_logs() as events:
+                assert opened.refresh()
+            assert "the server's certificate expires soon" in [each["event"] for each in events]
+
     @pytest.mark.parametrize(
         ("days", "text"),
         [
