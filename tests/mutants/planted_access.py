@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _MATRIX = "tests/security/test_rights_matrix.py"
 _STREAMS = "tests/security/test_open_streams.py"
+_PAGES = "tests/security/test_page_tokens.py"
 _IDENTITIES = "tests/unit/coordinator/calls/test_identities.py"
 
 ACCESS_MUTANTS = (
@@ -152,5 +153,19 @@ ACCESS_MUTANTS = (
         replace="method_access is not None",
         by="False",
         caught_by=_MATRIX,
+    ),
+    Mutant(
+        name="the token of a list names a group that is hidden",
+        where="offsetd_coordinator.services.group_calls:_matching",
+        replace="access = current_call.access()",
+        by="access = None",
+        caught_by=_PAGES,
+    ),
+    Mutant(
+        name="the token of a group's offsets names a topic that is hidden",
+        where="offsetd_coordinator.services.group_calls:_read_visible_page",
+        replace="access is None:",
+        by="access is not None:",
+        caught_by=_PAGES,
     ),
 )
