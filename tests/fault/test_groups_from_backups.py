@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,11 @@ def test_a_deleted_group_gets_its_retention_back(
         asked = ["backup", "restore", target, *(f"--group={each}" for each in kept)]
         shown = offsetd(*asked)
         assert shown.code == 0, shown.stderr
-        assert "group month: its retention would be 30d again" in shown.stderr
+        assert "group month: would get its retention back: 30d" in shown.stderr
         assert not {"month", "ever"} & {each.group_id for each in client.list_groups()}
         done = offsetd(*asked, "--execute")
         assert done.code == 0, done.stderr
-        assert "group ever: its retention is never again" in done.stderr
+        assert "group ever: gets its retention back: never" in done.stderr
         assert {each: client.get_group(each).retention for each in kept} == {
             **kept,
             "changed": timedelta(days=1),
@@ -94,6 +95,24 @@ def test_a_group_that_is_not_in_the_backup_does_not_stop_the_others(
         assert "choose another state with --backup or --to-datetime" in ended.stderr
         assert client.fetch("known")[ORDERS].offset == 5
         assert offsetd("backup", "restore", target, "--group=none", "--execute").code == 1
+
+
+@promised("A dry run prints the command with the `--backup` that it chose")
+def test_the_printed_command_restores_what_the_dry_run_showed(
+    server: ServerProcess, offsetd: Callable[..., Ended], tmp_path: Path
+) -> None:
+    target = tmp_path / "backups"
+    with OffsetClient(server.address) as client:
+        client.commit("shown", {ORDERS: 5})
+        assert offsetd("backup", "create", target).code == 0
+        shown = offsetd("backup", "restore", target, "--group", "shown")
+        client.commit("shown", {ORDERS: 9})
+        assert offsetd("backup", "create", target).code == 0
+        line = shlex.split(shown.stderr.splitlines()[-1])
+        assert "--backup" in line
+        done = offsetd(*line[line.index("backup") :])
+        assert done.code == 0, done.stderr
+        assert client.fetch("shown")[ORDERS].offset == 5
 
 
 @promised("A time before the first record is refused too.")

@@ -265,7 +265,7 @@ def _register_restore(group: typer.Typer, terminal: Terminal) -> None:
         if found:
             with connected(address, timeout, terminal) as client:
                 imported = _brought_back(client, found, audited_reason, terminal, execute=execute)
-        _print_restored(imported, problems, terminal, address, is_dry=not execute)
+        _print_restored(imported, problems, terminal, address, None if execute else chosen)
 
 
 def _audited_reason(backup_id: str, reason: str) -> str:
@@ -326,12 +326,12 @@ def _brought_back(
         )
     for group_id in [each.group_id for each in imported if each.error is None]:
         if group_id in lost:
-            text, is_so = retention_text(lost[group_id]), "is" if execute else "would be"
+            text, gets = retention_text(lost[group_id]), "gets" if execute else "would get"
             if execute:
                 client.update_group(
                     group_id, retention=lost[group_id], allow_missing=True, reason=reason
                 )
-            terminal.note(f"{named_id(group_id)}: its retention {is_so} {text} again")
+            terminal.note(f"{named_id(group_id)}: {gets} its retention back: {text}")
     if execute:
         imported = client.import_offsets(content, OffsetFormat.JSONL, reason=reason)
     return imported
@@ -357,9 +357,10 @@ def _print_restored(
     problems: Mapping[str, str],
     terminal: Terminal,
     address: str,
-    *,
-    is_dry: bool,
+    tried_id: str | None,
 ) -> None:
+    """Prints what was done, or what a dry run with the backup `tried_id` found."""
+    is_dry = tried_id is not None
     done = [each for each in imported if each.error is None]
     if is_dry:
         rows = (change_row((each.group_id, change)) for each in done for change in each.changes)
@@ -378,7 +379,7 @@ def _print_restored(
         code = EXIT_PARTLY if done else EXIT_FAILED
         terminal.fail("\n".join(failed), code)
     if is_dry:
-        told_dry_run(terminal)
+        told_dry_run(terminal, {"backup_id": tried_id})
 
 
 def _restored_row(imported: ImportedGroup) -> Row:

@@ -1,8 +1,9 @@
 """The messages of commands that only showed their effect."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -30,16 +31,19 @@ def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:
         raise typer.BadParameter(f"{DRY_RUN} and {EXECUTE} exclude each other")
 
 
-def told_dry_run(terminal: Terminal) -> None:
-    """Reports that nothing was changed, and prints this command with --execute."""
+def told_dry_run(terminal: Terminal, chosen: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Reports that nothing was changed, and prints this command with --execute.
+
+    `chosen` has values, by parameter, that the command chose itself: later it may choose others.
+    """
     assert terminal.called is not None, "within a command"
-    line = executing_line(terminal.called)
+    line = executing_line(terminal.called, chosen)
     given = terminal.called.params.values()
     where = f" ({FILE}: what came from standard input)" if any(map(_is_stdin, given)) else ""
     terminal.note(f"dry run: nothing was changed. This does it{where}:\n  {line}", is_whole=True)
 
 
-def executing_line(ctx: typer.Context) -> str:
+def executing_line(ctx: typer.Context, chosen: Mapping[str, object] = MappingProxyType({})) -> str:
     """The command line that was called, quoted for a shell, with `--execute`. It has no pipes.
 
     It does not contain values from environment variables: they are still set when the line is run.
@@ -49,9 +53,9 @@ def executing_line(ctx: typer.Context) -> str:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE":
+        if name not in chosen and (source is None or source.name != "COMMANDLINE"):
             continue
-        value = ctx.params[name]
+        value = chosen.get(name, ctx.params[name])
         if parameter.param_type_name == "argument":
             arguments += _texts(value)
         elif DRY_RUN not in parameter.opts and EXECUTE not in parameter.opts:
