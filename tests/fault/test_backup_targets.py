@@ -21,7 +21,10 @@ promised = promised_by("docs/guides/backup.md")
 SETTINGS = {"offsets.topic.num.partitions": 2, "backup.interval.ms": 1000}
 
 
-@promised("A target that cannot be used until somebody acts stops the start of the server:")
+@promised(
+    "A target that cannot be used until somebody acts stops the start of the server, with exit"
+    " code 2:"
+)
 @pytest.mark.parametrize(
     ("target", "told"),
     [
@@ -42,7 +45,7 @@ def test_a_wrong_target_stops_the_start(tmp_path: Path, target: str, told: str) 
             server.stop_well()
     settings = {**SETTINGS, "backup.target": target.replace("FOLDER", str(tmp_path))}
     with ServerProcess(tmp_path / "source", settings=settings) as refused:
-        assert refused.wait_for_exit() == 1
+        assert refused.wait_for_exit() == 2
         assert told in refused.log
         assert "serving" not in [each["event"] for each in refused.events]
 

@@ -269,6 +269,7 @@ def _run(
     with _nothing_collected():
         # Imported only here, because other uses of this command do not need these modules.
         import uvloop  # noqa: PLC0415
+        from offsetd_storage.backups.backup_errors import WrongTarget  # noqa: PLC0415
         from offsetd_storage.clock import SystemClock  # noqa: PLC0415
         from offsetd_storage.disk.files import OsFiles  # noqa: PLC0415
         from offsetd_storage.errors import StorageFailed  # noqa: PLC0415
@@ -311,6 +312,8 @@ def _run(
             code = 0
         except StartFailed as error:
             terminal.note(f"error: {error}")
+            # With this code, a service manager does not try again.
+            code = WRONG_USE if isinstance(error.__cause__, WrongTarget) else code
         except StorageFailed as error:
             terminal.note(f"error: {last_words(error)}")
         except Exception:  # noqa: BLE001  Nothing above this prints it.
