@@ -85,6 +85,28 @@ def test_which_value_counts(
     assert row["value"] == value, row
 
 
+@promised("Until then it takes precedence over `--set`, the environment and the file.")
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        ("", "expiry.grace.ms"),  # By --set.
+        (f"--topic {TOPIC}", "segment.ms"),  # By the environment.
+    ],
+)
+def test_a_value_that_was_set_while_running_goes_first(
+    offsetd: Callable[[str], Told], of: str, name: str
+) -> None:
+    def value() -> str:
+        [row] = csv.DictReader(offsetd(f"admin config {of} {name} -o csv").stdout.splitlines())
+        return row["value"]
+
+    before = value()
+    assert offsetd(f"admin config {of} {name}=1234567").code == 0
+    assert value() == "1234567" != before
+    assert offsetd(f"admin config {of} --unset {name}").code == 0
+    assert value() == before
+
+
 @promised(
     "A name that does not exist is an error that names the nearest existing one.",
     "Numbers must lie within Kafka's bounds.",

@@ -108,7 +108,9 @@ def cleaner(facts: ServerFacts) -> Iterator[Finding]:
     if facts.settings.get("log.cleaner.enable") == "false":
         yield warn(
             "the cleaner is off: the log only grows",
-            "Start the server with log.cleaner.enable=true.",
+            "`offsetd admin config --unset log.cleaner.enable`: `admin config` has set it."
+            if "log.cleaner.enable" in facts.set_while_running
+            else "Start the server with log.cleaner.enable=true.",
         )
     elif not facts.is_healthy["the cleaner"]:
         dead = facts.metrics.get("offsetd_cleaner_dead_threads") or 0

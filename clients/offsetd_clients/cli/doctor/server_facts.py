@@ -1,13 +1,13 @@
 """What can be learned of a running server: by calls, from its metrics, from its machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import attrs
 
-from offsetd_clients.admin_values import LogPartition
+from offsetd_clients.admin_values import ConfigSource, LogPartition
 from offsetd_clients.calling.security import is_loopback
 from offsetd_clients.cli.doctor.scrapes import Metrics, MetricsAccess, read_metrics
 from offsetd_clients.errors import OffsetdError
@@ -39,6 +39,8 @@ class ServerFacts:
     now: datetime
     unseen: Sequence[str] = ()
     """What the caller may not see, and why."""
+    set_while_running: Collection[str] = ()
+    """The settings whose values are from `admin config`: they go before those of the start."""
 
     def number(self, name: str) -> int:
         """A setting; 0 if it is unset, or not known."""
@@ -53,11 +55,16 @@ def server_facts(
     info = client.get_server_info()
     unseen: list[str] = []
     settings: dict[str, str] = {}
+    set_while_running: set[str] = set()
     partitions: Sequence[LogPartition] = ()
     problems: Sequence[str] = ()
     try:
         for topic in ("", "__consumer_offsets"):
-            settings |= {each.name: each.value for each in client.describe_config(topic, ())}
+            described = client.describe_config(topic, ())
+            settings |= {each.name: each.value for each in described}
+            set_while_running |= {
+                each.name for each in described if each.source is ConfigSource.DYNAMIC_SERVER
+            }
     except OffsetdError as error:
         unseen.append(f"the settings: {error}")
     try:
@@ -81,6 +88,7 @@ def server_facts(
         client_version=version("offsetd"),
         now=datetime.now(UTC),
         unseen=unseen,
+        set_while_running=set_while_running,
     )
 
 

@@ -216,6 +216,14 @@ def test_each_fault_has_one_finding(
     assert finding.remedy
 
 
+def test_a_cleaner_that_is_off_is_started_where_it_was_stopped() -> None:
+    at_start = with_settings(log__cleaner__enable="false")
+    [(_, finding)] = findings(at_start)
+    assert finding.remedy == "Start the server with log.cleaner.enable=true."
+    [(_, finding)] = findings(attrs.evolve(at_start, set_while_running={"log.cleaner.enable"}))
+    assert finding.remedy.startswith("`offsetd admin config --unset log.cleaner.enable`")
+
+
 def test_a_server_without_any_backup_is_told_of_once_two_are_missed() -> None:
     values = {name: value for name, value in HEALTHY.metrics.values.items() if "backup" not in name}
     none = attrs.evolve(HEALTHY, metrics=Metrics(values=values))
