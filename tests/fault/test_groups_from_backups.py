@@ -115,6 +115,24 @@ def test_the_printed_command_restores_what_the_dry_run_showed(
         assert client.fetch("shown")[ORDERS].offset == 5
 
 
+@promised("**Nothing expires for 24 hours.** The reason that is shown is `long_stop`.")
+def test_after_a_restore_nothing_expires_for_a_while(
+    server: ServerProcess, offsetd: Callable[..., Ended], tmp_path: Path
+) -> None:
+    target, folder = tmp_path / "backups", tmp_path / "restored"
+    with OffsetClient(server.address) as client:
+        client.commit("known", {ORDERS: 5})
+    assert offsetd("backup", "create", target).code == 0
+    assert offsetd("backup", "restore", target, "--data-dir", folder).code == 0
+    with ServerProcess(folder, settings={"offsets.topic.num.partitions": 4}) as restored:
+        restored.wait_until_serving()
+        with OffsetClient(restored.address) as client:
+            suspension = client.get_server_info().expiry_suspension
+        restored.stop_well()
+    assert suspension is not None
+    assert suspension.reason == "long_stop"
+
+
 @promised("A time before the first record is refused too.")
 def test_a_time_before_all_data_is_refused(
     server: ServerProcess, offsetd: Callable[..., Ended], tmp_path: Path
