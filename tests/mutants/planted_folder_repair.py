@@ -27,6 +27,13 @@ FOLDER_REPAIR_MUTANTS = (
         caught_by=_RANDOM,
     ),
     Mutant(
+        name="a repair trusts the names in a batch that fails its checksum",
+        where=f"{_LOSSES}:losses_of",
+        replace="if doubtful:",
+        by="if False:",
+        caught_by=_REPAIR,
+    ),
+    Mutant(
         name="a lost record counts as replaced by an older one",
         where=f"{_LOSSES}:_loss",
         replace="kept.offset >= lost.log_offset",

@@ -253,7 +253,7 @@ def _summary(found: Repair, losses: Losses | None, *, is_dry: bool) -> str:
         text += f"; {len(losses.group_ids)} groups lose records that can be read"
         if losses.unreadable_parts:
             text += (
-                "; any group of this log partition may have lost records in what cannot be read: "
-                + ", ".join(losses.unreadable_parts)
+                "; any group of this log partition may have lost records in what cannot be"
+                " trusted: " + ", ".join(losses.unreadable_parts)
             )
     return text

@@ -59,7 +59,11 @@ class Loss:
 
 @attrs.frozen(kw_only=True)
 class Losses:
-    """All that a repair loses. In the unreadable bytes there may be commits of any group."""
+    """All that a repair loses.
+
+    In the unreadable parts there may be commits of any group: they cannot be read, or they fail
+    their checksum, so that their keys may be damaged. `unreadable_bytes` are those of the first.
+    """
 
     known: tuple[Loss, ...]
     groups_in: Mapping[BadBytes, tuple[str, ...]]
@@ -82,12 +86,13 @@ def losses_of(files: Files, log_folder: Path, repair: Repair) -> Losses:
     unreadable_bytes, unreadable_parts = 0, []
     groups_in: dict[BadBytes, tuple[str, ...]] = {}
     for bad in repair.bad:
-        unreadable, keys = len(bad.content), set[bytes]()
+        unreadable, doubtful, keys = len(bad.content), 0, set[bytes]()
         for batch in split_batches(bad.content):
             records = _records(batch, check_crc=False)
             is_certain = computed_crc(batch) == batch_header(batch).crc
             if records:
                 unreadable -= len(batch)
+                doubtful += 0 if is_certain else len(batch)
             for record in records:
                 keys.add(record.key or b"")
                 lost[record.key or b""] = _Lost(bad.log_offset, record.value, is_certain)
@@ -96,6 +101,11 @@ def losses_of(files: Files, log_folder: Path, repair: Repair) -> Losses:
             unreadable_bytes += unreadable
             unreadable_parts.append(
                 f"{bad.base_offset:020d}.log: {unreadable} bytes at {bad.position} cannot be read"
+            )
+        if doubtful:
+            unreadable_parts.append(
+                f"{bad.base_offset:020d}.log: {doubtful} bytes at {bad.position} fail their"
+                " checksum, so names in them may be wrong"
             )
     kept: dict[bytes, Record] = {}
     for batch in repair.kept_batches(files, log_folder):

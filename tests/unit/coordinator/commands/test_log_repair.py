@@ -123,6 +123,36 @@ def test_each_loss_is_shown_with_what_applies_after_it(tmp_path: Path) -> None:
     assert [row["groups"] for row in by_file] == [["g", "h"]]
 
 
+def test_a_record_whose_key_is_damaged_is_told_as_what_any_group_may_have_lost(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "offsets"
+    store = opened(folder)
+    keys = [
+        encode_key(OffsetKey(group="billing", topic="orders", partition=partition))
+        for partition in (0, 2, 0)
+    ]
+    for key in keys:
+        value = OffsetCommitValue(offset=5, commit_timestamp_ms=NOW_MS).encode(3)
+        record = Record(key=key, value=value, offset=0, timestamp_ms=NOW_MS)
+        store.produce(OFFSETS, encode_batch([record], base_offset=0))
+        store.flush()
+    store.close()
+    path = folder / OFFSETS.folder_name / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    start = batch_header(bytes(content), 0).size_bytes
+    # Within the key: no length of it changes, and no name of it can be read.
+    place = content.index(keys[1], start)
+    content[place : place + 2] = b"\xff\xff"
+    path.write_bytes(content)
+    opened(folder).close()
+    outcome, rows = repair(folder, "--by-group")
+    assert (outcome.code, rows) == (0, []), outcome.err
+    size = batch_header(bytes(content), start).size_bytes
+    assert "any group of this log partition may have lost records" in outcome.err
+    assert f"{size} bytes at {start} fail their checksum" in outcome.err
+
+
 def test_a_repair_is_in_the_audit_log(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     lose(folder)
