@@ -20,6 +20,7 @@ AsyncToken: TypeAlias = str | Callable[[], str | Awaitable[str]]
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 _TOKEN_TIMEOUT_S = 30.0
+_CERTIFICATE = re.compile(rb"-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 _LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
 _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
 
@@ -27,6 +28,12 @@ _SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
 def _check_pem(_: object, attribute: Any, value: bytes | None) -> None:
     if value is not None and b"-----BEGIN " not in value:
         raise ValueError(f"{attribute.name}: these {len(value)} bytes are not PEM")
+
+
+def _check_authorities(owner: object, attribute: Any, value: bytes | None) -> None:
+    _check_pem(owner, attribute, value)
+    if value is not None and _CERTIFICATE.search(value) is None:
+        raise ValueError(f"{attribute.name}: it has no certificate in PEM")
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +46,7 @@ class TlsOptions:
     `server_name`: the name in the server's certificate, if it differs from the address.
     """
 
-    ca: bytes | None = attrs.field(default=None, validator=_check_pem)
+    ca: bytes | None = attrs.field(default=None, validator=_check_authorities)
     certificate: bytes | None = attrs.field(default=None, validator=_check_pem)
     key: bytes | None = attrs.field(default=None, validator=_check_pem, repr=False)
     server_name: str | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ID_BYTES: Final = 8
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
+_PRINCIPAL_BYTES_MAX: Final = 1024
 _SECRET_BYTES: Final = 32
 _FORM: Final = re.compile(r"offsetd_([0-9a-f]{16})_([A-Za-z0-9_-]{43,256})")
 
@@ -86,6 +87,11 @@ def new_token(
     """A new random token, and what is kept of it. Raises ValueError for a wrong principal."""
     if flaw := principal_flaw(principal):
         raise ValueError(flaw)
+    if len(principal.encode()) > _PRINCIPAL_BYTES_MAX or not principal.isprintable():
+        raise ValueError(
+            f"a principal has at most {_PRINCIPAL_BYTES_MAX} bytes, and no line breaks or other"
+            " control characters"
+        )
     token_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
     salt = secrets.token_bytes(SALT_BYTES)
     stored = StoredToken(

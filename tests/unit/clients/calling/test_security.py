@@ -90,6 +90,8 @@ def test_tls_needs_a_certificate_with_its_key_in_pem() -> None:
             TlsOptions(**options)
     with pytest.raises(ValueError, match="ca: these 3 bytes are not PEM"):
         TlsOptions(ca=b"der")
+    with pytest.raises(ValueError, match="ca: it has no certificate in PEM"):
+        TlsOptions(ca=Authority("an authority").issue("one").key_pem)
 
 
 def encrypted(key_pem: bytes) -> bytes:

@@ -161,6 +161,13 @@ def test_a_token_needs_a_principal_who_is_one_caller(wrong: str) -> None:
         new_token(wrong, now_ms=NOW_MS)
 
 
+@pytest.mark.parametrize("wrong", ["User:" + "x" * 1020, "User:a\nb", "User:\x1b[2J"])
+def test_a_new_token_needs_a_principal_that_rules_can_name(wrong: str) -> None:
+    with pytest.raises(ValueError, match="at most 1024 bytes, and no line breaks"):
+        new_token(wrong, now_ms=NOW_MS)
+    assert new_token("User:" + "x" * 1019, now_ms=NOW_MS)
+
+
 def test_nobody_has_a_token_as_the_anonymous_caller() -> None:
     with pytest.raises(ValueError, match="not one caller"):
         new_token("User:ANONYMOUS", now_ms=NOW_MS)
