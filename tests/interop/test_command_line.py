@@ -62,11 +62,11 @@ STEPS = [
     (
         "groups list --state empty",
         0,
-        "group,type,state,protocol_type,retention,verdict\nbilling,classic,empty,,,\n",
+        "group,type,state,protocol_type,retention,verdict,lag\nbilling,classic,empty,,,,\n",
         "",
     ),
     ("admin health no-such", 1, "", "error: the server has no service 'no-such' in its health\n"),
-    ("groups list --prefix x", 0, "group,type,state,protocol_type,retention,verdict\n", ""),
+    ("groups list --prefix x", 0, "group,type,state,protocol_type,retention,verdict,lag\n", ""),
     (
         "groups describe billing nobody",
         3,
@@ -86,7 +86,7 @@ STEPS = [
     ),
     ("groups delete billing", 0, "group,offsets,revision\nbilling,2,4\n", ""),
     ("groups delete billing", 1, "", r"error: .*GROUP_ID_NOT_FOUND: .*\n"),
-    ("groups list", 0, "group,type,state,protocol_type,retention,verdict\n", ""),
+    ("groups list", 0, "group,type,state,protocol_type,retention,verdict,lag\n", ""),
 ]
 
 
