@@ -21,6 +21,16 @@ def no_chromium(reason: str) -> NoReturn:
     _missing("chromium", "Chromium", reason)
 
 
+def no_go(reason: str) -> NoReturn:
+    """The same for a Go, which builds the program."""
+    _missing("go", "Go program", reason)
+
+
+def no_java(reason: str) -> NoReturn:
+    """The same for a Java, and Maven, which builds the program."""
+    _missing("java", "Java program", reason)
+
+
 def _missing(name: str, what: str, reason: str) -> NoReturn:
     if name in os.environ.get("OFFSETD_REQUIRE", "").split(","):
         pytest.fail(f"OFFSETD_REQUIRE asks for a {what}: {reason}", pytrace=False)

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import pytest
+from interop.requirements import no_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,13 +28,6 @@ PRINTED: Final = [
     "fetched orders:0 = 42",
     "watched orders:0 = 42",
 ]
-
-
-def no_go(reason: str) -> NoReturn:
-    """Skips the test; fails it if OFFSETD_REQUIRE names go."""
-    if "go" in os.environ.get("OFFSETD_REQUIRE", "").split(","):
-        pytest.fail(f"OFFSETD_REQUIRE asks for Go: {reason}", pytrace=False)
-    pytest.skip(f"no Go program can be built here: {reason}")
 
 
 def call(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import pytest
+from interop.requirements import no_java
 from server_process import ServerProcess
 
 pytestmark = pytest.mark.single_server
@@ -26,13 +26,6 @@ PRINTED: Final = [
     "watched orders:0 = 42",
     "a watch of 0.3 s ended: DEADLINE_EXCEEDED",
 ]
-
-
-def no_java(reason: str) -> NoReturn:
-    """Skips the test; fails it if OFFSETD_REQUIRE names java."""
-    if "java" in os.environ.get("OFFSETD_REQUIRE", "").split(","):
-        pytest.fail(f"OFFSETD_REQUIRE asks for Java: {reason}", pytrace=False)
-    pytest.skip(f"no Java program can be built here: {reason}")
 
 
 def ended(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -157,7 +157,7 @@ ACCESS_MUTANTS = (
     Mutant(
         name="the token of a list names a group that is hidden",
         where="offsetd_coordinator.services.group_calls:_matching",
-        replace="access = current_call.access()",
+        replace="access = _limited_access(ResourceType.GROUP)",
         by="access = None",
         caught_by=_PAGES,
     ),

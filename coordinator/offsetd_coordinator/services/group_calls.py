@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
 
+    from offsetd_coordinator.calls.access_control import Access
     from offsetd_coordinator.large_groups.group_details import GroupDetails
     from offsetd_coordinator.large_groups.group_reading import GroupPage
     from offsetd_coordinator.node import Node
@@ -285,9 +286,7 @@ def _matching(
     """
     states: set[int] = set(request.states)
     types: set[int] = set(request.types)
-    access = current_call.access()
-    if access is not None and access.allows_all(Operation.DESCRIBE, ResourceType.GROUP):
-        access = None
+    access = _limited_access(ResourceType.GROUP)
     for listing in listings:
         is_wanted = (not states or listing.state in states) and (not types or listing.type in types)
         if is_wanted and (
@@ -297,6 +296,14 @@ def _matching(
             yield listing
 
 
+def _limited_access(resource_type: ResourceType) -> Access | None:
+    """The caller's rights; None if nothing of this type is hidden from them."""
+    access = current_call.access()
+    if access is None or access.allows_all(Operation.DESCRIBE, resource_type):
+        return None
+    return access
+
+
 async def _read_visible_page(
     runtime: Runtime, group_id: bytes, after: Partition | None, size: int
 ) -> GroupPage:
@@ -304,12 +311,10 @@ async def _read_visible_page(
 
     So its token names no topic that is hidden from them.
     """
-    access = current_call.access()
+    access = _limited_access(ResourceType.TOPIC)
     while True:
         page = await read_page(runtime, group_id, after, size)
         if page.last is None or access is None:
-            return page
-        if access.allows_all(Operation.DESCRIBE, ResourceType.TOPIC):
             return page
         for place in reversed(range(len(page.rows))):
             topic, partition = page.rows.partition(place)

@@ -30,7 +30,6 @@ class SampledGroups:
     listed: int
     is_complete: bool
     verdicts: Mapping[str, int]
-    failing: int
     worst: Sequence[GroupListing]
 
 
@@ -81,7 +80,6 @@ async def sampled(client: AsyncOffsetClient) -> SampledGroups:
         listed=len(page.groups),
         is_complete=not page.next_page_token,
         verdicts={name: verdicts[name] for name in (*_VERDICTS, "none") if verdicts[name]},
-        failing=verdicts[LagVerdict.ERR],
         worst=[each for _, each in sorted(behind, key=lambda pair: -pair[0])[:WORST_SHOWN]],
     )
 
